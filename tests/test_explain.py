@@ -257,13 +257,13 @@ def test_what_is_no_result_is_refused_with_its_place(simulated: Any, trace: Path
     _refused([good, cut], "cut.json", "line 1", "not JSON")
     other = tmp_path / "other.json"
     other.write_text('{"a": [1, 2]}')
-    _refused([other, good], "other.json", "no result", "--against")
+    _refused([other, good], "other.json", "not a result", "--against")
     page = tmp_path / "page.html"
     page.write_text("<html><body>hello</body></html>")
-    _refused([good, page], "page.html", "no result")
+    _refused([good, page], "page.html", "not a result")
     rows = tmp_path / "rows.parquet"
     rows.write_bytes(b"PAR1 nothing")
-    _refused([good, rows], "rows.parquet", "no result")
+    _refused([good, rows], "rows.parquet", "not a result")
     _refused([good, tmp_path / "gone.json"], "gone.json", "found")
     _refused([good, "nexus5"], "nexus5", "good.json")
     _refused([good, good, "--trace", trace], "--trace")

@@ -35,8 +35,8 @@ FIGURES = {
 ORDERS = {**{by: field.name for by, field in FIGURES.items()}, "lifetime": "lifetime"}
 
 
-#: Smallest change that is advice, in percent: the published figures to which presets are fitted have two or
-#: three digits, so that less is not known of a device.
+#: Smallest change that counts as an improvement, in percent: presets are fitted to published figures of two or
+#: three digits, so smaller changes are not significant.
 MATERIAL_PCT = 1.0
 
 
@@ -63,7 +63,7 @@ class Advice:
     waf: float
     #: None if not requested, or if the device has no erase limit or does not collect garbage.
     life: Life | None
-    #: None if the device has no figures for it.
+    #: None if the device has no energy figures.
     energy_mj: float | None
     #: Capacity that the host loses by the option.
     capacity_change_pct: float
@@ -116,12 +116,12 @@ class Advised:
         numbers = " -> ".join(field.compared_texts(scale * before, scale * after))
         line = f"{best.option}: {signed(change, _digits(change))} % {metric} ({numbers})"
         is_random, highest = is_random_run(self.base), self.by == "lifetime"
-        known = [one for one in sound if one.by_seed]
-        order = order_of([one.by_seed for one in known], highest_is_best=highest, is_random=is_random)
-        beside = order_of([best.by_seed, self.base_by_seed], highest_is_best=highest, is_random=is_random)
-        if beside.indistinguishable:
+        measured = [advice for advice in sound if advice.by_seed]
+        order = order_of([advice.by_seed for advice in measured], highest_is_best=highest, is_random=is_random)
+        against_base = order_of([best.by_seed, self.base_by_seed], highest_is_best=highest, is_random=is_random)
+        if against_base.indistinguishable:
             line = f"No option improves the {metric} by more than chance; the best is {line}"
-        elif beside.best:
+        elif against_base.best:
             line = f"No option improves the {metric}; the best is {line}"
         elif abs(change) < MATERIAL_PCT:
             line = (
@@ -129,25 +129,25 @@ class Advised:
                 f"the largest change is {line}"
             )
         elif order.indistinguishable:
-            line += f"; not told apart: {', '.join(known[place].option for place in order.indistinguishable)}"
+            line += f"; not told apart: {', '.join(measured[place].option for place in order.indistinguishable)}"
         return line if order.is_tested else f"{line}; {untested('--seeds 5')}"
 
     @property
     def cautions(self) -> list[str]:
         """Warnings about the ranking: runs that ended early or were overloaded, wrapped addresses."""
-        found = [text] if (text := self.state.caution) else []
+        texts = [text] if (text := self.state.caution) else []
         if self.base.run.load.overloaded:
-            found.append(
+            texts.append(
                 f"{_overload(self.base)}, so the ranking compares devices that are too slow for the trace; "
                 "use a lower --rate or --mode closed"
             )
         if early := ended_early(self.base):
-            found.append(f"the device as it is {early}")
-        found += filter(None, (much_wrapped(self.base), durability_unknown(self.base)))
+            texts.append(f"the unchanged device {early}")
+        texts += filter(None, (much_wrapped(self.base), durability_unknown(self.base)))
         names = [advice.option for advice in self.options if not advice.trusted]
         if names:
-            found.append(f"ranked last, because they ended early or were overloaded: {', '.join(names)}")
-        return found
+            texts.append(f"ranked last, because they ended early or were overloaded: {', '.join(names)}")
+        return texts
 
 
 _NOTES = {
@@ -167,7 +167,7 @@ def options(device: Device) -> list[Option]:
 
     group = "geometry.block_groups.0."
     slc_blocks = max(int(number(group + "blocks") // 8), int(number("gc.low_watermark")) + 3)
-    found = [
+    candidates = [
         Option("packed writes", "the host packs up to 32 waiting writes", {"host.packed_writes": 32}),
         Option(
             "request merging",
@@ -208,11 +208,11 @@ def options(device: Device) -> list[Option]:
         Option("parallel planes", "planes work independently of each other", {"timing.parallelism": "both"}),
         Option("static wear levelling", "cold data is moved too", {"wear.levelling": "static"}),
     ]
-    return [option for option in found if _changes(option, values)]
+    return [option for option in candidates if _changes(option, values)]
 
 
 def _already_there(option: Option, device: Device) -> str | None:
-    """Return that a device has what an option adds, if it has."""
+    """Return a sentence that a device already has the feature that an option adds; None if it does not."""
     values = {row.key: row.value.strip('"') for row in device.explain()}
     if "slc.mode" not in option.settings or values["slc.mode"] == "off":
         return None
@@ -230,7 +230,7 @@ def _changes(option: Option, values: dict[str, str]) -> bool:
 
 #: Maximum memory for preconditioned devices that runs share, in bytes.
 _IMAGES_BYTES = 4 << 30
-#: Erase limit of a block with one bit per cell, as `slc.erase_limit` of emmc51-cache (assumed).
+#: Erase limit of a block with one bit per cell (assumed): that of the preset emmc51-cache.
 _SLC_ERASES = 30_000
 
 
@@ -256,18 +256,18 @@ def advise(
 
     `jobs` simulations run in parallel; 0 means one per processor. The results do not depend on it.
 
-    Without `precondition`, or with `auto`, the devices are in the state that meets the recorded response best
-    (`settle`), or in that of a phone after a year. That takes seconds for each different device and 32 GB, and is done
-    once only if `images` names a folder. `precondition="none"` simulates new devices. Options whose run ended early or
-    was overloaded come last. If the trace has block notes, the modes of the layer `journal` are tried too.
+    Without `precondition`, or with `auto`, the devices are in the state whose response is nearest to the recorded one
+    (`settle`), or in the state of a phone after a year. Preconditioning takes seconds for each different device and
+    32 GB; it is done only once if `images` is a folder. `precondition="none"` simulates new devices. Options whose run
+    ended early or was overloaded come last. If the trace has block notes, the modes of the layer `journal` are tried.
 
     On a short trace a new device never collects garbage, so that no lifetime can be estimated. With
     `lifetime`, or if the options are ranked by it, every option is run once more. This run repeats the traces
-    until they have written 1 % of the capacity; it is on a used device (`USED`) if new ones were requested.
-    That takes seconds for each option and 32 GB, and is done once only if `images` names a folder.
+    until they have written 1 % of the capacity, on a used device (`USED`) if new devices were requested.
+    This takes seconds for each option and 32 GB; it is done only once if `images` is a folder.
 
     Raises:
-        ConfigError: there is no such order, or the device cannot run the traces as it is.
+        ConfigError: there is no such order, or the unchanged device cannot run the traces.
 
     >>> import emmclab
     >>> trace = emmclab.read(emmclab.bundled()[0])
@@ -278,74 +278,74 @@ def advise(
     if by not in ORDERS:
         raise ConfigError(f"options cannot be ranked by `{by}`", field="by", hint=f"use {', '.join(ORDERS)}")
     lifetime = lifetime or by == "lifetime"
-    wanted = options(device)
-    found, refused = [], {}
-    given = cast("RunOptions", replay)
-    with _shared(given), threads(jobs) as pool:
+    candidates = options(device)
+    advices, refused = [], {}
+    run_options = cast("RunOptions", replay)
+    with _shared(run_options), threads(jobs) as pool:
         is_collecting = collects(device)
 
         def as_it_is_in(precondition: str | Path) -> Result:
-            return device.simulate(*traces, **given | {"precondition": fspath(precondition)})
+            return device.simulate(*traces, **run_options | {"precondition": fspath(precondition)})
 
-        state, base = settle(as_it_is_in, pool, given, collects=is_collecting)
-        given["precondition"] = state.precondition
+        state, base = settle(as_it_is_in, pool, run_options, collects=is_collecting)
+        run_options["precondition"] = state.precondition
         aged_life = state_of_life(state) if lifetime and is_collecting else None
         changed: list[Device] = []
-        for option in list(wanted):
+        for option in list(candidates):
             try:
                 changed.append(device.set(option.settings))
             except ConfigError as error:
                 refused[option.name] = _already_there(option, device) or str(error)
-                wanted.remove(option)
-        every = [given.get("seed", 1) + more for more in range(seeds)]
-        aged = () if aged_life is None else every if by == "lifetime" else every[:1]
+                candidates.remove(option)
+        all_seeds = [run_options.get("seed", 1) + offset for offset in range(seeds)]
+        aged = () if aged_life is None else all_seeds if by == "lifetime" else all_seeds[:1]
         if planned is not None:
-            states = {(state.precondition, seed) for seed in every}
+            states = {(state.precondition, seed) for seed in all_seeds}
             states |= {(aged_life, seed) for seed in aged if aged_life is not None}
-            pairs = ((one, text, seed) for one in (device, *changed) for text, seed in states)
+            pairs = ((variant, text, seed) for variant in (device, *changed) for text, seed in states)
             images = {image for pair in pairs if (image := _image(*pair)) is not None}
-            images -= {_image(device, state.precondition, every[0])}
+            images -= {_image(device, state.precondition, all_seeds[0])}
             planned(len(images), sum(image.most_bytes for image in images))
-        # Many options share a preconditioned device; each device is made once, before the runs.
-        made = [pool.submit(_prepare, one, given) for one in changed]
+        # Many options share a preconditioned device; each device is preconditioned once, before the runs.
+        prepared = [pool.submit(_prepare, variant, run_options) for variant in changed]
 
         def life_of(changed: Device, layers: Sequence[str], seed: int) -> Life | None:
             if aged_life is None or not collects(changed):
                 return None
-            aged: RunOptions = {**given, "precondition": aged_life, "seed": seed}
+            aged: RunOptions = {**run_options, "precondition": aged_life, "seed": seed}
             return life_under(changed, layers, traces, base, aged)
 
         def runs(changed: Device, first: Result | None = None) -> Runs:
             """Run a device with each seed; measure its lifetime with one, or with all if ranked by it."""
-            found = {every[0]: first or changed.simulate(*traces, **given)}
-            found |= {seed: changed.simulate(*traces, **given | {"seed": seed}) for seed in every[1:]}
-            return Runs(found, {seed: life_of(changed, (), seed) for seed in aged})
+            by_seed = {all_seeds[0]: first or changed.simulate(*traces, **run_options)}
+            by_seed |= {seed: changed.simulate(*traces, **run_options | {"seed": seed}) for seed in all_seeds[1:]}
+            return Runs(by_seed, {seed: life_of(changed, (), seed) for seed in aged})
 
         def life_gb(layers: Sequence[str]) -> float | None:
-            found = life_of(device, layers, every[0]) if lifetime else None
-            return None if found is None else found.host_gb
+            life = life_of(device, layers, all_seeds[0]) if lifetime else None
+            return None if life is None else life.host_gb
 
         based = pool.submit(runs, device, base)
-        tried = [pool.submit(runs, one) for one in changed]
-        wait(made)
-        for done, one in enumerate(as_completed(tried), 1):
-            one.exception()
+        futures = [pool.submit(runs, variant) for variant in changed]
+        wait(prepared)
+        for count, future in enumerate(as_completed(futures), 1):
+            future.exception()
             if progress is not None:
-                progress(done, len(tried))
+                progress(count, len(futures))
         as_it_is = based.result()
-        for option, one in zip(wanted, tried, strict=True):
+        for option, future in zip(candidates, futures, strict=True):
             try:
-                found.append(_advice(option, as_it_is, one.result(), by))
+                advices.append(_advice(option, as_it_is, future.result(), by))
             except ConfigError as error:
                 refused[option.name] = str(error)
-        journal = advise_journal(device, traces, as_it_is.by_seed, life_gb, **given)
-    ranked = sorted(found, key=lambda advice: (not advice.trusted, _order(advice, by), advice.option))
+        journal = advise_journal(device, traces, as_it_is.by_seed, life_gb, **run_options)
+    ranked = sorted(advices, key=lambda advice: (not advice.trusted, _order(advice, by), advice.option))
     return Advised(base, as_it_is.life, ranked, refused, by, journal, as_it_is.values(by), state)
 
 
 @contextlib.contextmanager
 def _shared(replay: RunOptions) -> Iterator[None]:
-    """Let all runs share preconditioned devices, in the `images` folder or in a temporary one."""
+    """Make all runs share preconditioned devices, in the `images` folder or in a temporary one."""
     if replay.get("images") is not None:
         yield
         return
@@ -355,19 +355,19 @@ def _shared(replay: RunOptions) -> Iterator[None]:
 
 
 class _Image(NamedTuple):
-    """A preconditioned device that several runs share: what determines its contents, and the most writes."""
+    """A preconditioned device that several runs share: the key of its contents, and the maximum bytes written."""
 
     contents: str
     most_bytes: float
 
 
 def _image(device: Device, precondition: str, seed: int) -> _Image | None:
-    """Return the device with which a run begins; None for a new one, or one aged by a trace."""
-    found = parse_precondition(precondition)
-    if isinstance(found, Path) or not (most := found.most_bytes(device.capacity_bytes)):
+    """Return the preconditioned device of a run; None for a new device, or one that a trace preconditions."""
+    parsed = parse_precondition(precondition)
+    if isinstance(parsed, Path) or not (most := parsed.most_bytes(device.capacity_bytes)):
         return None
-    contents = device.core.deciding_contents(found.text.startswith("used:"))
-    return _Image(f"{contents}\n{found.text} seed {seed if found.is_random else ''}", most)
+    contents = device.core.deciding_contents(parsed.text.startswith("used:"))
+    return _Image(f"{contents}\n{parsed.text} seed {seed if parsed.is_random else ''}", most)
 
 
 def _prepare(device: Device, replay: RunOptions) -> None:
@@ -414,7 +414,7 @@ class Runs(NamedTuple):
 
 
 def _digits(change_pct: float) -> int:
-    """Return the number of decimals with which a change is seen: one, or more if that would print 0.0.
+    """Return the number of decimals for a change: one, or more if the change would be printed as 0.0.
 
     >>> _digits(-12.34), _digits(-0.004), _digits(0.0)
     (1, 3, 1)
@@ -431,10 +431,10 @@ def _advice(option: Option, base: Runs, runs: Runs, by: str) -> Advice:
         return change_pct(base.mean(path), runs.mean(path)) or 0.0
 
     name = option.name.partition(",")[0]
-    every = list(runs.by_seed.values())
-    doubts = dict.fromkeys(text for run in every for text in (ended_early(run), _overload(run)) if text)
+    all_runs = list(runs.by_seed.values())
+    doubts = dict.fromkeys(text for run in all_runs for text in (ended_early(run), _overload(run)) if text)
     device = next(iter(base.by_seed.values()))
-    energy = [total for run in every if (total := run.energy.total_mj) is not None]
+    energy = [total for run in all_runs if (total := run.energy.total_mj) is not None]
     return Advice(
         option=option.name,
         about=option.about,
@@ -445,10 +445,10 @@ def _advice(option: Option, base: Runs, runs: Runs, by: str) -> Advice:
         p99_change_pct=change("response.p99_ms"),
         waf=runs.mean("write_amplification.waf"),
         life=runs.life,
-        energy_mj=sum(energy) / len(energy) if len(energy) == len(every) else None,
+        energy_mj=sum(energy) / len(energy) if len(energy) == len(all_runs) else None,
         capacity_change_pct=change("configuration.capacity_bytes"),
-        ram_kb=every[0].configuration.ram_kb - device.configuration.ram_kb,
-        trusted=all(map(trusted, every)),
+        ram_kb=all_runs[0].configuration.ram_kb - device.configuration.ram_kb,
+        trusted=all(map(trusted, all_runs)),
         note="; ".join([*doubts, *filter(None, [_NOTES.get(name, "")])]),
         by_seed=runs.values(by),
     )

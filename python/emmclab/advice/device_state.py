@@ -1,4 +1,4 @@
-"""Chooses the data on devices before the runs of an advice: as given, or as a recording suggests."""
+"""Chooses the data on devices before the runs of an advice: as requested, or by comparison with the recording."""
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
@@ -18,7 +18,7 @@ AUTO = "auto"
 #: State that is assumed if nothing is known: on a new device, options for garbage collection have no effect.
 USED = "used:1y"
 NEW = "none"
-#: Overwritten until no free blocks are left; this state takes longest to make.
+#: Overwritten until no free blocks are left; this state takes the longest time.
 STEADY = "steady"
 #: The states that are tried, simplest first: by kind of data, then by amount.
 STATES = (NEW, "sequential:50", "sequential:90", "random:50", "random:90", USED)
@@ -72,26 +72,26 @@ class State:
     @property
     def line(self) -> str:
         """Return the recorded and the simulated response, and how the state was chosen."""
-        where = state_text(self.precondition)
+        text = state_text(self.precondition)
         if self.recorded_ms is None:
-            return "" if self.chosen == GIVEN else f"assumed state: {where}; {self.reason}"
-        beside = f"{recorded_mean_text(self.simulated_ms, self.recorded_ms, self.error_pct)}; state: {where}"
+            return "" if self.chosen == GIVEN else f"assumed state: {text}; {self.reason}"
+        compared = f"{recorded_mean_text(self.simulated_ms, self.recorded_ms, self.error_pct)}; state: {text}"
         if self.chosen == GIVEN:
-            return f"{beside}, as given"
+            return f"{compared}, as given"
         if self.chosen == ASSUMED:
-            return f"{beside}, assumed: {self.reason}"
+            return f"{compared}, assumed: {self.reason}"
         if not self.meets:
-            return f"{beside}, the nearest of {len(self.tried)} tried"
-        line = f"{beside}, which meets the recorded response best"
+            return f"{compared}, the nearest of {len(self.tried)} tried"
+        line = f"{compared}, the nearest to the recorded response"
         return f"{line}; equally near: {', '.join(self.alike)}" if self.alike else line
 
     @property
     def caution(self) -> str:
-        """Return a warning that no state matches the recording; empty if one does or none was tried."""
+        """Return a warning that no tried state matches the recording; empty if a state matches, or none was tried."""
         if self.chosen != RECORDED or self.meets:
             return ""
         return (
-            f"no state of the device meets the recorded mean response within {MEETS_PCT:.0f} %: the error of "
+            f"no state of the device matches the recorded mean response within {MEETS_PCT:.0f} %: the error of "
             f"the nearest is {signed(self.error_pct or 0.0)} %, so the recorded device may gain more or less"
         )
 
@@ -99,17 +99,17 @@ class State:
     def tried_line(self) -> str:
         """Return the mean response of each state that was tried; empty if none was."""
         parts = [
-            f"{one.precondition} {one.reason}"
-            if one.mean_response_ms is None
-            else f"{one.precondition} {one.mean_response_ms:,.2f}"
-            for one in self.tried
+            f"{trial.precondition} {trial.reason}"
+            if trial.mean_response_ms is None
+            else f"{trial.precondition} {trial.mean_response_ms:,.2f}"
+            for trial in self.tried
         ]
         return f"mean response by state, ms: {', '.join(parts)}" if parts else ""
 
     def to_dict(self) -> dict[str, object]:
         """Return all fields as JSON values, with the tolerance."""
-        said = asdict(self) | {"tried": [asdict(one) for one in self.tried], "alike": list(self.alike)}
-        return said | {"meets": self.meets, "tolerance_pct": MEETS_PCT}
+        fields = asdict(self) | {"tried": [asdict(trial) for trial in self.tried], "alike": list(self.alike)}
+        return fields | {"meets": self.meets, "tolerance_pct": MEETS_PCT}
 
 
 def settle(
@@ -117,15 +117,15 @@ def settle(
 ) -> tuple[State, Result]:
     """Choose the state of the devices of an advice, and return it with the run in it.
 
-    `run` simulates the unchanged device in a state. A state given in `replay` is used. Otherwise the state is
+    `run` simulates the unchanged device in a state. A state in `replay` is used. Otherwise the state is
     chosen whose simulated mean response is nearest to the recorded one; of the states within `ALIKE_PCT` of
     the nearest, the simplest in the order of `STATES`. `STEADY` is tried only if all others are too fast. If
     the recording has no completions, or the device differs more from the recorded one than any state
     explains, the state is assumed: `USED`, or new if the device does not collect garbage.
     """
-    wanted = replay.get("precondition")
-    if wanted not in (None, AUTO):
-        base = pool.submit(run, wanted).result()
+    requested = replay.get("precondition")
+    if requested not in (None, AUTO):
+        base = pool.submit(run, requested).result()
         return _state(base, GIVEN), base
     # This run finishes before other runs open the traces: it rejects a pipe, which cannot be read twice.
     new = pool.submit(run, NEW).result()
@@ -135,8 +135,8 @@ def settle(
         base = pool.submit(run, USED).result()
         return _state(base, ASSUMED, reason), base
     runs: dict[str, Result | str] = {NEW: new}
-    runs |= _state_trials({one: pool.submit(run, one) for one in STATES[1:]})
-    if all(_error(one) < -MEETS_PCT for one in _sound(runs).values()):
+    runs |= _state_trials({state: pool.submit(run, state) for state in STATES[1:]})
+    if all(_error(result) < -MEETS_PCT for result in _sound(runs).values()):
         runs |= _state_trials({STEADY: pool.submit(run, STEADY)})
     return _nearest(runs, lambda: pool.submit(run, USED).result())
 
@@ -144,14 +144,14 @@ def settle(
 def _nearest(runs: Mapping[str, Result | str], used: Callable[[], Result]) -> tuple[State, Result]:
     """Return the nearest state, or the assumed one if even the nearest differs too much."""
     sound = _sound(runs)
-    tried = tuple(_described(name, one) for name, one in runs.items())
-    least = min(abs(_error(one)) for one in sound.values())
-    near = [name for name, one in sound.items() if abs(_error(one)) <= least + ALIKE_PCT]
+    tried = tuple(_described(name, run) for name, run in runs.items())
+    least = min(abs(_error(run)) for run in sound.values())
+    near = [name for name, run in sound.items() if abs(_error(run)) <= least + ALIKE_PCT]
     base = sound[near[0]]
     ratio = 1 + _error(base) / 100
     if not 1 / _OTHER <= ratio <= _OTHER:
-        known = runs[USED]
-        base = used() if isinstance(known, str) else known
+        used_run = runs[USED]
+        base = used() if isinstance(used_run, str) else used_run
         reason = f"no state tried is within {_OTHER:g} times the recorded response"
         return _state(base, ASSUMED, reason, tried), base
     return _state(base, RECORDED, "", tried, tuple(near[1:])), base
@@ -160,13 +160,13 @@ def _nearest(runs: Mapping[str, Result | str], used: Callable[[], Result]) -> tu
 def _state(
     base: Result, chosen: str, reason: str = "", tried: Iterable[StateTrial] = (), alike: tuple[str, ...] = ()
 ) -> State:
-    beside = base.recorded.response.all
+    recorded = base.recorded.response.all
     return State(
         precondition=str(base.options["precondition"]),
         chosen=chosen,
         simulated_ms=base.response.mean_response_ms,
-        recorded_ms=beside.recorded_ms,
-        error_pct=beside.error_pct,
+        recorded_ms=recorded.recorded_ms,
+        error_pct=recorded.error_pct,
         reason=reason,
         tried=tuple(tried),
         alike=alike,
@@ -175,15 +175,15 @@ def _state(
 
 def _unlike(new: Result, replay: RunOptions) -> str:
     """Return why the recording cannot determine the state of the device; empty if it can."""
-    beside = new.recorded.response.all
-    if beside.error_pct is None:
+    recorded = new.recorded.response.all
+    if recorded.error_pct is None:
         return "no response times are recorded"
     paced = replay.get("mode") == "back_to_back" or replay.get("rate", 1.0) != 1.0
     if paced or replay.get("layers"):
         return "the requests do not reach the device as recorded"
     if not trusted(new):
         return "a new device does not serve the trace as it was recorded"
-    ratio = 1 + beside.error_pct / 100
+    ratio = 1 + recorded.error_pct / 100
     if ratio > _OTHER:
         return f"a new device answers {ratio:.1f} times as slowly as the recorded one"
     if ratio * _OTHER_NEW < 1:
@@ -193,17 +193,17 @@ def _unlike(new: Result, replay: RunOptions) -> str:
 
 def _state_trials(runs: Mapping[str, Future[Result]]) -> dict[str, Result | str]:
     """Return the run in each state, or the reason why it is impossible."""
-    found: dict[str, Result | str] = {}
-    for name, one in runs.items():
+    results: dict[str, Result | str] = {}
+    for name, future in runs.items():
         try:
-            found[name] = one.result()
+            results[name] = future.result()
         except EmmclabError as error:
-            found[name] = f"is not possible: {error}"
-    return found
+            results[name] = f"is not possible: {error}"
+    return results
 
 
 def _sound(runs: Mapping[str, Result | str]) -> dict[str, Result]:
-    return {name: one for name, one in runs.items() if not isinstance(one, str) and trusted(one)}
+    return {name: run for name, run in runs.items() if not isinstance(run, str) and trusted(run)}
 
 
 def _error(run: Result) -> float:
@@ -233,7 +233,7 @@ def collects(device: Device) -> bool:
 
 
 def state_of_life(state: State) -> str:
-    """Return the state for measuring the lifetime: the given one, or a used device instead of a new one.
+    """Return the state for measuring the lifetime: the requested one, or a used device instead of a new one.
 
     A state that was chosen because it matches a recording shows how fast the device was, not how long it had been used.
     """
@@ -247,5 +247,5 @@ def parse_text(precondition: str) -> str:
     >>> parse_text("used:1y")
     'used:365d,daily=2GB,filled=75,random=12,trim=yes'
     """
-    found = parse_precondition(precondition)
-    return precondition if isinstance(found, Path) else found.text
+    parsed = parse_precondition(precondition)
+    return precondition if isinstance(parsed, Path) else parsed.text

@@ -99,7 +99,7 @@ def advise_journal(
     for trace in traces:
         if not trace.header["block_notes"]:
             return JournalAdvice(reason=f"roles of blocks are not known, because {trace.name} has no block notes")
-    found, refused = [], {}
+    advices, refused = [], {}
     for mode in MODES:
         layers = [f"journal:{mode}"]
         try:
@@ -110,10 +110,10 @@ def advise_journal(
             }
             if not any(run.layers[0]["commits"] for run in runs.values()):
                 return JournalAdvice(reason="the trace has no commit of a journal")
-            found.append(_advice(mode, base, runs, life_gb(layers)))
+            advices.append(_advice(mode, base, runs, life_gb(layers)))
         except ConfigError as error:
             refused[mode] = str(error)
-    ranked = sorted(found, key=lambda one: (not one.trusted, one.run_s, one.page_programs, one.mode))
+    ranked = sorted(advices, key=lambda advice: (not advice.trusted, advice.run_s, advice.page_programs, advice.mode))
     return JournalAdvice(ranked, refused, is_random=any(map(is_random_run, base.values())))
 
 
@@ -124,8 +124,8 @@ def _wrapped(base: Result, run: Result) -> str:
 
 
 def _advice(mode: str, base: Mapping[int, Result], runs: Mapping[int, Result], life_gb: float | None) -> ModeAdvice:
-    def mean(found: Mapping[int, Result], path: str) -> float:
-        return sum(run[path] or 0 for run in found.values()) / len(found)
+    def mean(results: Mapping[int, Result], path: str) -> float:
+        return sum(run[path] or 0 for run in results.values()) / len(results)
 
     def change(path: str) -> float:
         return change_pct(mean(base, path), mean(runs, path)) or 0.0

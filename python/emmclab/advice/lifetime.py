@@ -29,7 +29,7 @@ class Life:
     #: Bytes that the host can write until all blocks of one kind have reached their erase limit (perfect
     #: levelling), in GB.
     host_gb: float
-    #: The same in years at the average rate of the trace; None if the trace has no duration.
+    #: `host_gb` in years at the average rate of the trace; None if the trace has no duration.
     years: float | None
     #: Number of replays of the trace until 1 % of the capacity was written.
     passes: int
@@ -59,10 +59,10 @@ def life_under(
     None if the device has no erase limit, stops early, or nothing is written. `base` is the run of the traces
     on the device without layers, and `replay` are the options of the run, with the state of the used device.
     """
-    written = base.requests.bytes_written
-    if not written:
+    bytes_written = base.requests.bytes_written
+    if not bytes_written:
         return None
-    passes = min(_MOST_PASSES, math.ceil(_LIFE_SHARE * base.configuration.capacity_bytes / written))
+    passes = min(_MOST_PASSES, math.ceil(_LIFE_SHARE * base.configuration.capacity_bytes / bytes_written))
     aged: RunOptions = {
         "images": replay.get("images"),
         "images_limit": replay.get("images_limit"),
@@ -79,7 +79,7 @@ def life_under(
         return None
     # In the mode "as fast as possible" the rate of the replay is not that of the trace.
     seconds = 0.0 if base.run.mode == "back_to_back" else base.run.simulated_s
-    years = host_bytes / (written / seconds) / _YEAR_S if seconds else None
+    years = host_bytes / (bytes_written / seconds) / _YEAR_S if seconds else None
     waf = run.write_amplification.waf
     return Life(waf, host_bytes / GB, years, passes, str(run.options["precondition"]))
 
@@ -89,9 +89,9 @@ def measurement_text(life: Life, base: Result) -> str:
     times = "once" if life.passes == 1 else f"{life.passes} times"
     rate = base.requests.bytes_written / base.run.simulated_s * 86400 / GB if base.run.simulated_s else 0.0
     left_out = f"; {text}" if (text := without_slc(base)) else ""
-    own = "" if life.years is None else f"; years at the trace's own rate of {rate:,.1f} GB a day"
+    in_years = "" if life.years is None else f"; years at the trace's own rate of {rate:,.1f} GB a day"
     return (
         "Lifetime: bytes that the host can write until all blocks of one kind (of a block group, or in SLC "
         "mode) have reached their erase limit, on a device in use "
-        f"(`--precondition {life.precondition}`, then this trace {times}){own}{left_out}."
+        f"(`--precondition {life.precondition}`, then this trace {times}){in_years}{left_out}."
     )

@@ -23,14 +23,14 @@ def options_table(advised: Advised) -> TextTable:
     mean, p99, waf = FIGURES.values()
     paths = ("mean_response_ms", "p99_response_ms")
 
-    def life(one: Life | None) -> tuple[str, ...]:
+    def life(value: Life | None) -> tuple[str, ...]:
         if not by_lifetime:
             return ()
-        if one is None:
+        if value is None:
             return "–", "–"
-        first = advised.life
-        change = "" if one is first or not first else percent_text(change_pct(first.host_gb, one.host_gb))
-        return one.text, change
+        plain = advised.life
+        change = "" if value is plain or not plain else percent_text(change_pct(plain.host_gb, value.host_gb))
+        return value.text, change
 
     figures = [cell for field in (mean, p99) for cell in (field.text(base[field.path]), "")]
     as_it_is = [*life(advised.life), *figures, waf.text(base[waf.path]), "", _RAM.text(base[_RAM.path])]
@@ -80,18 +80,18 @@ def journal_table(advised: Advised) -> TextTable:
         values = [field.text(advised.base[field.path] or 0) for field in MODE_FIGURES]
         host_gb = None if advised.life is None else advised.life.host_gb
         rows = [["none", values[0], "", values[1], "", *values[2:], "", *life(host_gb)]]
-    for one in advised.journal.modes:
+    for mode in advised.journal.modes:
         rows.append(
             [
-                Cell(one.mode, one.note),
-                time.text(one.run_s),
-                signed(one.run_change_pct),
-                mean.text(one.mean_response_ms),
-                signed(one.mean_change_pct),
-                flushes.text(one.flushes),
-                pages.text(one.page_programs),
-                signed(one.page_programs_change_pct),
-                *life(one.life_gb),
+                Cell(mode.mode, mode.note),
+                time.text(mode.run_s),
+                signed(mode.run_change_pct),
+                mean.text(mode.mean_response_ms),
+                signed(mode.mean_change_pct),
+                flushes.text(mode.flushes),
+                pages.text(mode.page_programs),
+                signed(mode.page_programs_change_pct),
+                *life(mode.life_gb),
             ]
         )
     lives = [LIFETIME.heading] if advised.life else []

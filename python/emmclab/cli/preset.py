@@ -207,14 +207,9 @@ def _settings(title: str, derived: RegisterPreset) -> Table:
     table = framed(title)
     for heading in ("Setting", "Value", "From"):
         table.add_column(heading, overflow="fold")
-    rows = [
-        {
-            "key": "capacity",
-            "value": f"{derived.device.capacity_bytes:,} B",
-            "from": f"assumed: {derived.like}" if derived.assumed_capacity else "",
-        },
-        *derived.settings,
-    ]
+    assumed = f"assumed: {derived.like}" if derived.assumed_capacity else ""
+    rows = [("capacity", f"{derived.device.capacity_bytes:,} B", assumed)]
+    rows += [(setting.key, setting.value, setting.from_) for setting in derived.settings]
     for row in rows:
         table.add_row(*map(Text, row))
     return table

@@ -15,10 +15,10 @@ from emmclab.simulation.result_tables import NAME_OF_FIGURE, requested_percentil
 from emmclab.traces.profile_options import percentile_label
 
 _MEAN, _P99, _TIME = map(result_field, ("response.mean_response_ms", "response.p99_ms", "run.simulated_s"))
-#: Columns for the work of a device: if runs differ in their layers, and otherwise.
+#: Columns for the work of a device, if runs differ in their layers and if they do not.
 _OF_LAYERS = shown_fields(("flash.page_programs.total",))
 _OF_SPACE = shown_fields(("space.space_utilisation", "write_amplification.waf", "flash.block_erases"))
-#: Columns for its wear, which is known of devices with an erase limit that have erased blocks.
+#: Columns for the wear of a device with an erase limit that has erased blocks.
 _OF_WEAR = shown_fields(("wear.lifetime.even_host_bytes", "wear.lifetime.used_pct"))
 #: Columns of the table of total times.
 _TIME_AND_DURABILITY = shown_fields(
@@ -29,19 +29,19 @@ _TIME_AND_DURABILITY = shown_fields(
 def recorded_table(results: Sequence[Result]) -> TextTable:
     """Return the recorded and the simulated figures of one run, or of runs that differ only by their seed."""
     several = len(results) > 1
-    found = comparison_spread(results)
+    spreads = comparison_spread(results)
     rows: list[Cells] = []
     for figure in COMPARED_FIGURES:
-        over = found[figure.group][figure.op]
-        low, high = map(figure.field.text, (over["low"], over["high"]))
-        span = ["–" if over["low"] is None else f"{low} to {high}"] if several else []
+        values = spreads[figure.group][figure.op]
+        low, high = map(figure.field.text, (values["low"], values["high"]))
+        span = ["–" if values["low"] is None else f"{low} to {high}"] if several else []
         rows.append(
             [
                 figure.label,
-                figure.text(over["recorded"]),
-                figure.text(over["mean"]),
+                figure.text(values["recorded"]),
+                figure.text(values["mean"]),
                 *span,
-                figure.error_text(over["error"]),
+                figure.error_text(values["error"]),
             ]
         )
     simulated = ["Mean", "Range", "Mean off by"] if several else ["Simulated", "Error"]
@@ -50,12 +50,11 @@ def recorded_table(results: Sequence[Result]) -> TextTable:
 
 def spread_table(results: Sequence[Result]) -> TextTable:
     """Return the figures that a recording does not have: mean and range over the seeds."""
-    known = [
-        (field, over) for field, over in zip(SPREAD_FIGURES, figures_spread(results).values(), strict=True) if over
-    ]
+    spreads = zip(SPREAD_FIGURES, figures_spread(results).values(), strict=True)
     rows = [
-        [field.heading.name, field.text(over.mean), f"{field.text(over.low)} to {field.text(over.high)}"]
-        for field, over in known
+        [field.heading.name, field.text(values.mean), f"{field.text(values.low)} to {field.text(values.high)}"]
+        for field, values in spreads
+        if values
     ]
     return TextTable("Figures of the device", [NAME_OF_FIGURE, "Mean", "Range"], rows)
 
@@ -68,21 +67,21 @@ class _DeviceRuns(NamedTuple):
 
     def mean(self, field: ResultField) -> float | None:
         """Return the mean of a figure; None if no run has it."""
-        over = spread([run.measured(field.path) for run in self.runs])
-        return None if over is None else over.mean
+        values = spread([run.measured(field.path) for run in self.runs])
+        return None if values is None else values.mean
 
     def cell(self, field: ResultField) -> Number:
         """Return the mean of a figure, with its range below it if the seeds differ."""
-        over = spread([run.measured(field.path) for run in self.runs])
-        if over is None or over.low == over.high:
-            return field.cell(None if over is None else over.mean)
-        return field.cell(over.mean)._replace(note=f"{field.text(over.low)} to {field.text(over.high)}")
+        values = spread([run.measured(field.path) for run in self.runs])
+        if values is None or values.low == values.high:
+            return field.cell(None if values is None else values.mean)
+        return field.cell(values.mean)._replace(note=f"{field.text(values.low)} to {field.text(values.high)}")
 
     def error_cell(self) -> Number:
         """Return the difference of the mean response from the recorded one, in percent."""
         recorded = [run.recorded.response.all for run in self.runs]
-        over = spread([error.error_pct for error in recorded])
-        return _percent_cell(None if over is None else over.mean)
+        values = spread([error.error_pct for error in recorded])
+        return _percent_cell(None if values is None else values.mean)
 
     def percentile_cells(self) -> list[Number]:
         """Return the requested percentiles of the response."""
@@ -97,8 +96,8 @@ class _DeviceRuns(NamedTuple):
             "ended early": any(load.stopped for load in loads),
             "overloaded": any(load.load.overloaded for load in loads),
         }
-        shown = ", ".join(mark for mark, applies in marks.items() if applies)
-        return f"{self.name} ({shown})" if shown else self.name
+        suffix = ", ".join(mark for mark, applies in marks.items() if applies)
+        return f"{self.name} ({suffix})" if suffix else self.name
 
 
 def comparison_tables(results: Sequence[Result], *, is_joined: bool = False) -> list[TextTable]:
@@ -120,8 +119,8 @@ def comparison_tables(results: Sequence[Result], *, is_joined: bool = False) -> 
         return [_joined(dict(zip(tables, parts, strict=True))) for parts in zip(*tables.values(), strict=True)]
     for trace, (response, *_) in tables.items():
         recorded = by_trace[trace][0].recorded.response.all.recorded_ms
-        beside = "" if recorded is None else f"; recorded mean {_MEAN.text(recorded)} {_MEAN.unit}"
-        title = f"{trace}: {response.title[:1].lower()}{response.title[1:]}{beside}"
+        recorded_text = "" if recorded is None else f"; recorded mean {_MEAN.text(recorded)} {_MEAN.unit}"
+        title = f"{trace}: {response.title[:1].lower()}{response.title[1:]}{recorded_text}"
         tables[trace][0] = response._replace(title=title)
     return [table for of_trace in tables.values() for table in of_trace]
 
@@ -134,7 +133,7 @@ def _joined(tables: Mapping[str, TextTable]) -> TextTable:
 
 
 def _work_fields(results: Sequence[Result]) -> list[ResultField]:
-    """Return the columns for work and wear: programs if runs differ in layers, else use of space."""
+    """Return the columns for work and wear: programmed pages if runs differ in layers, else use of space."""
     wear = (field for field in _OF_WEAR if any(run.measured(field.path) for run in results))
     return [*(_OF_LAYERS if by_layers(results) else _OF_SPACE), *wear]
 
@@ -145,8 +144,8 @@ def by_layers(results: Sequence[Result]) -> bool:
 
 
 def _tables(results: Sequence[Result], fields: Sequence[ResultField], word: str) -> tuple[TextTable, TextTable]:
-    """Return the table of response times and work, and that of total times, flushes and synchronous writes."""
-    devices = [_DeviceRuns(*found) for found in runs_by_device(results)]
+    """Return the table of response times and work, and the table of total times, flushes and synchronous writes."""
+    devices = [_DeviceRuns(name, runs) for name, runs in runs_by_device(results)]
     first, seeds = devices[0], len(devices[0].runs)
     points = [percentile_label(row.percentile) for row in requested_percentiles(first.runs[0])]
     intervals = [Column(f"{CONFIDENCE_TEXT} interval", "%")] if seeds > 1 else []
@@ -172,10 +171,10 @@ def _tables(results: Sequence[Result], fields: Sequence[ResultField], word: str)
     caption = "Cache flushes: flushes and preflushes that found data in the write buffer"
     if all(run.run.mode == "open" for device in devices for run in device.runs):
         caption += ". In open loop the time is that of the trace; --mode back_to_back shows how long the devices need"
-    over = f" over {seeds} seeds" if intervals else ""
+    over_seeds = f" over {seeds} seeds" if intervals else ""
     return (
         TextTable(
-            f"Mean response{over}, change against the first {word}",
+            f"Mean response{over_seeds}, change against the first {word}",
             [
                 name,
                 _MEAN.heading,

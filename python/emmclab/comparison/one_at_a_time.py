@@ -1,4 +1,4 @@
-"""Finds the differences that changed a result: simulates each one alone, from the first configuration on."""
+"""Finds the differences that changed a result: simulates the first configuration with each difference alone."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,10 +25,10 @@ MAIN = shown_fields(
         "run.simulated_s",
     )
 )
-#: The setting that determines which other settings its group has.
+#: Settings that determine which other settings their group has.
 _DECIDES = ("policy", "scheme")
 
-#: The groups of settings that an error message names.
+#: The groups of settings in an error message.
 _GROUP = re.compile(r"`([a-z_]+)\.[a-z_.0-9]+`")
 
 #: Called before each run with its number from 1, the number of runs, and the change.
@@ -75,13 +75,13 @@ class OneAtATime(NamedTuple):
 
     def to_dict(self) -> dict[str, object]:
         """Return all fields as JSON values."""
-        return {**self._asdict(), "moved": [one._asdict() for one in self.moved]}
+        return {**self._asdict(), "moved": [row._asdict() for row in self.moved]}
 
 
 def one_at_a_time(
     first: StoredResult,
     second: StoredResult,
-    found: Sequence[RunDifference],
+    differences: Sequence[RunDifference],
     *,
     images: str | PathLike[str] | None = None,
     progress: RunProgress | None = None,
@@ -89,11 +89,11 @@ def one_at_a_time(
     """Simulate two results again, and the first one with each difference from the second alone.
 
     Raises:
-        ConfigError: a result does not contain what a run needs.
+        ConfigError: a result does not contain the inputs of its run.
         InputError: a trace no longer exists or has changed.
     """
     recipes = recipe_of(first), recipe_of(second)
-    changes = list(_changes(found, *recipes))
+    changes = list(_changes(differences, *recipes))
     total = 2 + len(changes)
 
     def run(number: int, words: str, recipe: Recipe) -> dict[str, float | None]:
@@ -121,9 +121,9 @@ def one_at_a_time(
         if _share(ends[0][path], ends[1][path], ends[1][path]) is None:
             together[path] = None
         else:
-            rest = 100.0 - sum(one.share_pct.get(path) or 0.0 for one in moved)
+            remainder = 100.0 - sum(row.share_pct.get(path) or 0.0 for row in moved)
             # A smaller remainder is due to rounding.
-            together[path] = 0.0 if abs(rest) < 1e-9 else rest
+            together[path] = 0.0 if abs(remainder) < 1e-9 else remainder
     return OneAtATime(*ends, moved, together, _not_repeated((first, second), ends))
 
 
@@ -133,34 +133,34 @@ def _with_groups(
     """Apply settings together if some of them are impossible alone.
 
     First the settings of one group (such as `cache`) are combined. If that is impossible, those of all
-    rejected groups and of the groups that the errors name are combined, and at last all settings.
+    rejected groups and of the groups in the error messages are combined, and at last all settings.
     """
 
     def group_of(label: str) -> str:
         return label.partition(".")[0]
 
     def refused(*, with_named: bool = False) -> list[str]:
-        rows = [one for one in moved if one.reason and one.kind == "setting"]
-        named = [group for one in rows for group in _GROUP.findall(one.reason)] if with_named else []
-        return list(dict.fromkeys([*(group_of(one.label) for one in rows), *named]))
+        rows = [row for row in moved if row.reason and row.kind == "setting"]
+        groups = [group for row in rows for group in _GROUP.findall(row.reason)] if with_named else []
+        return list(dict.fromkeys([*(group_of(row.label) for row in rows), *groups]))
 
     def attempt(groups: Sequence[str], moved: list[ChangeEffect]) -> list[ChangeEffect]:
-        members = [one for one in changes if one.kind == "setting" and group_of(one.label) in groups]
+        members = [change for change in changes if change.kind == "setting" and group_of(change.label) in groups]
         if len(members) < 2:
             return moved
-        one = move(_together(members))
-        if one.reason:
+        combined = move(_together(members))
+        if combined.reason:
             return moved
-        others = [row for row in moved if row.kind != "setting" or group_of(row.label) not in groups]
-        return [*others, one]
+        other_rows = [row for row in moved if row.kind != "setting" or group_of(row.label) not in groups]
+        return [*other_rows, combined]
 
     for group in refused():
         moved = attempt([group], moved)
-    named = refused(with_named=True)
-    if named:
-        moved = attempt(named, moved)
+    groups = refused(with_named=True)
+    if groups:
+        moved = attempt(groups, moved)
     if refused():
-        moved = attempt([group_of(one.label) for one in changes], moved)
+        moved = attempt([group_of(change.label) for change in changes], moved)
     return moved
 
 
@@ -192,67 +192,67 @@ def _share(first: float | None, second: float | None, value: float | None) -> fl
     return 100 * (value - first) / (second - first) + 0.0
 
 
-def _not_repeated(stored: Sequence[StoredResult], again: Sequence[Mapping[str, float | None]]) -> list[str]:
-    found = []
-    for result, figures in zip(stored, again, strict=True):
+def _not_repeated(stored: Sequence[StoredResult], repeated: Sequence[Mapping[str, float | None]]) -> list[str]:
+    texts = []
+    for result, figures in zip(stored, repeated, strict=True):
         if result.kind != "simulation":
             continue
         for field in MAIN:
-            before, now = _main(result.fields, field.path), figures[field.path]
-            if before != now:
+            stored_value, value = _main(result.fields, field.path), figures[field.path]
+            if stored_value != value:
                 version = result.provenance.get("version")
                 name = field.name
-                found.append(
-                    f"{result.place} (version {version}) has {name} {_number(before)}, this version gives "
-                    f"{_number(now)}"
+                texts.append(
+                    f"{result.place} (version {version}) has {name} {_number(stored_value)}, this version gives "
+                    f"{_number(value)}"
                 )
-    return found
+    return texts
 
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:,.6g}"
 
 
-def _changes(found: Sequence[RunDifference], first: Recipe, second: Recipe) -> Iterator[RecipeChange]:
-    """Yield the changes that can be made alone; settings that only exist under a policy change with it."""
-    kinds = {one.kind for one in found}
+def _changes(differences: Sequence[RunDifference], first: Recipe, second: Recipe) -> Iterator[RecipeChange]:
+    """Yield the changes that can be applied alone; settings that only exist under a policy change with it."""
+    kinds = {difference.kind for difference in differences}
     if "input" in kinds or "reading" in kinds:
-        (one, *_) = [one for one in found if one.kind in ("input", "reading")]
-        rest = [one.key for one in found if one.kind == "reading"]
-        label = "traces" if one.kind == "input" else f"reading: {', '.join(rest)}"
+        (difference, *_) = [difference for difference in differences if difference.kind in ("input", "reading")]
+        keys = [difference.key for difference in differences if difference.kind == "reading"]
+        label = "traces" if difference.kind == "input" else f"reading: {', '.join(keys)}"
         yield RecipeChange(
-            one.kind,
+            difference.kind,
             label,
-            value_text(one.first),
-            value_text(one.second),
+            value_text(difference.first),
+            value_text(difference.second),
             lambda recipe: replace(recipe, traces=second.traces, aged_by=second.aged_by),
         )
-    for one in found:
-        if one.kind == "option":
-            yield _option(one, second)
-    yield from _layers([one for one in found if one.kind == "layers"], second)
-    if any(one.kind == "second device" for one in found):
+    for difference in differences:
+        if difference.kind == "option":
+            yield _option(difference, second)
+    yield from _layers([difference for difference in differences if difference.kind == "layers"], second)
+    if any(difference.kind == "second device" for difference in differences):
         names = [recipe.second.name if recipe.second else "none" for recipe in (first, second)]
         yield RecipeChange(
             "second device", "second device", names[0], names[1], lambda recipe: replace(recipe, second=second.second)
         )
-    yield from _settings([one for one in found if one.kind == "setting"])
+    yield from _settings([difference for difference in differences if difference.kind == "setting"])
 
 
-def _option(one: RunDifference, second: Recipe) -> RecipeChange:
+def _option(difference: RunDifference, second: Recipe) -> RecipeChange:
     def apply(recipe: Recipe) -> Recipe:
-        aged_by = second.aged_by if one.key == "precondition" else recipe.aged_by
-        return replace(recipe, options={**recipe.options, one.key: one.second}, aged_by=aged_by)
+        aged_by = second.aged_by if difference.key == "precondition" else recipe.aged_by
+        return replace(recipe, options={**recipe.options, difference.key: difference.second}, aged_by=aged_by)
 
-    return RecipeChange("option", one.key, value_text(one.first), value_text(one.second), apply)
+    return RecipeChange("option", difference.key, value_text(difference.first), value_text(difference.second), apply)
 
 
-def _layers(found: Sequence[RunDifference], second: Recipe) -> Iterator[RecipeChange]:
+def _layers(differences: Sequence[RunDifference], second: Recipe) -> Iterator[RecipeChange]:
     """Yield the change to another stack of layers, or one change for each setting of the same stack."""
-    stack = next((one for one in found if one.key == "layers"), None)
+    stack = next((difference for difference in differences if difference.key == "layers"), None)
     if stack is not None:
         options = {name: second.options.get(name) for name in ("layers", "layer_settings")}
-        names = ["+".join(one or ["none"]) for one in (stack.first, stack.second)]
+        names = ["+".join(layers or ["none"]) for layers in (stack.first, stack.second)]
         yield RecipeChange(
             "layers",
             "layers",
@@ -263,31 +263,31 @@ def _layers(found: Sequence[RunDifference], second: Recipe) -> Iterator[RecipeCh
             ),
         )
         return
-    for one in found:
+    for difference in differences:
 
-        def apply(recipe: Recipe, one: RunDifference = one) -> Recipe:
-            settings = {**(recipe.options.get("layer_settings") or {}), one.key: one.second}
-            kept = {key: value for key, value in settings.items() if value is not None}
-            return replace(recipe, options={**recipe.options, "layer_settings": kept})
+        def apply(recipe: Recipe, difference: RunDifference = difference) -> Recipe:
+            settings = {**(recipe.options.get("layer_settings") or {}), difference.key: difference.second}
+            remaining = {key: value for key, value in settings.items() if value is not None}
+            return replace(recipe, options={**recipe.options, "layer_settings": remaining})
 
-        yield RecipeChange("layers", one.key, value_text(one.first), value_text(one.second), apply)
+        yield RecipeChange("layers", difference.key, value_text(difference.first), value_text(difference.second), apply)
 
 
-def _settings(found: Sequence[RunDifference]) -> Iterator[RecipeChange]:
-    for one in found:
-        group, _, name = one.key.rpartition(".")
-        decided = any(other.key in {f"{group}.{word}" for word in _DECIDES} for other in found)
-        if decided and (one.first is None or one.second is None):
+def _settings(rows: Sequence[RunDifference]) -> Iterator[RecipeChange]:
+    for setting in rows:
+        group, _, name = setting.key.rpartition(".")
+        decided = any(other.key in {f"{group}.{word}" for word in _DECIDES} for other in rows)
+        if decided and (setting.first is None or setting.second is None):
             continue
-        values = {one.key: one.second} if one.second is not None else {}
+        values = {setting.key: setting.second} if setting.second is not None else {}
         if name in _DECIDES:
             values |= {
-                other.key: other.second for other in found if other.key.startswith(f"{group}.") and other.first is None
+                other.key: other.second for other in rows if other.key.startswith(f"{group}.") and other.first is None
             }
 
-        def apply(recipe: Recipe, one: RunDifference = one, values: Mapping[str, Any] = values) -> Recipe:
+        def apply(recipe: Recipe, setting: RunDifference = setting, values: Mapping[str, Any] = values) -> Recipe:
             if not values:
-                raise ConfigError(f"`{one.key}` exists only with another setting of the first result")
+                raise ConfigError(f"`{setting.key}` exists only with another setting of the first result")
             return replace(recipe, device=with_settings(recipe.device, values))
 
-        yield RecipeChange("setting", one.key, value_text(one.first), value_text(one.second), apply, values)
+        yield RecipeChange("setting", setting.key, value_text(setting.first), value_text(setting.second), apply, values)

@@ -10,7 +10,7 @@ from emmclab.runtime.number_format import figure_difference, signed
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import ResultField, result_field
 
-#: Below this number of reads or writes, a note says that the 99th percentile is based on few.
+#: Number of reads or writes below which a note states how few of them reach the 99th percentile.
 _FEW = 1_000
 
 
@@ -55,8 +55,8 @@ def _compared_figures() -> Iterator[ComparedFigure]:
         ("no_wait", "requests.no_wait_pct"),
     ):
         field = result_field(path)
-        for op, which in (("all", ""), ("read", " of reads"), ("write", " of writes")):
-            yield ComparedFigure(f"{field.label}{which}", field, group, op)
+        for op, suffix in (("all", ""), ("read", " of reads"), ("write", " of writes")):
+            yield ComparedFigure(f"{field.label}{suffix}", field, group, op)
 
 
 #: Rows of the table that compares recorded with simulated figures.
@@ -78,19 +78,19 @@ def comparison_spread(results: Sequence[Result]) -> dict[str, dict[str, Compared
 
     `error` is that of the mean: in percent for times, in percentage points for shares; None without a recorded figure.
     """
-    found: dict[str, dict[str, ComparedSpread]] = {}
+    spreads: dict[str, dict[str, ComparedSpread]] = {}
     for row in COMPARED_FIGURES:
         values = [row.of(result) for result in results]
-        was, _, first_error = values[0]
-        over = spread([simulated for _, simulated, _ in values])
+        recorded, _, first_error = values[0]
+        over_seeds = spread([simulated for _, simulated, _ in values])
         error = None
-        if over is not None and was is not None and first_error is not None:
-            error = row.error_of(over.mean, was)
-        mean, low, high = over or (None, None, None)
-        found.setdefault(row.group, {})[row.op] = ComparedSpread(
-            recorded=was, mean=mean, low=low, high=high, error=error
+        if over_seeds is not None and recorded is not None and first_error is not None:
+            error = row.error_of(over_seeds.mean, recorded)
+        mean, low, high = over_seeds or (None, None, None)
+        spreads.setdefault(row.group, {})[row.op] = ComparedSpread(
+            recorded=recorded, mean=mean, low=low, high=high, error=error
         )
-    return found
+    return spreads
 
 
 def comparison_notes(results: Sequence[Result]) -> list[str]:

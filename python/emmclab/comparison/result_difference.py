@@ -41,28 +41,28 @@ class ResultDifference(FigureDifference):
 def differences(first: StoredResult, second: StoredResult) -> list[RunDifference]:
     """Return every difference in how two results were made, as far as both results record it."""
     pair = (first, second)
-    found = list(_plain("version", "emmclab", [one.provenance.get("version") for one in pair]))
-    found += _inputs("inputs", pair)
-    found += _inputs("aged_by", pair)
-    options = [one.fields.get("options") or {} for one in pair]
+    rows = list(_plain("version", "emmclab", [stored.provenance.get("version") for stored in pair]))
+    rows += _inputs("inputs", pair)
+    rows += _inputs("aged_by", pair)
+    options = [stored.fields.get("options") or {} for stored in pair]
     for key in dict.fromkeys([*options[0], *options[1]]):
         if key not in (*OF_LAYERS, "second"):
-            found += _plain("option", key, [part.get(key) for part in options])
-    found += _plain("layers", "layers", [part.get("layers") or [] for part in options])
+            rows += _plain("option", key, [part.get(key) for part in options])
+    rows += _plain("layers", "layers", [part.get("layers") or [] for part in options])
     settings = [part.get("layer_settings") or {} for part in options]
     for key in dict.fromkeys([*settings[0], *settings[1]]):
-        found += _plain("layers", key, [part.get(key) for part in settings])
-    devices = [device_of(one) for one in pair]
+        rows += _plain("layers", key, [part.get(key) for part in settings])
+    devices = [device_of(stored) for stored in pair]
     if devices[0] and devices[1]:
-        found += setting_differences("setting", devices[0], devices[1])
+        rows += setting_differences("setting", devices[0], devices[1])
     else:
-        found += _plain("setting", "device", [one.fields.get("device") for one in pair])
-    beside = [second_of(one) for one in pair]
-    if beside[0] and beside[1]:
-        found += setting_differences("second device", beside[0], beside[1])
+        rows += _plain("setting", "device", [stored.fields.get("device") for stored in pair])
+    seconds = [second_of(stored) for stored in pair]
+    if seconds[0] and seconds[1]:
+        rows += setting_differences("second device", seconds[0], seconds[1])
     else:
-        found += _plain("second device", "device", [one.name if one else None for one in beside])
-    return found
+        rows += _plain("second device", "device", [stored.name if stored else None for stored in seconds])
+    return rows
 
 
 def setting_differences(kind: str, first: DeviceSettings, second: DeviceSettings) -> Iterator[RunDifference]:
@@ -72,18 +72,18 @@ def setting_differences(kind: str, first: DeviceSettings, second: DeviceSettings
     """
     lists = [dict(_lists(part.table)) for part in (first, second)]
     counts = [{key: len(value) for key, value in part.items()} for part in lists]
-    whole = {key for key in (*counts[0], *counts[1]) if counts[0].get(key, 0) != counts[1].get(key, 0)}
-    flat = [dict(_flat(part.table, whole=whole)) for part in (first, second)]
-    about = _meanings() if flat[0] != flat[1] else {}
+    as_one = {key for key in (*counts[0], *counts[1]) if counts[0].get(key, 0) != counts[1].get(key, 0)}
+    flat = [dict(_flat(part.table, as_one=as_one)) for part in (first, second)]
+    meanings = _meanings() if flat[0] != flat[1] else {}
     for key in dict.fromkeys([*flat[0], *flat[1]]):
         if key.partition(".")[0] not in NAMING_SETTINGS:
-            unit, meaning = about.get(key, ("", ""))
+            unit, meaning = meanings.get(key, ("", ""))
             yield from _plain(kind, key, [part.get(key) for part in flat], unit, meaning)
 
 
 def figure_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[ResultDifference]:
     """Return the figures in which two results differ, in the order of the JSON output."""
-    found: list[ResultDifference] = []
+    rows: list[ResultDifference] = []
     for field in result_fields():
         group = field.path.partition(".")[0]
         if group in (WALL_GROUP, "provenance", "options", "configuration"):
@@ -93,8 +93,8 @@ def figure_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> l
         if before == after or (before and after and math.isclose(before, after, rel_tol=_ROUNDING)):
             continue
         difference = figure_difference(before, after, is_share=field.unit == "%")
-        found.append({"path": field.path, "label": field.about, "unit": field.unit, **difference})
-    return found
+        rows.append({"path": field.path, "label": field.about, "unit": field.unit, **difference})
+    return rows
 
 
 def figure(fields: Mapping[str, Any], path: str) -> float | None:
@@ -111,7 +111,7 @@ def figure(fields: Mapping[str, Any], path: str) -> float | None:
 
 
 def value_text(value: Any) -> str:
-    """Format a value for people.
+    """Format a value as readable text.
 
     >>> [value_text(value) for value in ("fifo", None, [], 512, [{"us": 1}, {"us": 2}])]
     ['fifo', '–', 'none', '512', '2 entries']
@@ -132,13 +132,13 @@ def _plain(kind: str, key: str, pair: Sequence[Any], unit: str = "", meaning: st
 
 def _inputs(group: str, pair: Sequence[StoredResult]) -> Iterator[RunDifference]:
     """Yield the traces whose bytes differ, and the options of reading that differ."""
-    inputs = [one.provenance.get(group) or [] for one in pair]
-    digests = [[one.get("sha256") for one in part] for part in inputs]
+    inputs = [entry.provenance.get(group) or [] for entry in pair]
+    digests = [[entry.get("sha256") for entry in part] for part in inputs]
     word = "trace" if group == "inputs" else "preconditioning trace"
     # Traces without files are compared by their names, which is all that is known of them.
     if digests[0] != digests[1] or None in digests[0]:
         yield from _plain("input", word, [_input_names(part) for part in inputs])
-    reading = [[one.get("reading") or {} for one in part] for part in inputs]
+    reading = [[entry.get("reading") or {} for entry in part] for part in inputs]
     if len(reading[0]) == len(reading[1]):
         for number, parts in enumerate(zip(*reading, strict=True), 1):
             for key in dict.fromkeys([*parts[0], *parts[1]]):
@@ -147,16 +147,16 @@ def _inputs(group: str, pair: Sequence[StoredResult]) -> Iterator[RunDifference]
 
 
 def _input_names(inputs: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(f"{one.get('name')} ({one.get('sha256') or 'no file'})" for one in inputs) or "none"
+    return ", ".join(f"{entry.get('name')} ({entry.get('sha256') or 'no file'})" for entry in inputs) or "none"
 
 
-def _flat(table: Any, prefix: str = "", whole: Set[str] = frozenset()) -> Iterator[tuple[str, Any]]:
-    """Yield each value of nested tables with its dotted key; a table list in `whole` is one value."""
+def _flat(table: Any, prefix: str = "", as_one: Set[str] = frozenset()) -> Iterator[tuple[str, Any]]:
+    """Yield each value of nested tables with its dotted key; a table list in `as_one` is one value."""
     parts = enumerate(table) if isinstance(table, list) else table.items()
     for name, value in parts:
         path = f"{prefix}{name}"
-        if isinstance(value, dict) or (_is_list(value) and path not in whole):
-            yield from _flat(value, f"{path}.", whole)
+        if isinstance(value, dict) or (_is_list(value) and path not in as_one):
+            yield from _flat(value, f"{path}.", as_one)
         else:
             yield path, value
 

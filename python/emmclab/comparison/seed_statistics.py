@@ -1,4 +1,4 @@
-"""The share of chance in a result, by runs with several seeds; and the fastest device, as far as it is told apart."""
+"""The effect of chance on results, from runs with several seeds; and the fastest device, if it is distinguishable."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import result_field, shown_fields
 from emmclab.simulation.result_text import mean_text, trusted
 
-#: With one seed, values that differ by no more than this are not distinguished.
+#: With one seed, values that differ by at most this percentage are not distinguished.
 CLOSE_PCT = 5.0
 
-#: Figures of runs with several seeds, in addition to those that a recording has, too.
+#: Figures whose spread over several seeds is reported, in addition to those that a recording has.
 SPREAD_FIGURES = shown_fields(
     (*("durable.mean_ms", "durable.p99_ms", "write_amplification.waf"), *("flash.block_erases", "run.simulated_s"))
 )
@@ -120,8 +120,8 @@ def is_random(settings: Mapping[str, Any], precondition: str) -> bool:
     >>> [is_random(table, "none") for table in tables], is_random(tables[1], "steady:1")
     ([True, False], True)
     """
-    found = parse_precondition(precondition)
-    if not isinstance(found, Path) and found.is_random:
+    parsed = parse_precondition(precondition)
+    if not isinstance(parsed, Path) and parsed.is_random:
         return True
     wakes = settings.get("power", {}).get("wake_quantiles")
     controller = settings.get("controller", {})
@@ -130,12 +130,12 @@ def is_random(settings: Mapping[str, Any], precondition: str) -> bool:
 
 
 def is_random_run(result: Result) -> bool:
-    """Return whether other seeds may result in other figures; True if the result does not contain this."""
+    """Return whether other seeds may result in other figures; True if the result has no provenance."""
     devices = (result.provenance or {}).get("devices")
     if not devices:
         return True
     precondition = str(result.options["precondition"])
-    return any(is_random(one["settings"], precondition) for one in devices)
+    return any(is_random(device["settings"], precondition) for device in devices)
 
 
 def check_random(devices: Sequence[Device], precondition: str) -> None:
@@ -150,7 +150,7 @@ def check_random(devices: Sequence[Device], precondition: str) -> None:
             f"nothing is random in a run on {names} with --precondition {precondition}, so that every seed "
             "gives the same run",
             field="--seeds",
-            hint="precondition at random (random:PCT, steady or used:AGE), or take a device with "
+            hint="precondition at random (random:PCT, steady or used:AGE), or use a device with "
             "power.wake_quantiles, such as nexus5",
         )
 
@@ -161,13 +161,13 @@ def spread(values: Sequence[float | None]) -> Spread | None:
     >>> spread([1.0, 3.0, None])
     Spread(mean=2.0, low=1.0, high=3.0)
     """
-    known = [value for value in values if value is not None]
-    return Spread(sum(known) / len(known), min(known), max(known)) if known else None
+    present = [value for value in values if value is not None]
+    return Spread(sum(present) / len(present), min(present), max(present)) if present else None
 
 
 def figures_spread(results: Sequence[Result]) -> dict[str, Spread | None]:
     """Return the spread of the figures that have no recorded counterpart, by path."""
-    return {field.path: spread([one.measured(field.path) for one in results]) for field in SPREAD_FIGURES}
+    return {field.path: spread([result.measured(field.path) for result in results]) for field in SPREAD_FIGURES}
 
 
 _MEAN = result_field("response.mean_response_ms")
@@ -176,10 +176,10 @@ _TWO_DIGITS = 1.005
 
 
 def comparison_headlines(results: Sequence[Result]) -> list[str]:
-    """Name for each trace the device with the smallest mean response, if others are distinguishably slower.
+    """Return a line for each trace on the fastest device by mean response, if the others are distinguishable.
 
     Runs of one device that differ only by their seed are combined. Runs that ended early or were overloaded
-    do not measure a device and are left out.
+    do not measure a device and are omitted.
 
     >>> import emmclab
     >>> devices = [emmclab.Device.preset(name) for name in ("iiswc15-4ps", "iiswc15-hps")]
@@ -200,13 +200,13 @@ def runs_by_device(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
 
     Devices of the same name are distinguished by their order.
     """
-    found: dict[tuple[str, int], list[Result]] = {}
+    runs_of: dict[tuple[str, int], list[Result]] = {}
     for run in results:
         seed, number = run.options.get("seed", 1), 0
-        while any(one.options.get("seed", 1) == seed for one in found.get((run.run_name, number), ())):
+        while any(other.options.get("seed", 1) == seed for other in runs_of.get((run.run_name, number), ())):
             number += 1
-        found.setdefault((run.run_name, number), []).append(run)
-    return [(name, runs) for (name, _), runs in found.items()]
+        runs_of.setdefault((run.run_name, number), []).append(run)
+    return [(name, runs) for (name, _), runs in runs_of.items()]
 
 
 def means_by_seed(runs: Sequence[Result]) -> dict[int, float]:
@@ -215,11 +215,11 @@ def means_by_seed(runs: Sequence[Result]) -> dict[int, float]:
 
 
 def _fastest(results: Sequence[Result]) -> str:
-    """Name the fastest device of one trace, and the second fastest."""
-    found = [(name, means_by_seed(runs)) for name, runs in runs_by_device(results) if all(map(trusted, runs))]
-    if not found:
+    """Return a line on the fastest device of one trace, and on the second fastest."""
+    measured = [(name, means_by_seed(runs)) for name, runs in runs_by_device(results) if all(map(trusted, runs))]
+    if not measured:
         return "no device served the whole trace and kept up with it"
-    names, by_seed = [name for name, _ in found], [values for _, values in found]
+    names, by_seed = [name for name, _ in measured], [values for _, values in measured]
     order = order_of(by_seed, is_random=any(map(is_random_run, results)))
     means = [sum(values.values()) / len(values) for values in by_seed]
     best = names[order.best]
@@ -242,13 +242,13 @@ def _fastest(results: Sequence[Result]) -> str:
     else:
         doubt = " in the simulation; the order of the real devices is not known" if runs_note(results) else ""
         line = f"{best} is the fastest{doubt}: "
-        rest = sorted((place for place in range(len(names)) if place != order.best), key=means.__getitem__)
-        if rest and least:
-            times = means[rest[0]] / least
+        slower = sorted((place for place in range(len(names)) if place != order.best), key=means.__getitem__)
+        if slower and least:
+            times = means[slower[0]] / least
             # With two digits, a difference below half a percent is not visible.
-            said = f"{times:.2f} times" if times >= _TWO_DIGITS else f"{100 * (times - 1):+.2g} %"
-            first, second = _MEAN.compared_texts(least, means[rest[0]])
-            line += f"{_MEAN.name} {first}, {names[rest[0]]} {second} ({said})"
+            ratio = f"{times:.2f} times" if times >= _TWO_DIGITS else f"{100 * (times - 1):+.2g} %"
+            first, second = _MEAN.compared_texts(least, means[slower[0]])
+            line += f"{_MEAN.name} {first}, {names[slower[0]]} {second} ({ratio})"
         else:
             line += mean_text(least)
     recorded = results[0].recorded.response.all.recorded_ms

@@ -1,5 +1,5 @@
 """Simulated devices: their settings and layers, runs of traces on them, and the results of such runs.
 
-A device is made from a preset or from settings, may be preconditioned, and serves traces. A result says how
-it was made; a stored result can be simulated again.
+A device is created from a preset or from settings, may be preconditioned, and serves traces. A result contains
+its provenance; a stored result can be simulated again.
 """

@@ -43,7 +43,7 @@ class Device:
     """
 
     def __init__(self, config: _core.DeviceConfig) -> None:
-        """Wrap settings of the core; use `preset`, `file` or `named` to make a device."""
+        """Wrap settings of the core; use `preset`, `file` or `named` to create a device."""
         self._config = config
 
     @staticmethod
@@ -103,8 +103,8 @@ class Device:
         except ConfigError as error:
             if not Path(name).exists():
                 raise
-            what = "a folder" if Path(name).is_dir() else "not a TOML file"
-            raise ConfigError(f"{name} is {what}, so it describes no device", file=name, hint=error.hint) from None
+            kind = "a folder" if Path(name).is_dir() else "not a TOML file"
+            raise ConfigError(f"{name} is {kind}, which describes no device", file=name, hint=error.hint) from None
 
     def with_capacity(self, capacity: str | int) -> Device:
         """Scale the device to a capacity: change the blocks of each group in a plane, in proportion.
@@ -113,7 +113,7 @@ class Device:
         part of the name.
 
         Raises:
-            ConfigError: it is not a size, or no number of blocks results in a device of this capacity.
+            ConfigError: the capacity is not a size, or no number of blocks results in it.
 
         >>> 64 <= Device.preset("nexus5").with_capacity("64GB").capacity_bytes / 2**30 < 65
         True
@@ -143,7 +143,7 @@ class Device:
         return AnnouncedCapabilities(json.loads(self._config.capabilities()))
 
     def fitted_figures(self) -> list[FittedFigure]:
-        """Measure the published figures to which a preset was fitted, and compare them with the device's own.
+        """Measure the figures to which a preset was fitted on the device, and compare them with the published ones.
 
         Returns rows of `source` (a table of `emmclab.traces.published`), `figure`, `unit`, `published`,
         `here`, `deviation_pct`, and the range `least` to `most` that agrees with the published figure: 10 %
@@ -211,7 +211,7 @@ class Device:
 
     @property
     def changes(self) -> dict[str, str]:
-        """Return the settings that differ from the preset, by key, as TOML; for a device file, all it sets.
+        """Return the settings that differ from the preset, by key, as TOML; for a device file, all settings in it.
 
         >>> Device.preset("nexus5").set({"gc.policy": "fifo"}).changes
         {'gc.policy': '"fifo"'}
@@ -245,9 +245,9 @@ class Device:
         """
         if seed == 1:
             return self
-        own = {row.key: int(row.value) for row in self.explain() if row.key in _SEEDS}
+        seeds = {row.key: int(row.value) for row in self.explain() if row.key in _SEEDS}
         # Seeds are non-negative integers of 63 bits.
-        return self.set({key: (value + seed - 1) % 2**63 for key, value in own.items()})
+        return self.set({key: (value + seed - 1) % 2**63 for key, value in seeds.items()})
 
     def precondition(
         self, images: str | PathLike[str], what: str, *, seed: int = 1, images_limit: int | None = None
@@ -294,7 +294,7 @@ class Device:
         >>> [(row.op, row.percentile) for row in run.percentiles][0]
         ('all', 99.9)
 
-        The fewest valid units, the oldest block among equals:
+        A victim policy that chooses the block with the fewest valid units, the oldest one among equals:
 
         >>> def fewest(view):
         ...     return min(view.full_blocks, key=view.valid, default=None)
@@ -305,56 +305,56 @@ class Device:
         'fewest'
         """
         if not traces:
-            raise ConfigError("there is no trace to simulate", hint="name at least one")
-        given = complete_options(options)
-        aging = parse_precondition(given["precondition"])
+            raise ConfigError("there is no trace to simulate", hint="give at least one")
+        values = complete_options(options)
+        aging = parse_precondition(values["precondition"])
         if not isinstance(aging, Path):
-            given["precondition"] = aging.text
+            values["precondition"] = aging.text
         # The core receives a trace for preconditioning separately.
-        replay = {name: value for name, value in given.items() if name in _OF_THE_CORE} | {
+        replay = {name: value for name, value in values.items() if name in _OF_THE_CORE} | {
             "precondition": "none" if isinstance(aging, Path) else aging.text,
-            "percentiles": percentiles_of(given["percentiles"]),
+            "percentiles": percentiles_of(values["percentiles"]),
         }
         source = traces[0] if len(traces) == 1 else combine(traces)
-        stream = (source.repeated(given["passes"]) if given["passes"] > 1 else source).open(one_device=True)
+        stream = (source.repeated(values["passes"]) if values["passes"] > 1 else source).open(one_device=True)
         paced = replay
         if isinstance(stream, _core.Reader):
             chosen = json.loads(_core.check_traces(self._config, replay, [stream]))
             paced = replay | {"mode": chosen["mode"], "mode_reason": chosen["reason"]}
-        if isinstance(given["second"], str):
-            given["second"] = Device.named(given["second"])
-        second: Device | None = given["second"]
+        if isinstance(values["second"], str):
+            values["second"] = Device.named(values["second"])
+        second: Device | None = values["second"]
         aged_by = [read(aging)] if isinstance(aging, Path) else []
         devices = [self] if second is None else [self, second]
-        made = Provenance(devices, traces, aged_by) if given["provenance"] else None
+        provenance = Provenance(devices, traces, aged_by) if values["provenance"] else None
         run = _core.Simulation(
-            self.seeded(given["seed"])._config,
+            self.seeded(values["seed"])._config,
             paced,
-            images=_path(given["images"]),
-            images_limit=given["images_limit"],
-            rows=_path(given["events"]),
-            aged_by=[one.open() for one in aged_by] or None,
-            layers=stack(given["layers"], given["layer_settings"]),
-            second=None if second is None else second.seeded(given["seed"])._config,
-            victim=given["victim"],
-            over_time=_bin_ns(given["over_time"]),
-            perfetto=_path(given["perfetto"]),
+            images=_path(values["images"]),
+            images_limit=values["images_limit"],
+            rows=_path(values["events"]),
+            aged_by=[trace.open() for trace in aged_by] or None,
+            layers=stack(values["layers"], values["layer_settings"]),
+            second=None if second is None else second.seeded(values["seed"])._config,
+            victim=values["victim"],
+            over_time=_bin_ns(values["over_time"]),
+            perfetto=_path(values["perfetto"]),
         )
         try:
-            ledger = _drive(run, stream, given["progress"])
+            ledger = _drive(run, stream, values["progress"])
         except FormatError as error:
-            # The device rejects a request without knowing its place in the trace.
+            # The device does not know the position of a rejected request in the trace.
             raise error.in_file(str(source.path or source.name)) from None
-        said = stored_options(given)
-        whence = {} if made is None else {"provenance": made.to_dict()}
-        about = {"trace": source.name, "device": self.name, **whence, "options": said}
-        with note_written_files(given["events"], given["perfetto"]):
-            result = json.loads(run.finish(ledger, stream.header(), json.dumps(about)))
-        return Result({"trace": source.name, **result, **whence, "options": said})
+        stored = stored_options(values)
+        provenance_fields = {} if provenance is None else {"provenance": provenance.to_dict()}
+        description = {"trace": source.name, "device": self.name, **provenance_fields, "options": stored}
+        with note_written_files(values["events"], values["perfetto"]):
+            result = json.loads(run.finish(ledger, stream.header(), json.dumps(description)))
+        return Result({"trace": source.name, **result, **provenance_fields, "options": stored})
 
 
-def _path(given: str | PathLike[str] | None) -> str | None:
-    return None if given is None else fspath(given)
+def _path(path: str | PathLike[str] | None) -> str | None:
+    return None if path is None else fspath(path)
 
 
 def _bin_ns(over_time: bool | str | float) -> int | None:

@@ -38,14 +38,14 @@ def layers() -> list[LayerKind]:
     >>> [layer["name"] for layer in layers()]
     ['pass-through', 'advil', 'ressd', 'pair', 'nvm-buffer', 'journal', 'lfs']
     """
-    found: list[LayerKind] = json.loads(_core.layer_kinds())
-    return found
+    kinds: list[LayerKind] = json.loads(_core.layer_kinds())
+    return kinds
 
 
-def stacks(given: Names) -> list[list[str]]:
+def stacks(texts: Names) -> list[list[str]]:
     """Parse stacks of layers, without repetitions: names joined by `+`, top layer first; `none` for no layer.
 
-    In a text, commas are between the stacks.
+    A single text may contain several stacks, separated by commas.
 
     Raises:
         ConfigError: a name is missing.
@@ -53,14 +53,14 @@ def stacks(given: Names) -> list[list[str]]:
     >>> stacks(["none", "pass-through+journal:delta", "none"]), stacks("none,advil")
     ([[], ['pass-through', 'journal:delta']], [[], ['advil']])
     """
-    found: list[list[str]] = []
-    for text in listed_names(given, "layers"):
+    parsed: list[list[str]] = []
+    for text in listed_names(texts, "layers"):
         names = [name.strip() for name in text.split("+")]
         if "" in names or (len(names) > 1 and "none" in names):
             hint = "put + between names and commas between stacks, for example `none,journal:delta,pass-through+advil`"
             raise ConfigError(f"`{text}` is not a stack of layers", field="layers", hint=hint)
-        found.append([] if names == ["none"] else names)
-    return once(found)
+        parsed.append([] if names == ["none"] else names)
+    return once(parsed)
 
 
 def settings_of(names: Names, settings: Mapping[str, Setting]) -> dict[str, Setting]:
@@ -109,14 +109,14 @@ def stack(names: Names, settings: Mapping[str, Setting]) -> list[tuple[str, list
     """
     refuse_lines(settings)
     names = several(names)
-    there = layers() if names else []
-    known = {layer["name"]: {setting["name"] for setting in layer["settings"]} for layer in there}
+    available = layers() if names else []
+    settings_of_kind = {layer["name"]: {setting["name"] for setting in layer["settings"]} for layer in available}
     kinds = [name.partition(":")[0] for name in names]
     for name, kind in zip(names, kinds, strict=True):
-        if kind not in known:
-            hint = f"choose from: {', '.join(known)}"
+        if kind not in settings_of_kind:
+            hint = f"choose from: {', '.join(settings_of_kind)}"
             raise ConfigError(f"there is no layer `{kind}`", field="layers", hint=hint)
-        if ":" in name and "mode" not in known[kind]:
+        if ":" in name and "mode" not in settings_of_kind[kind]:
             hint = f"write `{kind}`; its settings are given as {kind}.NAME=VALUE"
             raise ConfigError(f"the layer `{kind}` has no modes", field="layers", hint=hint)
     for key in settings:
@@ -127,13 +127,13 @@ def stack(names: Names, settings: Mapping[str, Setting]) -> list[tuple[str, list
                 hint=f"the layers are: {', '.join(names) or 'none'}",
             )
 
-    def of(name: str) -> tuple[str, list[tuple[str, str]]]:
+    def with_settings(name: str) -> tuple[str, list[tuple[str, str]]]:
         kind, _, mode = name.partition(":")
-        given = [
+        pairs = [
             (key.removeprefix(f"{kind}."), value if isinstance(value, str) else json.dumps(value))
             for key, value in settings.items()
             if key.startswith(f"{kind}.")
         ]
-        return kind, [("mode", mode), *given] if mode else given
+        return kind, [("mode", mode), *pairs] if mode else pairs
 
-    return [of(name) for name in names]
+    return [with_settings(name) for name in names]

@@ -11,7 +11,7 @@ from emmclab.traces.profile import Profile
 Rows = list[Row]
 
 
-def over_time_rows(found: Sequence[Profile | Result]) -> Rows:
+def over_time_rows(sources: Sequence[Profile | Result]) -> Rows:
     """Return the time bins of traces or runs, with the names of trace, device and layers.
 
     >>> import emmclab
@@ -19,12 +19,12 @@ def over_time_rows(found: Sequence[Profile | Result]) -> Rows:
     ['trace', 'time_s', 'width_s']
     """
     rows = []
-    for one in found:
-        if isinstance(one, Profile):
-            rows += [{"trace": one.name, **row} for row in one.figure("io_over_time")]
+    for source in sources:
+        if isinstance(source, Profile):
+            rows += [{"trace": source.name, **row} for row in source.figure("io_over_time")]
         else:
-            names = {"trace": one.trace, "device": one.run_name}
-            rows += [{**names, **row} for row in one.over_time]
+            names = {"trace": source.trace, "device": source.run_name}
+            rows += [{**names, **row} for row in source.over_time]
     return rows
 
 

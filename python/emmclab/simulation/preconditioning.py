@@ -24,12 +24,12 @@ def parse_precondition(text: str) -> _core.Precondition | Path:
 
 
 def no_trace(text: str, device: str) -> _core.Precondition:
-    """Parse a state for which a trace is not supported; `device` names the device in the error message."""
-    found = parse_precondition(text)
-    if isinstance(found, Path):
+    """Parse a preconditioning, but reject a trace; `device` describes the device in the error message."""
+    parsed = parse_precondition(text)
+    if isinstance(parsed, Path):
         raise ConfigError(
             f"{device} cannot be preconditioned by a trace",
             field="precondition",
             hint="use none, sequential:PCT, random:PCT, steady[:CAPACITIES] or used:AGE",
         )
-    return found
+    return parsed

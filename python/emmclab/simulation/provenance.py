@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from emmclab.traces.trace import Trace
 
 
-#: ID of the element of a page that contains the provenance for programs.
+#: ID of the HTML element of a page that contains the provenance as JSON.
 RECORD = "made"
 
 
@@ -22,17 +22,17 @@ class Provenance:
     def __init__(
         self, devices: "Sequence[Device]", traces: "Sequence[Trace]" = (), aged_by: "Sequence[Trace]" = ()
     ) -> None:
-        """Start to hash the files of the traces; `aged_by` are those that were replayed before the run."""
+        """Start to hash the files of the traces; `aged_by` are the traces that preconditioned the devices."""
         self._devices, self._traces, self._aged_by = devices, traces, aged_by
-        every = [*traces, *aged_by]
-        self._hashing = threading.Thread(target=lambda: [trace.digest for trace in every], daemon=True)
+        all_traces = [*traces, *aged_by]
+        self._hashing = threading.Thread(target=lambda: [trace.digest for trace in all_traces], daemon=True)
         self._hashing.start()
 
     def to_dict(self) -> ProvenanceFields:
         """Return the group `provenance` of a result.
 
-        It has `version`, `command` (if a command made it), `inputs`, `aged_by` (the trace that preconditioned
-        the device, if one did), `settings` and `devices`. The digest of an input is None if it is no file, or
+        It has `version`, `command` (if a command produced it), `inputs`, `aged_by` (the trace that preconditioned
+        the device, if any), `settings` and `devices`. The digest of an input is None if it is not a file, or
         cannot be read again. `settings` contains for each device the settings that differ from its preset.
         `devices` contains all settings of each device, the simulated one first.
         """

@@ -18,7 +18,7 @@ from emmclab.traces.trace import Trace
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a run needs: traces, device and options."""
+    """The inputs of a run: traces, devices and options."""
 
     device: Device
     second: Device | None
@@ -28,21 +28,21 @@ class Recipe:
     options: Mapping[str, Any]
 
     def run(self, *, images: str | PathLike[str] | None = None, progress: SimulationProgress | None = None) -> Result:
-        """Simulate it again."""
-        found = {name: self.options.get(name.removesuffix("_ns")) for name in RUN_OPTIONS}
-        given: Any = {name: value for name, value in found.items() if value is not None}
+        """Simulate the run again."""
+        values = {name: self.options.get(name.removesuffix("_ns")) for name in RUN_OPTIONS}
+        options: Any = {name: value for name, value in values.items() if value is not None}
         if self.aged_by is not None:
-            given["precondition"] = str(self.aged_by)
-        given |= {"second": self.second, "images": images, "progress": progress}
-        return self.device.simulate(*self.traces, **given)
+            options["precondition"] = str(self.aged_by)
+        options |= {"second": self.second, "images": images, "progress": progress}
+        return self.device.simulate(*self.traces, **options)
 
 
-def _open_input(result: StoredResult, one: Mapping[str, Any]) -> tuple[Path, Trace]:
+def _open_input(result: StoredResult, recorded: Mapping[str, Any]) -> tuple[Path, Trace]:
     """Open a trace of a result, relative to the current folder or to the folder of the result."""
-    path, wanted = one.get("path"), one.get("sha256")
-    if not isinstance(path, str) or wanted is None:
+    path, digest = recorded.get("path"), recorded.get("sha256")
+    if not isinstance(path, str) or digest is None:
         raise InputError(
-            f"{result.place}: `provenance.inputs`: the trace `{one.get('name')}` was no file that can be read again",
+            f"{result.place}: `provenance.inputs`: the trace `{recorded.get('name')}` cannot be read again from a file",
             file=result.place,
             field="provenance.inputs",
             hint="write the trace to a file (`emmclab convert`), and simulate that",
@@ -50,21 +50,21 @@ def _open_input(result: StoredResult, one: Mapping[str, Any]) -> tuple[Path, Tra
     places = [place for place in (Path(path), result.folder / path) if place.exists()]
     if not places:
         raise InputError(
-            f"{path}: file not found; {result.place} was made of it",
+            f"{path}: file not found; it is an input of {result.place}",
             file=path,
             field="provenance.inputs",
-            hint="run the command in the folder in which the result was made, or put the trace back",
+            hint="run the command in the folder of the original run, or restore the trace",
         )
-    traces = [read(place, **(one.get("reading") or {})) for place in places]
+    traces = [read(place, **(recorded.get("reading") or {})) for place in places]
     for place, trace in zip(places, traces, strict=True):
-        if trace.digest == wanted:
+        if trace.digest == digest:
             return place, trace
     raise InputError(
-        f"{places[0]}: it has changed since {result.place} was made: its SHA-256 begins with "
-        f"{traces[0].digest}, not {wanted}",
+        f"{places[0]}: it has changed since {result.place} was written: its SHA-256 begins with "
+        f"{traces[0].digest}, not {digest}",
         file=str(places[0]),
         field="provenance.inputs",
-        hint="put the former file back, or simulate again",
+        hint="restore the original file, or simulate again",
     )
 
 
@@ -75,30 +75,30 @@ def recipe_of(result: StoredResult) -> Recipe:
     inputs = result.provenance.get("inputs")
     reason = ""
     if "app" in fields or "live" in fields:
-        reason = "it is no replay of a trace: a run of `apps` or of a served device cannot be repeated"
+        reason = "it is not a replay of a trace: a run of `apps` or of a served device cannot be repeated"
     elif options.get("victim"):
         reason = f"its victim policy `{options['victim']}` is a Python function"
     elif device is None or not inputs:
-        reason = "it does not say how it was made: `provenance.inputs` or `provenance.devices` is missing"
+        reason = "it lacks `provenance.inputs` or `provenance.devices`"
     if reason or device is None or not inputs:
         raise ConfigError(
             f"{result.place}: this result cannot be simulated again: {reason}",
             file=result.place,
             field="provenance",
-            hint="take results of `emmclab simulate --json` or `emmclab compare --json` of this version",
+            hint="use results of `emmclab simulate --json` or `emmclab compare --json` of this version",
         )
-    aged_by = [_open_input(result, one)[0] for one in result.provenance.get("aged_by") or []]
+    aged_by = [_open_input(result, recorded)[0] for recorded in result.provenance.get("aged_by") or []]
     return Recipe(
         device_from(device.table),
         None if second is None else device_from(second.table),
-        [_open_input(result, one)[1] for one in inputs],
+        [_open_input(result, recorded)[1] for recorded in inputs],
         aged_by[0] if aged_by else None,
         options,
     )
 
 
 def device_from(table: Mapping[str, Any]) -> Device:
-    """Make a device of settings in nested tables, as results contain them.
+    """Return the device with the settings of nested tables, as results contain them.
 
     >>> import tomllib
     >>> device = Device.preset("nexus5").set({"gc.policy": "fifo"})
@@ -125,7 +125,7 @@ def toml_text(value: Any) -> str:
     '{"gc" = {"policy" = "fifo", "blocks" = [1, 2.5, true]}}'
     """
     if isinstance(value, dict):
-        inner = ", ".join(f"{json.dumps(name)} = {toml_text(one)}" for name, one in value.items())
+        inner = ", ".join(f"{json.dumps(name)} = {toml_text(item)}" for name, item in value.items())
         return f"{{{inner}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(toml_text, value))}]"

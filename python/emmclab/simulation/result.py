@@ -188,9 +188,9 @@ def result_html(result: Result) -> str:
     rows = []
     for op, title in (("", "all"), ("read.", "reads"), ("write.", "writes")):
         mean = result.measured(f"response.{op}mean_ms" if op else "response.mean_response_ms")
-        p50, p99, most = (result.measured(f"response.{op}{name}") for name in ("p50_ms", "p99_ms", "max_ms"))
+        p50, p99, longest = (result.measured(f"response.{op}{name}") for name in ("p50_ms", "p99_ms", "max_ms"))
         count = result[f"requests.{op.rstrip('.') or 'total'}"]
-        rows.append([title, f"{count:,}", *(milliseconds_text(value) for value in (mean, p50, p99, most))])
+        rows.append([title, f"{count:,}", *(milliseconds_text(value) for value in (mean, p50, p99, longest))])
     facts = [
         ("no wait", share_text(result.requests.no_wait_pct)),
         ("flushes and discards", "–" if (others := result.requests.other) is None else f"{others:,}"),

@@ -14,13 +14,13 @@ from emmclab.runtime.number_format import significant
 _FILE = Path(__file__).parents[1] / "data" / "result-fields.json"
 #: Display units for bytes.
 _BYTES = {"MB": 1 << 20, "TB": 1 << 40}
-#: Units that are displayed as others, or not at all because the label already names what is counted.
+#: Display units that differ from the stored units; empty if the label already contains the unit.
 _SHOWN_AS = {"byte": "MB", "block": "", "map unit": ""}
 #: Suffixes of the names of a layer's counts, with the unit and the decimals of such figures.
 _COUNTS = {"_bytes": ("byte", 1), "_ms": ("ms", 3), "_pct": ("%", 0)}
 #: Significant digits of a figure in a sentence.
 _IN_WORDS = 2
-#: Least number of significant digits of figures that a sentence compares, and the most that are added.
+#: Minimum number of significant digits of figures that a sentence compares, and maximum number of added digits.
 _SIGNIFICANT, _MOST_DIGITS = 3, 9
 
 
@@ -44,7 +44,7 @@ class ResultField(NamedTuple):
 
     @property
     def display_unit(self) -> str:
-        """The display unit of the figure: MB for bytes; empty if the label names what is counted."""
+        """The display unit of the figure: MB for bytes; empty if the label contains the unit."""
         return self.shown_in or _SHOWN_AS.get(self.unit, self.unit)
 
     @property
@@ -106,19 +106,19 @@ class ResultField(NamedTuple):
         return f"{self.rounded(value)} {self.display_unit}".strip()
 
     def compared_texts(self, *values: float) -> list[str]:
-        """Format figures that a sentence compares, as `in_words`: with three significant digits at least.
+        """Format figures that a sentence compares like `in_words`, with at least three significant digits.
 
-        Figures that differ have as many digits as show this.
+        Digits are added until figures that differ have different texts.
 
         >>> result_field("response.p99_ms").compared_texts(0.0661, 0.0684)
         ['0.0661 ms', '0.0684 ms']
         >>> [result_field("response.p99_ms").compared_texts(*pair) for pair in ((26.0, 0.2652), (1, 1))]
         [['26.00 ms', '0.265 ms'], ['1.00 ms', '1.00 ms']]
         """
-        shown = [value / _BYTES[self.display_unit] if self.unit == "byte" else value for value in values]
-        for more in range(_MOST_DIGITS):
-            texts = [f"{value:,.{_decimals(value) + more}f}" for value in shown]
-            if len({*texts}) == len({*shown}):
+        numbers = [value / _BYTES[self.display_unit] if self.unit == "byte" else value for value in values]
+        for extra in range(_MOST_DIGITS):
+            texts = [f"{value:,.{_decimals(value) + extra}f}" for value in numbers]
+            if len({*texts}) == len({*numbers}):
                 break
         return [f"{text} {self.display_unit}".strip() for text in texts]
 
@@ -131,7 +131,7 @@ class ResultField(NamedTuple):
         return self._number(value, min(self.digits, _IN_WORDS) if self.display_unit else self.digits)
 
     def _number(self, value: float, digits: int) -> str:
-        """Format a number in the display unit; with more decimals if these would show 0 for another value."""
+        """Format a number in the display unit; with more decimals if a value other than 0 would be shown as 0."""
         number = value / _BYTES[self.display_unit] if self.unit == "byte" else value
         text = f"{number:,.{digits}f}"
         return text if not number or float(text.replace(",", "")) else significant(number, 1)
@@ -150,7 +150,7 @@ class ResultGroup(NamedTuple):
     fields: tuple[ResultField, ...]
 
 
-_PROVENANCE = "How the result was made; results of studies lack it, because their cells share it."
+_PROVENANCE = "Origin of the result; results of studies lack it, because their cells share it."
 #: Path and meaning of the fields that the package adds to those of the core.
 _OF_PACKAGE = [
     {"path": path, "unit": "", "about": about}
@@ -160,10 +160,10 @@ _OF_PACKAGE = [
         "provenance.version": "version of emmclab",
         "provenance.inputs": "`name`, `path` and `sha256` (first 16 digits; null without a file) of each "
         "trace, and `reading`: the reading options that differ from the defaults",
-        "provenance.aged_by": "the same for the trace that preconditioned the device, if there was one",
+        "provenance.aged_by": "as `inputs`, for the trace that preconditioned the device, if any",
         "provenance.settings": "for each device the settings that differ from its preset, by key",
         "provenance.devices": "`name` and all `settings` of each device, the simulated one first",
-        "provenance.command": "on the command line: the command that gives the same result",
+        "provenance.command": "the command that produces the same result; only for results of commands",
     }.items()
 ]
 
@@ -219,10 +219,10 @@ def result_field(path: str) -> ResultField:
 
 def shown_fields(paths: tuple[str, ...]) -> tuple[ResultField, ...]:
     """Return displayed figures by their paths, in order."""
-    found = tuple(map(result_field, paths))
-    if bare := [field.path for field in found if not field.label]:
+    fields = tuple(map(result_field, paths))
+    if bare := [field.path for field in fields if not field.label]:
         raise KeyError(f"no label is declared for {', '.join(bare)}")
-    return found
+    return fields
 
 
 def layer_field(name: str) -> ResultField:

@@ -81,7 +81,7 @@ def run_table(result: Result) -> TextTable:
 
 
 def _life_rows(result: Result) -> list[Cells]:
-    """Return what the host can still write, if the run erased blocks, and the used life, if any is."""
+    """Return the rows for the lifetime, if the run erased blocks, and for its used part, if that is not 0."""
     rows: list[Cells] = []
     if not (life := result.wear.lifetime):
         return rows

@@ -9,12 +9,12 @@ from emmclab.runtime.number_format import duration, signed
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import result_field
 
-#: The figures that the sentence on a result names.
+#: The figures in the sentence on a result.
 _MEAN, _P99 = map(result_field, ("response.mean_response_ms", "response.p99_ms"))
 
-#: Above this share of recorded requests within 1 ms of the device becoming idle, open loop misleads.
+#: Share of recorded requests within 1 ms after the device became idle above which open loop misleads, percent.
 DEPENDENT_PCT = 25.0
-#: Above this share of requests wrapped into a smaller device, the warning comes first.
+#: Share of requests wrapped into a smaller device above which a warning is printed, percent.
 _MUCH_WRAPPED_PCT = 5.0
 #: Load of the device, as a share of its maximum, at the rate that is proposed for an overloaded run.
 _COMFORTABLE = 0.8
@@ -22,7 +22,7 @@ _COMFORTABLE = 0.8
 _BURST_SHARE = 0.1
 #: The same limit in seconds; the smaller of the two applies.
 _BURST_S = 10.0
-#: Above this median lateness of completions, as a share of the mean response, the warning comes first.
+#: Median lateness of completions above which a warning is printed, as a share of the mean response.
 _MUCH_LATE = 0.25
 
 
@@ -38,13 +38,13 @@ def headline(result: Result) -> str:
         return "no request was served"
     if not result.timed():
         return "no read or write was served"
-    mean, beside = result.response.mean_response_ms, result.recorded.response.all
-    if beside.recorded_ms is None:
+    mean, recorded = result.response.mean_response_ms, result.recorded.response.all
+    if recorded.recorded_ms is None:
         p99 = f"{_P99.short} {_P99.in_words(result.response.p99_ms)}"
-        # The requests of other software have only the times of the device.
+        # A served device records no response times besides its own.
         unknown = "" if result.live else "; no response times are recorded"
         return f"{mean_text(mean)}, {p99}{unknown}"
-    return recorded_mean_text(mean, beside.recorded_ms, beside.error_pct)
+    return recorded_mean_text(mean, recorded.recorded_ms, recorded.error_pct)
 
 
 def recorded_mean_text(simulated_ms: float, recorded_ms: float, error_pct: float | None) -> str:
@@ -64,8 +64,8 @@ def without_slc(result: Result) -> str:
     >>> without_slc(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     ''
     """
-    made = result.provenance
-    devices = made.get("devices", ()) if made else ()
+    provenance = result.provenance
+    devices = provenance.get("devices", ()) if provenance else ()
     slc = devices[0]["settings"]["slc"] if devices else {}
     is_unknown = slc.get("mode", "off") != "off" and not slc.get("erase_limit")
     return "without the SLC blocks, whose slc.erase_limit is not set" if is_unknown else ""
@@ -76,14 +76,14 @@ def trusted(result: Result) -> bool:
     return not result.run.stopped and not result.run.load.overloaded
 
 
-#: What a trace may lack, by the names in `run.unrecorded`, if it makes writes durable.
+#: Operations and flags that make writes durable, with their names in `run.unrecorded`.
 _DURABLE = {"flush": "flushes", "preflush": "preflushes", "fua": "FUA"}
-#: Above this share of the bytes read, a note says that nothing had written them.
+#: Share of the bytes read without an earlier write above which a note is printed, percent.
 _MUCH_UNWRITTEN_PCT = 5.0
 
 
 def durability_unknown(result: Mapping[str, Any], remedy: str = "--flush-every 8") -> str:
-    """Return why a workload asks no device for durability, with the remedy if there is one; empty if it does.
+    """Return a note that a trace lacks what makes writes durable, with a remedy; empty if it does not.
 
     >>> durability_unknown({"run": {"unrecorded": "discard fua"}, "options": {}}).partition(",")[0]
     'the trace does not record FUA'
@@ -99,25 +99,25 @@ def durability_unknown(result: Mapping[str, Any], remedy: str = "--flush-every 8
 
 
 def _coarse_clock(result: Result) -> str:
-    """Return a warning that arrivals or think times are those of a coarse clock; empty if not so."""
+    """Return a warning that arrivals or think times are from a coarse clock; empty for a fine clock."""
     run = result.run
-    what = {"open": "arrivals", "closed": "think times"}.get(run.mode)
-    if run.coarse_clock is None or what is None:
+    name = {"open": "arrivals", "closed": "think times"}.get(run.mode)
+    if run.coarse_clock is None or name is None:
         return ""
     return (
-        f"the {what} are coarse: the clock of the trace has steps of {run.coarse_clock}, longer than a "
+        f"the {name} are coarse: the clock of the trace has steps of {run.coarse_clock}, longer than a "
         "usual response, so that queues and waits in this run are not those of the application; "
         "use --mode back_to_back to measure the device"
     )
 
 
 def trace_warnings(result: Result) -> list[str]:
-    """List what a trace does not tell and a run therefore cannot show, which is the same for every seed."""
+    """List the warnings about missing information in the trace, which do not depend on the seed."""
     return [text for text in (durability_unknown(result) if is_buffered(result) else "", _coarse_clock(result)) if text]
 
 
 def unwritten_note(result: Result) -> str:
-    """Return a note on reads of data that nothing had written, and on their cost; empty if they are few."""
+    """Return a note on reads of unwritten data, and on their cost; empty if they are few."""
     if (share := result.map.unwritten_read_pct or 0.0) <= _MUCH_UNWRITTEN_PCT:
         return ""
     return (
@@ -151,37 +151,37 @@ def warnings(result: Result) -> list[str]:
     >>> warnings(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
     []
     """
-    found = []
+    texts = []
     if (live := result.live) and live.refused:
         failed = f"{live.failed:,} request{'s' if live.failed != 1 else ''} failed"
-        found.append(f"{failed}; zones do not allow {refusals_text(live.refused)}")
+        texts.append(f"{failed}; zones do not allow {refusals_text(live.refused)}")
     if text := _much_late(result):
-        found.append(text)
+        texts.append(text)
     if text := ended_early(result):
-        found.append(text)
+        texts.append(text)
     if (lie := result.configuration.lies) != "none":
-        found.append(f"this device breaks a promise on purpose: cache.lies = {lie}")
+        texts.append(f"this device breaks a promise on purpose: cache.lies = {lie}")
     if changes := result.setting_changes:
-        found.append(f"settings changed during the run: {changes_line(changes)}")
+        texts.append(f"settings changed during the run: {changes_line(changes)}")
     load, recorded = result.run.load, result.recorded
     completions = recorded.response.all.recorded_ms is not None
     closed = "--mode closed" if completions and not result.run.coarse_clock else ""
     if load.overloaded:
-        found.append(_overload(result, closed))
+        texts.append(_overload(result, closed))
     if wrapped := much_wrapped(result):
-        found.append(wrapped)
-    found += trace_warnings(result)
+        texts.append(wrapped)
+    texts += trace_warnings(result)
     dependent = recorded.dependent_pct
     if result.run.mode == "open" and dependent is not None and dependent > DEPENDENT_PCT:
-        found.append(
+        texts.append(
             f"open loop, but {dependent:.0f} % of the recorded requests come within 1 ms of the device "
             "going idle: they seem to wait for it, which open loop ignores; use --mode closed"
         )
-    return found
+    return texts
 
 
 def warnings_by_text(results: Sequence[Result]) -> list[tuple[str, str]]:
-    """Return each warning about runs, with the names of the runs that it is about.
+    """Return each warning about runs, with the names of the runs that it concerns.
 
     >>> import emmclab
     >>> warnings_by_text([emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))])
@@ -197,7 +197,7 @@ def notes_by_text(results: Sequence[Result]) -> list[str]:
 
 
 def by_text(results: Sequence[Result], texts: Callable[[Result], Iterable[str]]) -> list[tuple[str, str]]:
-    """Return each text about runs, with the names of the runs that it is about."""
+    """Return each text about runs, with the names of the runs that it concerns."""
     runs: dict[tuple[str, str], list[str]] = {}
     for result in results:
         for text in texts(result):
@@ -213,7 +213,7 @@ def refusals_text(refused: Sequence[RefusedRequests]) -> str:
     >>> refusals_text([*map(RefusedRequests, counts)])
     '2 (the first: zone 7 is full), 1 (too long)'
     """
-    return ", ".join(f"{one.requests:,} ({'the first: ' if one.requests > 1 else ''}{one.first})" for one in refused)
+    return ", ".join(f"{row.requests:,} ({'the first: ' if row.requests > 1 else ''}{row.first})" for row in refused)
 
 
 def lateness(result: Result) -> str:
@@ -228,20 +228,20 @@ def lateness(result: Result) -> str:
 
 
 def _much_late(result: Result) -> str:
-    """Return a warning that software saw other response times than the device had; empty if similar."""
+    """Return a warning that late completions lengthened the response times of software; empty if they did not."""
     live, mean_ms = result.live, result.response.mean_response_ms
     late = lateness(result) if result.timed() else ""
     if live is None or not late or (live.late_p50_us or 0.0) < _MUCH_LATE * 1000 * mean_ms:
         return ""
     return (
-        f"this host did not keep up with the clock `{live.clock}`: {late}, beside a mean response of "
-        f"{duration(mean_ms / 1e3)} of the device alone; software was slower than on such a device; "
+        f"this host did not keep up with the clock `{live.clock}`: {late}, compared with a mean "
+        f"response of {duration(mean_ms / 1e3)}; software was slower than on such a device; "
         "repeat on an idle host, or with --clock x10 (ten times as slow) or --clock free"
     )
 
 
 def offered(result: Result) -> str:
-    """Return the load offered by an overloaded run: on the whole, or else while the queue grew."""
+    """Return the offered load of an overloaded run as a phrase: on average, or at times if that is below 100 %."""
     offered_pct = _offered_pct(result)
     if offered_pct > 100:
         return f"{offered_pct:,.0f} % of what"
@@ -249,7 +249,7 @@ def offered(result: Result) -> str:
 
 
 def _offered_pct(result: Result) -> float:
-    """Return the load offered to an overloaded run, in percent; only runs without overload lack it."""
+    """Return the offered load of an overloaded run, in percent."""
     return result.run.load.offered_pct or 0.0
 
 
@@ -257,18 +257,18 @@ def _overload(result: Result, closed: str) -> str:
     """Return a sentence with the offered load, the length of the queue, and the remedies."""
     load = result.run.load
     if _offered_pct(result) > 100:
-        left = (
+        backlog = (
             f"{load.backlog_s:,.1f} s of work is left at the last arrival, so that response times grow "
             "with the length of the trace"
         )
     else:
-        left = (
+        backlog = (
             f"up to {load.peak_backlog_s:,.1f} s of work is left when a request arrives, because requests "
             "come in bursts or collection holds them up"
         )
     cures = ", ".join(filter(None, (closed, f"--rate {_lighter(result):.2g} or less")))
     return (
-        f"overloaded: the requests offer {offered(result)} {result.device} can serve, and {left}; "
+        f"overloaded: the requests offer {offered(result)} {result.device} can serve, and {backlog}; "
         f"use {cures} or a faster device"
     )
 
@@ -300,7 +300,6 @@ def changes_line(changes: Sequence[SettingChange]) -> str:
 
 
 def _bare(value: str) -> str:
-    """Return a TOML value without quotes."""
     return value.strip('"')
 
 
@@ -322,7 +321,7 @@ def mode_line(result: Result) -> str:
 
 
 def mode_name(mode: str) -> str:
-    """Return the name of a mode for people.
+    """Return the readable name of a mode.
 
     >>> mode_name("closed"), mode_name("back_to_back")
     ('closed loop', 'back to back')

@@ -1,9 +1,9 @@
 """The options of a simulated run. Each is declared once: name, type, default, range and meaning.
 
 Those that the core implements are the fields of `ReplayOptions` in `crates/replay/src/options.rs`, from which `make
-generate` writes `core_types.ReplayOptions`; the others are declared here. `Device.simulate` accepts all of them as
-keywords, commands as options, grids of studies as keys and axes, results repeat them, a stored run is simulated again
-with them, and the reference and `emmclab explain` describe them.
+generate` writes `core_types.ReplayOptions`; the others are declared here. They are keywords of `Device.simulate`,
+options of commands, and keys and axes of the grids of studies. Results contain them, so that a stored run can be
+simulated again. The reference and `emmclab explain` describe them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SimulationProgress = Callable[[int, int | None, int, float], None]
 #: Input of a victim policy: the full blocks of one block group in one plane at the time of the decision.
 VictimView = _core.VictimView
 
-#: Returns the block of `view.full_blocks` to collect; None to collect none.
+#: Function that returns the block of `view.full_blocks` to collect, or None to collect no block.
 VictimPolicy = Callable[[VictimView], int | None]
 
 
@@ -80,7 +80,7 @@ class OptionsOfAnyLayers(ReplayOptions, total=False):
             None,
             "Function that chooses the blocks that garbage collection empties during the run, in place of "
             "`gc.policy`: it takes a `VictimView` and returns one of its full blocks, or None. It is called "
-            "for each victim and trusted, and is slow.",
+            "for each victim, which is slow.",
             option=None,
         ),
     ]
@@ -123,7 +123,7 @@ class OptionsOfAnyLayers(ReplayOptions, total=False):
         bool,
         Option(
             True,
-            "Record in the result how it was made. This takes as long as some hundred requests, so "
+            "Record the provenance of the result. This takes as long as some hundred requests, so "
             "studies record it once for all their runs.",
             option=None,
             stored="never",
@@ -157,7 +157,7 @@ class LayersOfRun(TypedDict, total=False):
 
 
 class RunOptions(OptionsOfAnyLayers, LayersOfRun, total=False):
-    """The options of `Device.simulate`; those that are not given have their defaults."""
+    """The options of `Device.simulate`; omitted options have their defaults."""
 
 
 #: The declaration of each option, by name: those of the core, of the layers, and the others.
@@ -169,7 +169,7 @@ RUN_OPTIONS: Mapping[str, Option] = {
 }
 
 #: The default of each option, by name.
-DEFAULTS: Mapping[str, Any] = {name: one.default for name, one in RUN_OPTIONS.items()}
+DEFAULTS: Mapping[str, Any] = {name: option.default for name, option in RUN_OPTIONS.items()}
 
 RunOptions.__doc__ = f"{RunOptions.__doc__}\n\n{attributes(RUN_OPTIONS)}"
 
@@ -182,60 +182,60 @@ def check(name: str, value: Any) -> None:
     ...
     emmclab.errors.ConfigError: `mode` cannot be 'fast'
     """
-    one = RUN_OPTIONS[name]
-    if isinstance(value, int) and value >> one.bits > 0:
-        hint = f"give a number of at most {(1 << one.bits) - 1}"
+    option = RUN_OPTIONS[name]
+    if isinstance(value, int) and value >> option.bits > 0:
+        hint = f"give a number of at most {(1 << option.bits) - 1}"
         raise ConfigError(f"`{name}` cannot be {value}", field=name, hint=hint)
-    if one.words:
-        is_right = value in one.words
-    elif value is None or one.least is None:
+    if option.words:
+        is_right = value in option.words
+    elif value is None or option.least is None:
         is_right = True
     else:
-        is_right = value >= one.least and (one.most is None or value <= one.most)
+        is_right = value >= option.least and (option.most is None or value <= option.most)
     if not is_right:
-        which = "one of: " if one.words else ""
+        which = "one of: " if option.words else ""
         message = f"`{name}` cannot be {value!r}"
-        raise ConfigError(message, field=name, hint=f"give {which}{one.range}")
+        raise ConfigError(message, field=name, hint=f"give {which}{option.range}")
 
 
 def complete_options(options: RunOptions) -> dict[str, Any]:
-    """Return all options; those that are not given have their defaults.
+    """Return all options; omitted options have their defaults.
 
     >>> complete_options({"rate": 2})["rate"], complete_options({"mode": None})["mode"]
     (2, 'auto')
     """
-    found = complete(RUN_OPTIONS, options, "a run")
-    found["mode"] = found["mode"] or DEFAULTS["mode"]
-    found["layer_settings"] = dict(found["layer_settings"] or {})
-    for name, value in found.items():
+    values = complete(RUN_OPTIONS, options, "a run")
+    values["mode"] = values["mode"] or DEFAULTS["mode"]
+    values["layer_settings"] = dict(values["layer_settings"] or {})
+    for name, value in values.items():
         check(name, value)
-    if found["mode"] == "back_to_back" and found["rate"] != DEFAULTS["rate"]:
+    if values["mode"] == "back_to_back" and values["rate"] != DEFAULTS["rate"]:
         raise ConfigError(
-            "`rate` has no effect back to back: each request arrives when the one before it is complete",
+            "`rate` has no effect back to back: each request arrives when the previous one is complete",
             field="rate",
             hint="leave it out, or replay at the recorded arrivals (--mode open)",
         )
-    return found
+    return values
 
 
-def stored_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a run as its result repeats them; `given` has all of them.
+def stored_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a run as stored in its result; `options` has all options of the run.
 
-    >>> given = complete_options({"flush_every": 8, "layers": ("pass-through",)})
-    >>> {name: value for name, value in stored_options(given).items() if name in ("flush_every", "layers")}
+    >>> options = complete_options({"flush_every": 8, "layers": ("pass-through",)})
+    >>> {name: value for name, value in stored_options(options).items() if name in ("flush_every", "layers")}
     {'flush_every': 8, 'layers': ['pass-through']}
     """
     return {
-        name.removesuffix("_ns"): _storable(given[name])
-        for name, one in RUN_OPTIONS.items()
-        if one.stored in ("always", "results")
-        or (one.stored == "set" and given[name] != one.default)
-        or (one.stored == "layers" and given["layers"])
+        name.removesuffix("_ns"): _storable(options[name])
+        for name, option in RUN_OPTIONS.items()
+        if option.stored in ("always", "results")
+        or (option.stored == "set" and options[name] != option.default)
+        or (option.stored == "layers" and options["layers"])
     }
 
 
 def _storable(value: Any) -> Any:
-    """Return a value as JSON has it: a device or a function by its name."""
+    """Return the JSON form of a value: for a device or a function its name."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, (list, tuple)):

@@ -18,7 +18,7 @@ _OF_A_RESULT = ("device", "options", "configuration", "requests")
 _RUN_KEY = "emmclab.run"
 _PAGES = (".html", ".htm")
 _HINT = (
-    "name a file that `--json` of a command, `--events` or `--html` wrote; `emmclab profile A "
+    "give a file that `--json`, `--events` or `--html` of a command wrote; `emmclab profile A "
     "--against B` compares traces"
 )
 #: Settings that only name a device and do not affect its behaviour.
@@ -38,14 +38,14 @@ class StoredResult(NamedTuple):
     @property
     def provenance(self) -> Mapping[str, Any]:
         """The provenance; empty if the file has none."""
-        found = self.fields.get("provenance")
-        return found if isinstance(found, Mapping) else {}
+        provenance = self.fields.get("provenance")
+        return provenance if isinstance(provenance, Mapping) else {}
 
     @property
     def name(self) -> str:
         """The names of trace and device, as far as the result contains them."""
-        named = (self.fields.get(part) for part in ("trace", "device"))
-        text = " on ".join(part for part in named if isinstance(part, str))
+        parts = (self.fields.get(part) for part in ("trace", "device"))
+        text = " on ".join(part for part in parts if isinstance(part, str))
         first = self.fields.get("name", self.fields.get("study"))
         return text or (first if isinstance(first, str) else self.place)
 
@@ -67,51 +67,52 @@ def read_result(text: str) -> StoredResult:
     path, _, number = (text, "", "") if Path(text).is_file() else text.rpartition("#")
     if not path or not number.isdigit():
         path, number = text, ""
-    found = read_results(Path(path))
-    if not number and len(found) == 1:
-        return found[0]
-    if number and 1 <= int(number) <= len(found):
-        return found[int(number) - 1]
-    listed = "; ".join(f"{one.place}: {one.name}{_seed_of(one, found)}" for one in found[:6])
+    results = read_results(Path(path))
+    if not number and len(results) == 1:
+        return results[0]
+    if number and 1 <= int(number) <= len(results):
+        return results[int(number) - 1]
+    listed = "; ".join(f"{result.place}: {result.name}{_seed_of(result, results)}" for result in results[:6])
     raise ConfigError(
-        f"{path}: it has {len(found)} result{'s' if len(found) > 1 else ''}" + (f", not {number}" if number else ""),
+        f"{path}: it has {len(results)} result{'s' if len(results) > 1 else ''}"
+        + (f", not {number}" if number else ""),
         file=path,
         field="RESULT",
-        hint=f"name one of them: {listed}{'; ...' if len(found) > 6 else ''}",
+        hint=f"choose one of them: {listed}{'; ...' if len(results) > 6 else ''}",
     )
 
 
-def _seed_of(one: StoredResult, among: Sequence[StoredResult]) -> str:
+def _seed_of(result: StoredResult, among: Sequence[StoredResult]) -> str:
     """Return the seed of a result, if other results have the same name."""
-    options = one.fields.get("options")
+    options = result.fields.get("options")
     if not isinstance(options, Mapping) or "seed" not in options:
         return ""
-    return f", seed {options['seed']}" if sum(other.name == one.name for other in among) > 1 else ""
+    return f", seed {options['seed']}" if sum(other.name == result.name for other in among) > 1 else ""
 
 
 def read_results(path: Path) -> list[StoredResult]:
     """Read all results of a file."""
-    found: list[StoredResult] = []
+    results: list[StoredResult] = []
     if path.suffix.lower() == ".parquet":
         fields = _of_requests(path)
-        found = [] if fields is None else [StoredResult(str(path), "requests", fields)]
+        results = [] if fields is None else [StoredResult(str(path), "requests", fields)]
     elif path.suffix.lower() in _PAGES:
         record = page_record(path)
-        found = [] if record is None else list(_of_document(path, record))
+        results = [] if record is None else list(_of_document(path, record))
     elif path.suffix.lower() == ".json" or not path.is_file():
-        found = list(_of_document(path, _json(path, read_text(path, _HINT))))
+        results = list(_of_document(path, _json(path, read_text(path, _HINT))))
     else:
         # A file with another extension, such as a trace, may contain anything.
         with contextlib.suppress(ValueError):
-            found = list(_of_document(path, json.loads(read_text(path, _HINT))))
-    if not found:
+            results = list(_of_document(path, json.loads(read_text(path, _HINT))))
+    if not results:
         raise FormatError(
-            f"{path}: this is no result of emmclab, or does not say how it was made",
+            f"{path}: this is not a result of emmclab, or it has no provenance",
             kind="syntax",
             file=str(path),
             hint=_HINT,
         )
-    return found
+    return results
 
 
 def holds_results(path: Path) -> bool:
@@ -125,9 +126,9 @@ def holds_results(path: Path) -> bool:
 
 
 def page_record(path: Path) -> Any:
-    """Return the data for programs in a page of the project; None for any other page."""
-    found = re.search(rf'<script id="{RECORD}" type="application/json">(.*?)</script>', read_text(path), re.DOTALL)
-    return None if found is None else _json(path, found[1])
+    """Return the JSON record in a page of emmclab; None for any other page."""
+    match = re.search(rf'<script id="{RECORD}" type="application/json">(.*?)</script>', read_text(path), re.DOTALL)
+    return None if match is None else _json(path, match[1])
 
 
 def _json(path: Path, text: str) -> Any:
@@ -145,23 +146,23 @@ def _json(path: Path, text: str) -> Any:
 
 def _of_document(path: Path, document: Any) -> Iterator[StoredResult]:
     """Yield the results of a document, numbered if there are several."""
-    found = list(_results(document))
-    for number, (kind, fields) in enumerate(found, 1):
-        yield StoredResult(f"{path}#{number}" if len(found) > 1 else str(path), kind, fields)
+    results = list(_results(document))
+    for number, (kind, fields) in enumerate(results, 1):
+        yield StoredResult(f"{path}#{number}" if len(results) > 1 else str(path), kind, fields)
 
 
 def _results(document: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield kind and fields of each result: of one, of a list, of `runs`, or of the device under advice."""
+    """Yield kind and fields of each result in a result, a list of results, or an object with `runs`."""
     if isinstance(document, list):
         for part in document:
             yield from _results(part)
     elif isinstance(document, dict):
         inner = document.get("runs")
         if isinstance(inner, list):
-            whence = {"provenance": document["provenance"]} if "provenance" in document else {}
+            provenance = {"provenance": document["provenance"]} if "provenance" in document else {}
             for part in inner:
                 if isinstance(part, dict):
-                    yield from _results({**whence, **part})
+                    yield from _results({**provenance, **part})
         elif {*_OF_A_RESULT} <= {*document}:
             yield "simulation", document
         elif isinstance(document.get("provenance"), dict):
@@ -175,8 +176,8 @@ def run_of(path: Path) -> dict[str, Any] | None:
     from emmclab.runtime.parquet import metadata_of  # Loads a database, which other files do not need.
 
     text = metadata_of(path).get(_RUN_KEY)
-    found = None if text is None else _json(path, text)
-    return found if isinstance(found, dict) else None
+    run = None if text is None else _json(path, text)
+    return run if isinstance(run, dict) else None
 
 
 def _may_describe_a_run(path: Path) -> bool:
@@ -203,30 +204,30 @@ def _of_requests(path: Path) -> dict[str, Any] | None:
     counts = {row["op"]: row["requests"] for row in profile["by_operation"]}
     figures: dict[str, Any] = {"requests": {"total": profile["requests"], **counts}}
     for group in ("response", "service"):
-        found: dict[str, Any] = {}
+        table: dict[str, Any] = {}
         for row in profile["by_operation"]:
             if times := row[f"{group}_ms"]:
-                named = {f"{name}_ms": value for name, value in times.items()}
-                found |= named | {f"mean_{group}_ms": named["mean_ms"]} if row["op"] == "all" else {row["op"]: named}
-        figures[group] = found
+                in_ms = {f"{name}_ms": value for name, value in times.items()}
+                table |= in_ms | {f"mean_{group}_ms": in_ms["mean_ms"]} if row["op"] == "all" else {row["op"]: in_ms}
+        figures[group] = table
     return {**figures, **run}
 
 
 def device_of(result: StoredResult) -> DeviceSettings | None:
     """Return the settings of the simulated device; None if the result does not contain them."""
     name = result.fields.get("device")
-    return next((one for one in _devices(result) if one.name == name), None)
+    return next((device for device in _devices(result) if device.name == name), None)
 
 
 def second_of(result: StoredResult) -> DeviceSettings | None:
     """Return the settings of the second device; None if there is none."""
     name = (result.fields.get("options") or {}).get("second")
-    return next((one for one in reversed(_devices(result)) if name and one.name == name), None)
+    return next((device for device in reversed(_devices(result)) if name and device.name == name), None)
 
 
 def _devices(result: StoredResult) -> list[DeviceSettings]:
-    found = []
-    for one in result.provenance.get("devices") or []:
-        if isinstance(one, dict) and isinstance(one.get("settings"), dict):
-            found.append(DeviceSettings(str(one.get("name")), one["settings"]))
-    return found
+    devices = []
+    for row in result.provenance.get("devices") or []:
+        if isinstance(row, dict) and isinstance(row.get("settings"), dict):
+            devices.append(DeviceSettings(str(row.get("name")), row["settings"]))
+    return devices
