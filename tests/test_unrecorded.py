@@ -212,7 +212,7 @@ def test_a_jump_is_in_the_table_and_the_verdict_on_distance_is_unknown(forward: 
     assert "1 clock jumps or pauses" in text
     assert "Clock jumps or pauses of the recording" in text and "432,000.1" in text
     assert "Key figures with and without the jumps" in text and "without the jumps" in text
-    assert "? Characteristic 6" in text and "rests on the 10 longest gaps" in text
+    assert "? Characteristic 6" in text and "depends on the 10 longest gaps" in text
     assert "Clock jumps" in emmclab("profile", forward, "--compare").stdout
     assert "Without them" in lab.profile(forward).table()
 

@@ -132,7 +132,7 @@ const RULES: [FindingRule; 11] = [
         kind: FindingKind::Characteristic,
         number: 4,
         title: "The device falls asleep between requests",
-        holds_if: "requests after long idle gaps are delayed, and there is an edge from which on they are",
+        holds_if: "requests are delayed after idle gaps above a clear threshold",
         unit: "ms to wake up",
         missing: NO_GAPS,
         judge: power_saving,
@@ -140,8 +140,8 @@ const RULES: [FindingRule; 11] = [
     FindingRule {
         kind: FindingKind::Characteristic,
         number: 5,
-        title: "Localities are weak, the spatial one more so",
-        holds_if: "spatial locality is at most 47.61 %, temporal locality at most 52.90 %, and the first is the lower",
+        title: "Localities are weak, especially the spatial one",
+        holds_if: "spatial locality is at most 47.61 %, temporal locality at most 52.90 %, and spatial locality is lower",
         unit: "% sequential",
         missing: NO_REQUESTS,
         judge: weak_localities,
@@ -168,7 +168,7 @@ const RULES: [FindingRule; 11] = [
         kind: FindingKind::Implication,
         number: 2,
         title: "Garbage collection fits into idle time",
-        holds_if: "idle gaps hold, whole and each by itself, as many block reclaims as the trace's writes will cost",
+        holds_if: "as many block reclaims as the trace's writes need fit into the idle gaps, each within one gap",
         unit: "times the idle time that collection needs",
         missing: NO_TIMES,
         judge: idle_collection,
@@ -208,8 +208,8 @@ fn either(measured: f64, holds: bool, yes: String, no: String) -> (f64, FindingV
 }
 
 /// The outcome "unknown" of a rule whose verdict changes without the [`FEW_GAPS`] longest gaps; `without` describes the gaps then.
-fn rests_on_few(measured: f64, without: &str) -> (f64, FindingVerdict, String) {
-    let reason = format!("unknown: the verdict rests on the {FEW_GAPS} longest gaps; without them, {without}");
+fn depends_on_few(measured: f64, without: &str) -> (f64, FindingVerdict, String) {
+    let reason = format!("unknown: the verdict depends on the {FEW_GAPS} longest gaps; without them, {without}");
     (measured, FindingVerdict::Unknown, reason)
 }
 
@@ -240,8 +240,10 @@ fn served_at_once(context: &FindingInputs) -> Verdict {
     Some(either(
         measured,
         measured >= NO_WAIT_PCT,
-        format!("response time is mostly service time: a request finds {depth:.2} others on average"),
-        format!("requests wait for each other: one finds {depth:.2} others on average, so queueing and scheduling matter"),
+        format!("response time is mostly service time: {depth:.2} other requests are unfinished at an arrival on average"),
+        format!(
+            "requests wait for each other: {depth:.2} others are unfinished at an arrival on average, so queueing and scheduling matter"
+        ),
     ))
 }
 
@@ -250,23 +252,24 @@ fn power_saving(context: &FindingInputs) -> Verdict {
     power.shown_by?;
     let measured = power.wake_up_ms.unwrap_or(0.0);
     if power.found != context.values.sleeps_without_few {
-        let without = if power.found { "no edge stands out" } else { "an edge stands out" };
-        return Some(rests_on_few(measured, without));
+        let without = if power.found { "there is no clear threshold" } else { "there is a clear threshold" };
+        return Some(depends_on_few(measured, without));
     }
     let edges = power.threshold_low_ms.zip(power.threshold_high_ms);
     let sleep = edges.map(|(low, high)| {
         let wakes = power.wake_ups;
         if low < high {
-            format!("the device sleeps after {low} to {high} ms without a request; {wakes} requests paid about {measured:.1} ms each to wake it")
+            format!("the device sleeps after {low} to {high} ms without a request; {wakes} requests waited about {measured:.1} ms each until it was awake")
         } else {
-            format!("the device sleeps after about {low} ms without a request; {wakes} requests paid about {measured:.1} ms each to wake it")
+            format!("the device sleeps after about {low} ms without a request; {wakes} requests waited about {measured:.1} ms each until it was awake")
         }
     });
     Some(either(
         measured,
         power.found,
         sleep.unwrap_or_default(),
-        "no edge stands out: the device does not sleep, wakes at once, or the gaps are too few or too short".to_owned(),
+        "there is no clear threshold: the device does not sleep, wakes up at once, or the gaps are too few or too short"
+            .to_owned(),
     ))
 }
 
@@ -279,10 +282,10 @@ fn weak_localities(context: &FindingInputs) -> Verdict {
         weak && spatial < temporal,
         format!("{jumps}: expect random, not sequential I/O"),
         if weak {
-            format!("{jumps}, but sequences are no rarer than returns")
+            format!("{jumps}, but sequential requests are no rarer than returns")
         } else {
             format!(
-                "sequences or returns are common ({temporal:.1} % of the requests return to a start address): read-ahead, merging or caching can pay"
+                "sequences or returns are common ({temporal:.1} % of the requests return to a start address): read-ahead, merging or caching may help"
             )
         },
     ))
@@ -294,8 +297,8 @@ fn far_apart(context: &FindingInputs) -> Verdict {
     let holds = |mean_ms: f64| mean_ms >= LONG_GAP_MS;
     match context.values.mean_gap_without_few_ms {
         Some(rest) if holds(rest) == holds(measured) => {}
-        Some(rest) => return Some(rests_on_few(measured, &format!("the mean is {rest:.2} ms"))),
-        None => return Some(rests_on_few(measured, "no gap is left")),
+        Some(rest) => return Some(depends_on_few(measured, &format!("the mean is {rest:.2} ms"))),
+        None => return Some(depends_on_few(measured, "no gap is left")),
     }
     Some(either(
         measured,
@@ -314,7 +317,7 @@ fn parallelism(context: &FindingInputs) -> Verdict {
     Some(either(
         measured,
         measured > NO_WAIT_HIGH_PCT,
-        "parallel queues or a second device would mostly stand idle; make each request faster instead".to_owned(),
+        "parallel queues or a second device would mostly be idle; make each request faster instead".to_owned(),
         "enough requests overlap for parallel queues and channels to be worth a try".to_owned(),
     ))
 }
@@ -328,7 +331,7 @@ fn idle_collection(context: &FindingInputs) -> Verdict {
     if gc.blocks_that_fit >= gc.blocks_needed && without_few < gc.blocks_needed {
         let measured = gc.blocks_that_fit as f64 / gc.blocks_needed as f64;
         let without = format!("{without_few} of the {} reclaims needed fit into gaps", gc.blocks_needed);
-        return Some(rests_on_few(measured, &without));
+        return Some(depends_on_few(measured, &without));
     }
     let measured = gc.blocks_that_fit as f64 / gc.blocks_needed as f64;
     let facts = format!(

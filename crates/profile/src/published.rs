@@ -151,7 +151,7 @@ pub fn inconsistencies(rows: &[PublishedRow]) -> Vec<Inconsistency> {
                 published: requests,
                 low: None,
                 high: None,
-                explanation: format!("{requests} requests is what {} has; the row seems copied", twin.name),
+                explanation: format!("{} has the same number of requests, {requests}; the row seems to be a copy", twin.name),
             });
         }
     }

@@ -106,7 +106,7 @@ fn a_mean_that_rests_on_a_jump_gives_no_verdict_on_distance() {
     let found = finding(&report_of(&jumping()), "characteristic-6");
     assert_eq!(found.shown, FindingVerdict::Unknown);
     assert!(found.measured.unwrap() > 200_000.0);
-    assert_eq!(found.meaning, "unknown: the verdict rests on the 10 longest gaps; without them, the mean is 60.00 ms");
+    assert_eq!(found.meaning, "unknown: the verdict depends on the 10 longest gaps; without them, the mean is 60.00 ms");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn collections_that_fit_into_a_jump_only_do_not_fit() {
     // Writes without pauses of a second, in which a block could be reclaimed.
     let found = finding(&report_of(&jumping()), "implication-2");
     assert_eq!(found.shown, FindingVerdict::Unknown);
-    assert!(found.meaning.starts_with("unknown: the verdict rests on the 10 longest gaps; without them, 0 of the"));
+    assert!(found.meaning.starts_with("unknown: the verdict depends on the 10 longest gaps; without them, 0 of the"));
     let paused: Vec<_> = (0..100).flat_map(|i| steady(i * 10 * S, 20, 2_000)).collect();
     assert_eq!(finding(&report_of(&paused), "implication-2").shown, FindingVerdict::Yes);
 }
