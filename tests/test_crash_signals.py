@@ -186,7 +186,7 @@ def test_a_truncated_log_is_explored_up_to_its_end_and_a_damaged_one_refused(cra
     ("option", "value", "says"),
     [
         ("--workload", "filse", "there is no workload `filse`"),
-        ("--states", "device,omit2", "is not a way to choose states"),
+        ("--states", "device,omit2", "is not a method of choosing states"),
         ("--tear", "half", "is not a way to tear"),
         ("--recovery", "fsck", "is not a way of recovery"),
         ("--check", "sqlte --strict", "is neither a check nor a program"),
