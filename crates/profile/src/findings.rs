@@ -241,9 +241,7 @@ fn served_at_once(context: &FindingInputs) -> Verdict {
         measured,
         measured >= NO_WAIT_PCT,
         format!("response time is mostly service time: {depth:.2} other requests are unfinished at an arrival on average"),
-        format!(
-            "requests wait for each other: {depth:.2} others are unfinished at an arrival on average, so queueing and scheduling matter"
-        ),
+        format!("requests wait for each other: {depth:.2} others are unfinished at an arrival on average; queueing matters"),
     ))
 }
 
@@ -268,8 +266,7 @@ fn power_saving(context: &FindingInputs) -> Verdict {
         measured,
         power.found,
         sleep.unwrap_or_default(),
-        "there is no clear threshold: the device does not sleep, wakes up at once, or the gaps are too few or too short"
-            .to_owned(),
+        "there is no clear threshold: the device does not sleep, wakes up at once, or the gaps are too few or short".to_owned(),
     ))
 }
 
