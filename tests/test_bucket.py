@@ -308,7 +308,7 @@ def test_a_table_that_another_process_wrote_meanwhile_is_not_overwritten() -> No
     written, counts = profile_fleet(FLEET, table, Serial())
     assert counts.profiled == 0, "rows of the refused run are stored"
     assert len(written.recordings(["path"])) == 4
-    with Copy(table).alone():
+    with Copy(table).locked():
         done = emmclab("fleet", FLEET, "-o", table)
     assert (done.returncode, f"{table}: another process is working" in done.stderr) == (2, True)
 

@@ -124,7 +124,7 @@ def _is_table(place: str) -> bool:
     from emmclab.fleet.table_state import Copy
 
     _, scheme, object_name = place.rstrip("/").partition("://")
-    return (not scheme or "/" in object_name) and Copy(place).is_there()
+    return (not scheme or "/" in object_name) and Copy(place).exists()
 
 
 def _default_path(place: str) -> str:

@@ -219,7 +219,7 @@ def profile_fleet(
             file=str(source),
             hint="give the folder that contains the recordings, or a pattern of their names with --files",
         )
-    with copy.alone():
+    with copy.locked():
         sweep(copy.path.absolute().parent)
         with _full_disk_hint(copy), State(copy.path, identity) as state:
             former, was_damaged = _former(copy, identity)
@@ -289,9 +289,9 @@ def _update(
         for path in paths
         if not state.has_row(path) and printable(path) in in_table
     ]
-    write(copy.made, description, state.rows(paths), former, kept)
+    write(copy.new_path, description, state.rows(paths), former, kept)
     copy.put()
-    state.settle(paths)
+    state.remove_rows(paths)
     return profiled
 
 
@@ -309,7 +309,7 @@ def _former(copy: Copy, identity: Identity) -> tuple[Table | None, bool]:
 def _doubt(recording: Recording, state: State, in_table: Mapping[str, str]) -> Doubtful | None:
     """Return the recording if it may have changed; None if its size and times of change are those of the last run."""
     name = printable(recording.path)
-    before, digest = state.known.get(recording.path, (None, in_table.get(name)))
+    before, digest = state.profiled.get(recording.path, (None, in_table.get(name)))
     has_row = state.has_row(recording.path) or (digest is not None and in_table.get(name) == digest)
     if not has_row:
         return Doubtful(recording, None)

@@ -64,7 +64,7 @@ class State:
         self._file: IO[str] | None = None
         self._size = 0
         #: Profiled recording and its digest by path.
-        self.known: dict[str, tuple[Recording, str | None]] = {}
+        self.profiled: dict[str, tuple[Recording, str | None]] = {}
         #: Offset of the line in this file, by path, for each row that the table does not contain yet.
         self._row_offsets: dict[str, int] = {}
         #: Number of recordings added since the state was opened.
@@ -106,9 +106,9 @@ class State:
                 self._open.seek(self._row_offsets[path])
                 yield json.dumps(json.loads(self._open.readline())["row"]) + "\n"
 
-    def settle(self, paths: Iterable[str]) -> None:
-        """Remove all rows, because the table now contains them, and all recordings except those in `paths`."""
-        remaining = [(path, self.known[path]) for path in paths]
+    def remove_rows(self, paths: Iterable[str]) -> None:
+        """Remove all rows, because the table now contains them, and recordings that are not in `paths`."""
+        remaining = [(path, self.profiled[path]) for path in paths]
         self._clear()
         self.add(Profiled(recording, digest, None) for _, (recording, digest) in remaining)
 
@@ -121,7 +121,7 @@ class State:
     def _clear(self) -> None:
         """Remove all recordings from the file. If the process is killed here, the next run only takes longer."""
         self._open.truncate(0)
-        self.known, self._row_offsets = {}, {}
+        self.profiled, self._row_offsets = {}, {}
         self._size = self._open.write(json.dumps({"identity": self._identity}, sort_keys=True) + "\n")
 
     def _append(self, result: Profiled) -> None:
@@ -136,9 +136,9 @@ class State:
         path = recording.path
         if has_row:
             self._row_offsets[path] = self._size
-        elif path in self.known and self.known[path][1] != digest:
+        elif path in self.profiled and self.profiled[path][1] != digest:
             self._row_offsets.pop(path, None)
-        self.known[path] = recording, digest
+        self.profiled[path] = recording, digest
 
     def _read(self) -> None:
         """Read the lines of an earlier run; a damaged or unfinished line and all later lines are dropped."""
@@ -175,15 +175,15 @@ class Copy:
         self.name = str(address)
         self._bucket: Bucket | None = None
         #: Path of the copy, and path at which a new table is written.
-        self.path = self.made = Path(address)
+        self.path = self.new_path = Path(address)
         if "://" in self.name:
             parent, _, self._object = self.name.rpartition("/")
             self._bucket = Bucket(parent, "--output")
             self._folder = scratch() / "fleets" / hashlib.sha256(self.name.encode()).hexdigest()[:32]
-            self.path, self.made = self._folder / "fleet.parquet", self._folder / "made.parquet"
+            self.path, self.new_path = self._folder / "fleet.parquet", self._folder / "made.parquet"
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Lock the copy for this process, and update it."""
         if self._bucket is None:  # A local table is locked by its state.
             yield
@@ -197,27 +197,27 @@ class Copy:
 
     def fetch(self) -> Path:
         """Update the copy; return its path."""
-        with self.alone():
-            if not self.is_there():
+        with self.locked():
+            if not self.exists():
                 raise InputError(f"{self.name}: file not found", file=self.name, hint="check the path")
             return self.path
 
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         """Return whether the table exists."""
         return self.path.is_file() if self._bucket is None else self._bucket.head(self._object) is not None
 
     def put(self) -> None:
-        """Replace the table in the bucket by the new table at `made`."""
+        """Replace the table in the bucket by the new table at `new_path`."""
         if self._bucket is None:
             return
-        version = self._bucket.replace(self._object, self.made, self._former())
+        version = self._bucket.replace(self._object, self.new_path, self._former())
         if version is None:
             raise ConfigError(
                 f"{self.name}: another process has written this table meanwhile",
                 file=self.name,
                 hint="run the same command again, which continues from the finished rows",
             )
-        self.made.replace(self.path)
+        self.new_path.replace(self.path)
         self._note(version)
         written_files[-1] = self.name
 

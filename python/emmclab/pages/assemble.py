@@ -33,7 +33,7 @@ def assemble(
     title: str,
     head: Head,
     provenance: Provenance,
-    beside: Mapping[str, Sequence[Mapping[str, str]]] | None = None,
+    figure_claims: Mapping[str, Sequence[Mapping[str, str]]] | None = None,
     trace_names: Sequence[str] | None = None,
     sections: Iterable[Section] = (),
     **content: Any,
@@ -42,13 +42,13 @@ def assemble(
 
     The template `document.html.j2` shows `sections`. In each template, `picture` is the figure of the first screen,
     whose name is in `head`, and `figures` is the list of all other figures, with a text for those without data.
-    `beside` contains the claims below each figure. `trace_names` are those of `names` that are names of traces; others
-    may be names of settings or readings.
+    `figure_claims` contains the claims below each figure. `trace_names` are those of `names` that are names of traces;
+    others may be names of settings or readings.
     """
     figures = [figure for figure in figures if rows[figure.name] or not figure.optional]
     drawn = [_figure(figure, rows[figure.name], names, trace_names) for figure in figures]
     for figure in drawn:
-        figure["beside"] = (beside or {}).get(figure["name"], ())
+        figure["claims"] = (figure_claims or {}).get(figure["name"], ())
     picture = next((figure for figure in drawn if figure["name"] == head.picture and figure["charts"]), None)
     data = {figure.name: _columns(rows[figure.name], names) for figure in figures}
     specs = {chart["id"]: chart["spec"] for figure in drawn for chart in figure["charts"]}
@@ -119,7 +119,7 @@ class _DrawnFigure(TypedDict):
     #: Inputs without data for the figure.
     without: list[str]
     #: Claims below the figure.
-    beside: Sequence[Mapping[str, str]]
+    claims: Sequence[Mapping[str, str]]
 
 
 class _Columns(TypedDict):
@@ -152,7 +152,7 @@ def _figure(figure: Figure, rows: Rows, traces: Sequence[str], inputs: Sequence[
         "wide": figure.wide or len(charts) > 1,
         "count": len(rows),
         "without": [] if figure.of_all else _without(drawn_traces, traces if inputs is None else inputs),
-        "beside": (),
+        "claims": (),
     }
 
 

@@ -176,7 +176,7 @@ def assemble_page(
             lost(profile["ledger"] for profile in results.profiles.values()),
             study_provenance(results, command),
         ),
-        beside={
+        figure_claims={
             drawing.name: [
                 {
                     "kind": _BADGES.get(claim.verdict, "unknown"),
