@@ -51,11 +51,11 @@ class TomlTable:
         """Read a string."""
         return cast("str", self.value(key, str, default))
 
-    def many(self, key: str, kind: type, default: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
+    def alternatives(self, key: str, kind: type, default: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
         """Read a non-empty list of alternatives of a type, without duplicates."""
-        return tuple(once(self.every(key, kind, default)))
+        return tuple(once(self.all_values(key, kind, default)))
 
-    def every(self, key: str, kind: type, default: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
+    def all_values(self, key: str, kind: type, default: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
         """Read a non-empty list of a type; duplicates are kept."""
         values = self.value(key, (list, tuple), default)
         for value in values:
@@ -88,7 +88,7 @@ class TomlTable:
         """Return a required table inside this one, as a `TomlTable`."""
         return TomlTable(self.value(key, dict), self.file, f"{self.place}{key}.")
 
-    def done(self) -> None:
+    def reject_unknown(self) -> None:
         """Reject keys that were never read."""
         for key in self._table:
             if key not in self._read:

@@ -112,10 +112,10 @@ class Study:
         study = Study(
             name=read.text("name"),
             about=read.text("about", ""),
-            inputs=read.many("inputs", str, () if programs or cuts or has_own_inputs(read) else None),
+            inputs=read.alternatives("inputs", str, () if programs or cuts or has_own_inputs(read) else None),
             programs=programs,
             cuts=cuts,
-            seeds=read.many("seeds", int, (1,)),
+            seeds=read.alternatives("seeds", int, (1,)),
             grids=tuple(read_grid(part, cuts) for part in read.tables("grid")),
             reading=_reading(read),
             percentiles=_percentiles(read),
@@ -126,7 +126,7 @@ class Study:
         if read.has("search"):
             by_name = {grid.name: grid for grid in study.grids}
             study = replace(study, search=read_space(read.inner("search"), by_name))
-        read.done()
+        read.reject_unknown()
         if not _NAME.fullmatch(study.name) or study.name in _TAKEN:
             raise ConfigError(
                 f"{file}: `{study.name}` is not a valid name of a study",
@@ -527,8 +527,8 @@ def read_traces(read: TomlTable) -> FolderTraces | None:
     if not read.has("traces"):
         return None
     inner = read.inner("traces")
-    traces = FolderTraces(files=inner.many("files", str), source=inner.text("from"))
-    inner.done()
+    traces = FolderTraces(files=inner.alternatives("files", str), source=inner.text("from"))
+    inner.reject_unknown()
     return traces
 
 

@@ -82,12 +82,12 @@ def shared_fields(read: TomlTable, options: Iterable[str] = (), **defaults: Sett
     return {
         "name": read.text("name"),
         "place": read.place,
-        "devices": read.many("devices", str),
-        "modes": read.many("modes", str, Grid.modes),
-        "seeds": read.many("seeds", int, ()),
+        "devices": read.alternatives("devices", str),
+        "modes": read.alternatives("modes", str, Grid.modes),
+        "seeds": read.alternatives("seeds", int, ()),
         "axes": _axes(read, options),
         "set": read.table("set", (str, int, float, bool)),
-        "layers": read.every("layers", str, ()),
+        "layers": read.all_values("layers", str, ()),
         "layer_settings": read.table("layer_settings", (str, int, float, bool)),
         "options": {name: read.value(name, *_kind_and_default(name, defaults)) for name in options},
     }

@@ -152,14 +152,14 @@ def read_cuts(read: TomlTable) -> Cuts | None:
         table = named.inner(name)
         file_systems[name] = FileSystem(
             name,
-            mkfs=table.every("mkfs", str, ()),
+            mkfs=table.all_values("mkfs", str, ()),
             mount=table.text("mount", ""),
             recovery=table.text("recovery", "process"),
             share=table.value("share", (int, float), 1.0),
         )
         if file_systems[name].recovery not in RECOVERIES:
             raise table.fault("recovery", "this is not a recovery", f"use {', '.join(RECOVERIES)}")
-        table.done()
+        table.reject_unknown()
     found = Cuts(
         capacity=part.text("capacity"),
         operations=part.value("operations", int),
@@ -176,7 +176,7 @@ def read_cuts(read: TomlTable) -> Cuts | None:
     for key in ("operations", "cuts"):
         if getattr(found, key) < 1:
             raise part.fault(key, f"{getattr(found, key)} is too few", "give at least 1")
-    part.done()
+    part.reject_unknown()
     return found
 
 

@@ -103,7 +103,7 @@ def read_programs(read: TomlTable) -> tuple[Program, ...]:
         mount_options=shared.text("mount_options", ""),
         dirty_mb=shared.value("dirty_mb", int, 0),
     )
-    shared.done()
+    shared.reject_unknown()
     programs = []
     for part in parts:
         program = Program(
@@ -124,7 +124,7 @@ def read_programs(read: TomlTable) -> tuple[Program, ...]:
                 if not (isinstance(value, int) or (isinstance(value, str) and value.isalnum())):
                     raise part.fault("each", f"`{value}` is not a number or a word", "use letters and digits")
         programs += expanded(program, axes)
-        part.done()
+        part.reject_unknown()
     names = [program.name for program in programs]
     for name in names:
         if names.count(name) > 1:

@@ -143,7 +143,7 @@ def read_space(read: TomlTable, grids: Mapping[str, Grid]) -> Space:
         raise read.fault("grid", f"there is no grid `{grid}`", f"choose one of: {', '.join(grids) or 'none'}")
     ranges, bounds = tuple(_ranges(read)), tuple(_bounds(read))
     # A misspelt key is reported first, because it explains a missing setting.
-    read.done()
+    read.reject_unknown()
     if not ranges:
         raise read.fault("setting", "the section has no setting to choose", "add `[[search.setting]]` with a name")
     for parameter in ranges:
@@ -178,7 +178,7 @@ def _ranges(read: TomlTable) -> Iterator[Range]:
             if step is not None and step <= 0:
                 raise part.fault("step", f"{step} is not a step", "give a number above 0")
             yield Range(name, low, high, step, log)
-        part.done()
+        part.reject_unknown()
 
 
 def _bounds(read: TomlTable) -> Iterator[Bound]:
@@ -191,4 +191,4 @@ def _bounds(read: TomlTable) -> Iterator[Bound]:
         if bound == Bound(metric) or bound.least > bound.most:
             raise part.fault("most", "this is not a bound", "give `most`, `least`, or both in order")
         yield bound
-        part.done()
+        part.reject_unknown()

@@ -41,7 +41,7 @@ def kind_of_cell(grid: str, options: CellOptions | None) -> CellKind:
 
 def read_grid(read: TomlTable, cuts: Cuts | None) -> Grid:
     """Read a grid of any kind; `cuts` are the shared settings of power cuts of its study."""
-    modes = read.many("modes", str, Grid.modes)
+    modes = read.alternatives("modes", str, Grid.modes)
     if not modes:
         raise read.fault("modes", "this list is empty", "give at least one, or leave it out")
     for mode in modes:

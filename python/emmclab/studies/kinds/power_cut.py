@@ -55,8 +55,8 @@ class PowerCuts(GridKind):
         """Read a grid."""
         grid = Grid(
             **shared_fields(read),
-            inputs=read.many("inputs", str),
-            file_systems=read.many("file_systems", str),
+            inputs=read.alternatives("inputs", str),
+            file_systems=read.alternatives("file_systems", str),
             share=read.value("share", (int, float), 1.0),
         )
         allowed = () if cuts is None else tuple(cuts.file_systems)
@@ -69,7 +69,7 @@ class PowerCuts(GridKind):
                 raise read.fault(
                     "inputs", f"there is no workload `{name}`", f"choose one of: {', '.join(workloads.ABOUT)}"
                 )
-        read.done()
+        read.reject_unknown()
         return grid
 
     def variants(self, grid: Grid) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ class Replays(GridKind):
         """Read a grid."""
         grid = Grid(
             **shared_fields(read, AXES),
-            inputs=read.many("inputs", str, ()),
+            inputs=read.alternatives("inputs", str, ()),
             capacity=read.text("capacity", ""),
             requests=read.value("requests", int, 0),
         )
@@ -71,7 +71,7 @@ class Replays(GridKind):
                 f"{grid.requests} requests are impossible",
                 "give 1 or more, or 0 for the length of the input",
             )
-        read.done()
+        read.reject_unknown()
         return grid
 
     def input(self, name: str, seed: int, grid: Grid, sources: Sources) -> Input:
@@ -110,8 +110,8 @@ class LivePrograms(GridKind):
 
     def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:  # noqa: ARG002
         """Read a grid; it has no options of a replay, because the requests come from programs."""
-        grid = Grid(**shared_fields(read, ("precondition", "second")), inputs=read.many("inputs", str))
-        read.done()
+        grid = Grid(**shared_fields(read, ("precondition", "second")), inputs=read.alternatives("inputs", str))
+        read.reject_unknown()
         return grid
 
     def input(self, name: str, seed: int, grid: Grid, sources: Sources) -> Input:  # noqa: ARG002
@@ -153,11 +153,11 @@ class Apps(GridKind):
         """Read a grid."""
         grid = Grid(
             **shared_fields(read, ("precondition", "second"), precondition=PRECONDITION),
-            inputs=read.many("inputs", str),
-            networks=read.many("networks", str),
+            inputs=read.alternatives("inputs", str),
+            networks=read.alternatives("networks", str),
             host=read.text("host", ""),
         )
-        read.done()
+        read.reject_unknown()
         return grid if grid.host else replace(grid, host=host_for(map(Device.named, grid.devices)))
 
     def variants(self, grid: Grid) -> tuple[str, ...]:
