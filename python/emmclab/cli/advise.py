@@ -47,22 +47,22 @@ if TYPE_CHECKING:
 
 #: Maximum number of combinations that are printed.
 _SHOWN = 10
-#: Bytes of preconditioning from which its amount is printed first: some tens of seconds.
+#: If preconditioning writes at least this much, bytes, the amount is printed first: it takes some tens of seconds.
 _MUCH_BYTES = 100 << 30
-#: Capacity to which a note proposes to scale a device.
+#: Capacity to which the note on preconditioning proposes to scale a device, bytes.
 _SMALL_BYTES = 8 << 30
 
 
 @dataclass(frozen=True)
 class DeviceState:
-    """The state of the devices, and how requests are replayed, as given on the command line."""
+    """Options of the command line on the state of the devices, and on how requests are replayed."""
 
     mode: Mode = "auto"
     precondition: Annotated[
         str,
         option(
             "State of the devices before the run: auto, none, sequential:PCT, random:PCT, steady[:CAPACITIES], "
-            f"used:AGE or a trace. auto: the state that matches the recorded mean response best, else {USED}.",
+            f"used:AGE or a trace. auto: the state that matches the recorded mean response best, or {USED}.",
             "Replay",
             metavar="WHAT",
         ),
@@ -71,7 +71,7 @@ class DeviceState:
     new: Annotated[
         bool,
         option(
-            "Simulate new (empty) devices, like --precondition none: faster, but garbage collection never runs.",
+            "Simulate new (empty) devices, like --precondition none: faster, but without garbage collection.",
             advanced=True,
         ),
     ] = False
@@ -86,23 +86,23 @@ class DeviceState:
 
 @dataclass(frozen=True)
 class Together:
-    """The search of combinations, as given on the command line."""
+    """Options of the command line on the search of combinations."""
 
     deep: Annotated[
         bool,
         option(
-            "Also search combinations of options; its page is NAME-deep.html. For settings of your own "
-            "choice: `emmclab search`.",
+            "Also search combinations of options; the page of the search is NAME-deep.html. To search other "
+            "settings, use `emmclab search`.",
             "Together",
         ),
     ] = False
     budget: Annotated[
-        int, option("With --deep: number of trials by each method.", "Together", advanced=True, min=1)
+        int, option("With --deep: number of trials of each method.", "Together", advanced=True, min=1)
     ] = 60
     results: Annotated[
         str,
         option(
-            "With --deep: results folder or bucket, whose cells are not run again.",
+            "With --deep: results folder or bucket; stored cells are not run again.",
             "Together",
             advanced=True,
             metavar="DIR|URL",
@@ -129,15 +129,15 @@ def advise(
     lifetime: Annotated[
         bool,
         option(
-            "Also estimate the lifetime, with --new on a used device; takes some seconds more per "
-            "option and 32 GB of capacity.",
+            "Also estimate the lifetime, with --new on a used device; takes some seconds per option and per 32 GB of "
+            "capacity.",
             advanced=True,
         ),
     ] = False,
     seeds: Annotated[
         int,
         option(
-            "Run with N seeds: figures are means, and an option is named best only if the difference is "
+            "Run with N seeds: figures are means, and an option is reported as the best only if the difference is "
             "significant over the seeds.",
             advanced=True,
             min=1,
@@ -145,15 +145,15 @@ def advise(
     ] = 1,
     html: Annotated[Path | None, option("Also write a page.", callback=in_a_folder)] = None,
     together: Together,
-    jobs: Annotated[int, option("Simulations at a time; 0 for one per processor.", advanced=True, min=0)] = 0,
+    jobs: Annotated[int, option("Number of simulations at a time; 0 for one per processor.", advanced=True, min=0)] = 0,
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
     """Simulate design options under a trace and rank them, with the cost of each.
 
-    Devices are in the state that matches the recorded response best, or, if none is recorded, in that of a
-    phone after a year, unless --new, --used or --precondition is given.
-    Exit status 3: the device as it is stopped before the end of the trace (full or worn out).
+    Devices are in the state that matches the recorded response best or, if no response is recorded, in the state
+    after a year in a phone, unless --new, --used or --precondition is given.
+    Exit status 3: the unchanged device stopped before the end of the trace (full or worn out).
     """
     if together.deep and by in ORDERS:
         from emmclab.studies.advise_deep import require_order
@@ -231,21 +231,21 @@ def advise(
 
 
 def _print_plan(counter: Counter, device: Device, devices: int, most_bytes: float, images: Path | None) -> None:
-    """Print how much data preconditioning writes at most, and what would make it less, if it takes long."""
+    """If preconditioning takes long, print the maximum amount of data that it writes, and how to reduce it."""
     counter.expect(most_bytes)
     if most_bytes < _MUCH_BYTES:
         return
-    kept = "" if images else ", and --images DIR keeps them for later runs"
-    each = f"{devices} devices of {size(device.capacity_bytes)}" if devices > 1 else "a device"
+    images_hint = "" if images else ", and --images DIR keeps them for later runs"
+    devices_text = f"{devices} devices of {size(device.capacity_bytes)}" if devices > 1 else "a device"
     smaller = size(most_bytes * _SMALL_BYTES / device.capacity_bytes)
     print_stderr(
-        f"advise on {device.name}: {each} to precondition, at most {size(most_bytes)} to write; "
-        f"--capacity 8GB writes {smaller}{kept}"
+        f"advise on {device.name}: {devices_text} to precondition, at most {size(most_bytes)} to write; "
+        f"--capacity 8GB writes {smaller}{images_hint}"
     )
 
 
 def run_deep(device: str, traces: list[Path], results: str, jobs: int, **options: Any) -> "Deep":
-    """Search combinations under a progress meter; options are those of `advise_deep`."""
+    """Search combinations and show the progress; `options` are those of `advise_deep`."""
     from emmclab.runtime.result_storage import place_of
     from emmclab.studies.advise_deep import advise_deep
 
@@ -261,11 +261,11 @@ def _show_together(console: Console, together: "Deep") -> None:
     console.print()
     console.print(Text(together.headline, "bold"), soft_wrap=True)
     figure = FIGURES[together.by]
-    front = sorted(together.found.front(), key=lambda one: one.figures[together.metric])
+    front = sorted(together.found.front(), key=lambda trial: trial.figures[together.metric])
     base_kb = together.base.figures[RAM]
     change, size_change = Column("Change", "%", short=""), Column("Size", "%")
     table = TextTable(
-        f"Combinations that no other beats in {ORDERS[together.by]}, RAM and size",
+        f"Combinations that no other combination beats in {ORDERS[together.by]}, RAM and size",
         ["Option", figure.heading, change, result_field("configuration.ram_kb").heading, size_change],
         [
             [
@@ -309,14 +309,14 @@ def _show(console: Console, advised: Advised) -> None:
     console.print(Text(journal.headline, "bold" if journal.modes else "dim"), soft_wrap=True)
     if journal.modes:
         _show_figures(console, journal_table(advised), above="")
-    for note in dict.fromkeys(one.note for one in journal.modes if one.note):
-        names = ", ".join(one.mode for one in journal.modes if one.note == note)
+    for note in dict.fromkeys(row.note for row in journal.modes if row.note):
+        names = ", ".join(row.mode for row in journal.modes if row.note == note)
         console.print(Text(f"{names}: {note}", "dim"), soft_wrap=True)
     for mode, reason in journal.refused.items():
         console.print(Text(f"not possible here: journal:{mode}: {reason}", "yellow"), soft_wrap=True)
 
 
 def _show_figures(console: Console, part: TextTable, above: str = "\n") -> None:
-    """Print a table whose first row is the device as it is."""
+    """Print a table whose first row is the unchanged device."""
     console.print(above, end="")
     console.print(table_of(part, is_first_bold=True, no_wrap=True))

@@ -54,8 +54,8 @@ def compare(
     layers: Annotated[
         str,
         option(
-            "Stacks of layers above each device, `none` for no layer, + from one to the next below; "
-            "the first is the baseline. Settings: --set NAME.KEY=VALUE, for every stack with the layer.",
+            "Stacks of layers above each device: `none` for no layer, or layers joined by +, the topmost first; "
+            "the first stack is the baseline. --set NAME.KEY=VALUE applies to every stack with the layer.",
             "Layers",
             metavar="A,B+C,...",
             autocompletion=several(layer_names),
@@ -69,9 +69,9 @@ def compare(
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Replay each trace on several devices, under several stacks of layers, and put the results side by side.
+    """Replay each trace on several devices, under several stacks of layers, and compare the results.
 
-    With --seeds, a device is named the fastest only if the difference is significant over the seeds.
+    With --seeds, a device is reported as the fastest only if the difference is significant over the seeds.
     Exit status 3: a device stopped before the end of a trace (full or worn out).
     """
     if seeds is not None:
@@ -79,27 +79,27 @@ def compare(
     names = split_names(devices, "device to compare", "--devices", "iiswc15-4ps,iiswc15-hps")
     chosen = stacks(split_names(layers, "stack of layers to compare", "--layers", "none,journal:delta"))
     replay.preflight()
-    every = [name for stack_names in chosen for name in stack_names]
-    own, layer_settings = layered(settings, every)
-    stack(every, layer_settings)
-    configurations = [configured(name, own, capacity) for name in names]
-    ways = [dataclasses.replace(replay, seed=replay.seed + more) for more in range(seeds or 1)]
+    stacked = [name for stack_names in chosen for name in stack_names]
+    device_settings, layer_settings = layered(settings, stacked)
+    stack(stacked, layer_settings)
+    configurations = [configured(name, device_settings, capacity) for name in names]
+    replays = [dataclasses.replace(replay, seed=replay.seed + number) for number in range(seeds or 1)]
     sources = distinct([reading.open(path) for path in once(traces)])
     if seeds is not None:
         check_random(configurations, replay.precondition_text(sources))
     pictures = html is not None
     results = []
     for source in sources:
-        for device, above, way in itertools.product(configurations, chosen, ways):
-            software: AboveDevice = {"layers": above, "layer_settings": settings_of(above, layer_settings)}
-            results.append(way.run(device, [source], pictures=pictures, **software))
+        for device, layer_stack, seed_replay in itertools.product(configurations, chosen, replays):
+            software: AboveDevice = {"layers": layer_stack, "layer_settings": settings_of(layer_stack, layer_settings)}
+            results.append(seed_replay.run(device, [source], pictures=pictures, **software))
         reading.note_changed(results[-1].trace, results[-1].ledger)
-    # The traces have already been hashed by the runs.
-    made = Provenance(configurations, sources).to_dict()
+    # This does not hash the traces again: the runs have cached their digests.
+    provenance = Provenance(configurations, sources).to_dict()
     if html is not None:
         from emmclab.pages.simulation import write_simulation_report
 
-        write_simulation_report(results, configurations, html, made=made)
+        write_simulation_report(results, configurations, html, made=provenance)
         print_stderr(f"report: {html}")
     replay.write(results)
     if as_json:
@@ -121,7 +121,7 @@ def _with_gain(result: Result, gain: float) -> dict[str, Any]:
 
 
 def _gains(results: list[Result]) -> list[tuple[Result, float]]:
-    """Pair each result with its gain in space utilisation over the first device: the ratio of both - 1."""
+    """Return each result with its gain in space utilisation over the first device: the ratio of both minus 1."""
     first: dict[str, float] = {}
     for result in results:
         first.setdefault(result.trace, result.space.space_utilisation)

@@ -1,4 +1,4 @@
-"""Simulated runs on the terminal."""
+"""Prints simulated runs, and comparisons of runs."""
 
 from collections.abc import Sequence
 
@@ -30,11 +30,11 @@ from emmclab.traces.profile_fields import ledger_line
 
 
 def show_provenance(console: Console, results: Sequence[Result]) -> None:
-    """Print the ledger of each trace and the conditions of the run."""
-    seen: set[str] = set()
+    """Print the ledger of each trace, and the mode, device state, rate and seeds of the runs."""
+    printed: set[str] = set()
     for result in results:
-        if result.trace not in seen:
-            seen.add(result.trace)
+        if result.trace not in printed:
+            printed.add(result.trace)
             console.print(Text.assemble((result.trace, "bold"), f"  ledger: {ledger_line(result.ledger)}"))
     first = results[0]
     seeds = list(dict.fromkeys(str(result.options["seed"]) for result in results))
@@ -67,7 +67,7 @@ def show_recorded_vs_simulated(console: Console, results: Sequence[Result]) -> N
 
 
 def show_result(console: Console, result: Result) -> None:
-    """Print one run: summary, warnings, figures, parts of the response time."""
+    """Print a run: warnings, summary, figures, parts of the response time."""
     show_warnings(console, [result])
     console.print(Text(f"{result.run_name}: {headline(result)}", "bold"), soft_wrap=True)
     show_provenance(console, [result])
@@ -83,7 +83,7 @@ def show_result(console: Console, result: Result) -> None:
 
 
 def _waits_table(result: Result, most: float) -> Table:
-    """Show the parts of the mean response, the longest with the longest bar."""
+    """Return the table of the parts of the mean response time; a part of `most` ms has the longest bar."""
     table = framed("Parts of the mean response time", "", "", "ms", words=2)
     for field, value in wait_figures(result):
         table.add_row(field.short, Text(bar(value, most, 24), "cyan"), field.text(value))
@@ -95,13 +95,13 @@ def _space_utilisation(result: Result) -> float:
 
 
 def utilisation_gains(results: Sequence[Result]) -> list[str]:
-    """Return the gain of the best space utilisation over the worst by trace (IISWC 2015, Figure 9)."""
+    """Return, for each trace, a line that compares the best and the worst space utilisation (IISWC 2015, Figure 9)."""
     lines = []
     for trace in dict.fromkeys(result.trace for result in results):
         rows = [result for result in results if result.trace == trace and result.requests.bytes_written]
         if len(rows) < 2:
             continue
-        # Of equal devices the last is chosen, since the paper compares its last device with the one before.
+        # If devices are equal, the last is the best: the paper compares its last device with the preceding one.
         best = max(reversed(rows), key=_space_utilisation)
         worst = min(rows, key=_space_utilisation)
         high, low = _space_utilisation(best), _space_utilisation(worst)
@@ -115,7 +115,7 @@ def utilisation_gains(results: Sequence[Result]) -> list[str]:
 
 
 def show_comparison(console: Console, results: Sequence[Result]) -> None:
-    """Print a comparison of each device with the first one, and with the recording."""
+    """Print a comparison of each device with the first device, and with the recording."""
     has_seeds = len({result.options["seed"] for result in results}) > 1
     if has_seeds:
         _show_untrusted_seeds(console, results)
@@ -134,7 +134,7 @@ def show_comparison(console: Console, results: Sequence[Result]) -> None:
 
 
 def _show_untrusted_seeds(console: Console, results: Sequence[Result]) -> None:
-    """Print warnings about runs that do not measure a device, with their seeds, and about the traces."""
+    """Print warnings about runs whose figures do not characterise the device, with their seeds, and about traces."""
     for result in results:
         if not trusted(result):
             where = f"{result.trace} on {result.run_name}, seed {result.options['seed']}"
@@ -145,25 +145,25 @@ def _show_untrusted_seeds(console: Console, results: Sequence[Result]) -> None:
 
 
 def show_spread(console: Console, results: Sequence[Result]) -> None:
-    """Print runs that differ by their seed: mean and range of each figure."""
+    """Print mean and range of each figure of runs that differ in their seeds."""
     ended = sorted({text for result in results if (text := ended_early(result))})
     for text in (*ended, *trace_warnings(results[0])):
         console.print(Text(f"warning: {text}", "yellow"), soft_wrap=True)
-    found = comparison_spread(results)
-    line = _headline(found["response"]["all"])
+    spreads = comparison_spread(results)
+    line = _headline(spreads["response"]["all"])
     console.print(Text(f"{results[0].device}, {len(results)} seeds: {line}", "bold"), soft_wrap=True)
     show_provenance(console, results)
     show_recorded_vs_simulated(console, results)
     show_table(console, spread_table(results))
 
 
-def _headline(over: ComparedSpread) -> str:
-    """Return a line with the mean response over the seeds, and the recorded one if known."""
+def _headline(spread: ComparedSpread) -> str:
+    """Return a line with the mean response time over the seeds, and the recorded one if known."""
     field = result_field("response.mean_response_ms")
-    mean, low, high, was, error = (over[key] for key in ("mean", "low", "high", "recorded", "error"))
+    mean, low, high, recorded, error = (spread[key] for key in ("mean", "low", "high", "recorded", "error"))
     if mean is None or low is None or high is None:
         return "no read or write was served"
     line = f"{field.name} {field.in_words(mean)} ({field.rounded(low)} to {field.rounded(high)})"
-    if was is None or error is None:
+    if recorded is None or error is None:
         return line
-    return f"{line}, recorded {field.in_words(was)} ({signed(error)} %)"
+    return f"{line}, recorded {field.in_words(recorded)} ({signed(error)} %)"

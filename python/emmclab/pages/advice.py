@@ -23,10 +23,10 @@ _BEST = 3
 
 def write_advice(advised: Advised, html: Path) -> None:
     """Write the page; the same results produce the same bytes."""
-    base, found = advised.base, advised.options
+    base, options = advised.base, advised.options
     rows = [
         {"trace": base.trace, "option": advice.option, "time": kind, "change_pct": change}
-        for advice in found
+        for advice in options
         for kind, change in (("mean", advice.mean_change_pct), ("p99", advice.p99_change_pct))
     ]
     log = plots.symlog(rows, "change_pct", 10.0)
@@ -35,7 +35,7 @@ def write_advice(advised: Advised, html: Path) -> None:
     figure = plots.Figure(
         "changes",
         "Change of response times by option",
-        "Against the device as it is; left of 0 is faster.",
+        "Compared with the unchanged device; left of 0 is faster.",
         lambda _rows: chart,
         wide=True,
     )
@@ -71,12 +71,12 @@ def _sections(advised: Advised) -> Iterator[Section]:
 
 
 def _head(advised: Advised) -> Head:
-    """Return the headline, the unchanged device, and the options with the largest effect."""
+    """Return the first screen: the headline, the unchanged device, and the options with the largest effect."""
     base = advised.base
     tiles = [tile(figure.label, base[figure.path], figure.unit, note="as it is") for figure in FIGURES.values()]
     tiles += [
-        Tile(one.option, f"{signed(one.mean_change_pct)} %", note=FIGURES["mean"].name)
-        for one in advised.options[:_BEST]
+        Tile(advice.option, f"{signed(advice.mean_change_pct)} %", note=FIGURES["mean"].name)
+        for advice in advised.options[:_BEST]
     ]
     return Head(
         answer=advised.headline,

@@ -1,4 +1,4 @@
-"""Figures of simulated runs: how each is drawn from rows with `trace` and `device`, and the rows of a result."""
+"""Figures of simulated runs: functions that draw rows with `trace` and `device`, and the rows of a result."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from emmclab.simulation.result import Result, wait_figures
 from emmclab.simulation.result_fields import shown_fields
 
 _MEAN, _SPACE, _WAF = shown_fields(("response.mean_response_ms", "space.space_utilisation", "write_amplification.waf"))
-#: Ratio of means above which the axis is logarithmic.
+#: Ratio of the largest to the smallest mean above which the axis is logarithmic.
 _FAR_APART = 50
 
 
@@ -44,9 +44,9 @@ def _by_device(rows: Rows, value: str, title: str, **scale: Any) -> Chart:
 
 @figure("Mean response time by trace", "Mean of completion - arrival; Figure 8 of IISWC 2015.", paper=True)
 def mean_response(rows: Rows) -> Chart:
-    """Figure 8 (IISWC 2015, section V-B): mean response time by trace and device."""
+    """Draw Figure 8 (IISWC 2015, section V-B): mean response time by trace and device."""
     values = [row["mean_response_ms"] for row in rows]
-    # Like in the paper: very different workloads need a logarithmic axis.
+    # As in the paper, very different workloads need a logarithmic axis.
     far_apart = max(values) > _FAR_APART * min((value for value in values if value > 0), default=1)
     if far_apart:
         log = symlog(rows, "mean_response_ms", 1.0)
@@ -56,38 +56,37 @@ def mean_response(rows: Rows) -> Chart:
 
 @figure(
     "Space utilisation by trace",
-    "Bytes the host wrote over flash bytes that they took; a device of 4 KB pages has 1. Figure 9 of IISWC 2015.",
+    "Bytes that the host wrote divided by bytes of flash that they occupied; 1 for 4 KB pages. Figure 9 of IISWC 2015.",
     paper=True,
 )
 def space_utilisation(rows: Rows) -> Chart:
-    """Figure 9 (IISWC 2015, section V-B): space utilisation by trace and device."""
+    """Draw Figure 9 (IISWC 2015, section V-B): space utilisation by trace and device."""
     return _by_device(rows, "space_utilisation", _SPACE.axis, scale=alt.Scale(domain=[0, 1]))
 
 
 @figure(
     "Cumulative distribution of response times",
-    "Share of reads or writes whose response (arrival to completion) took at most this long; the further left, the "
-    "faster.",
+    "Share of reads or writes up to each response time (arrival to completion); lines further left are faster.",
     each=True,
     wide=True,
 )
 def response_cdf(rows: Rows) -> Chart:
-    """Share of requests by response time, a line for each device; a point if all take the same time."""
+    """Draw the share of requests by response time, a line for each device; a point if all take the same time."""
     base = chart_of(rows).encode(
         x=_log_ms("up_to_ms"),
-        y=alt.Y("cumulative_pct:Q", title="requests at most as long, %", scale=alt.Scale(domain=[0, 100])),
+        y=alt.Y("cumulative_pct:Q", title="requests up to this response time, %", scale=alt.Scale(domain=[0, 100])),
         color=op_colour(rows) if len(_devices(rows)) == 1 else _colour(rows),
         tooltip=tooltip(rows),
     )
     lines = base.mark_line(interpolate="step-after")
     if len(_devices(rows)) > 1:
         lines = lines.encode(strokeDash=alt.StrokeDash("op:N", title=None))
-    # A line through one point would be invisible.
+    # A line through a single point would be invisible.
     line = ["trace", "device", "op"]
     if 1 not in Counter(tuple(row[name] for name in line) for row in rows).values():
         return lines
-    alone = base.transform_joinaggregate(steps="count()", groupby=line)
-    return lines + alone.transform_filter("datum.steps == 1").mark_point(filled=True, size=45)
+    counted = base.transform_joinaggregate(steps="count()", groupby=line)
+    return lines + counted.transform_filter("datum.steps == 1").mark_point(filled=True, size=45)
 
 
 def _log_ms(field: str) -> alt.X:
@@ -101,7 +100,7 @@ def _log_ms(field: str) -> alt.X:
 
 @figure("Distribution of response times", "Reads and writes together, in ranges that double.", each=True)
 def response_histogram(rows: Rows) -> Chart:
-    """Share of requests by response time, in ranges of equal width on the axis."""
+    """Draw the share of requests by response time, in ranges of equal width on the axis."""
     bins = sorted({row["up_to_ms"] for row in rows})
     labels = "format(datum.value, '.3~r')"
     return (
@@ -126,7 +125,7 @@ def _stacked(rows: Rows, value: str, title: str) -> Chart:
     causes = in_order(rows, "cause")
     scale = alt.Scale(domain=causes, range=[CAUSE_COLOURS[cause] for cause in causes])
     runs = {(row["device"], row["trace"]) for row in rows}
-    # The trace is below the device; next to it, neither label would fit.
+    # The label has two lines, device and trace, because one line would be too long.
     lines = alt.Axis(labelLimit=160, labelExpr="split(datum.label, '\\n')")
     return (
         chart_of(rows, 44 * len(runs))
@@ -145,19 +144,15 @@ def _stacked(rows: Rows, value: str, title: str) -> Chart:
     )
 
 
-@figure(
-    "Where the time goes",
-    "Parts of the mean response in ms; they add up to it, so that a longer bar is a slower device.",
-    wide=True,
-)
+@figure("Where the time goes", "Parts of the mean response time, ms; a longer bar is a slower device.", wide=True)
 def waits(rows: Rows) -> Chart:
-    """Parts of the mean response time, in ms; a longer bar means a slower device."""
+    """Draw the parts of the mean response time as a stacked bar for each run."""
     return _stacked(rows, "wait_ms", _MEAN.axis)
 
 
-@figure("Write amplification by cause", "Bytes programmed over bytes the host wrote.")
+@figure("Write amplification by cause", "Bytes programmed divided by bytes that the host wrote.")
 def waf_by_cause(rows: Rows) -> Chart:
-    """Write amplification by cause."""
+    """Draw write amplification by cause."""
     return _stacked(rows, "waf", _WAF.axis)
 
 
@@ -165,7 +160,7 @@ def waf_by_cause(rows: Rows) -> Chart:
     "Utilisation of channels, dies and planes", "Share of the simulated time in which each works.", each=True, wide=True
 )
 def utilisation(rows: Rows) -> Chart:
-    """Share of the time in which channels, dies and planes are busy."""
+    """Draw the share of the time in which channels, dies and planes are busy."""
     parts = in_order(rows, "part")
     return (
         chart_of(rows)
@@ -194,17 +189,17 @@ def _by_blocks(rows: Rows, title: str) -> Chart:
     )
 
 
-@figure("Wear: blocks by their erases", "Blocks by how often each was erased, in equal steps.", each=True)
+@figure("Wear: blocks by their erases", "Number of blocks by erase count, in equal steps.", each=True)
 def erase_counts(rows: Rows) -> Chart:
-    """Distribution of erase counts over blocks."""
+    """Draw the distribution of erase counts over blocks."""
     return _by_blocks(rows, "erases, from")
 
 
 @figure(
-    "Valid data in full blocks", "Full blocks by valid map units, which a collection would have to move.", each=True
+    "Valid data in full blocks", "Number of full blocks by valid map units, which a collection would move.", each=True
 )
 def valid_units(rows: Rows) -> Chart:
-    """Distribution of valid units in full blocks."""
+    """Draw the distribution of valid units in full blocks."""
     return _by_blocks(rows, "valid map units, from")
 
 
@@ -247,7 +242,7 @@ def _steps_of_time(result: Result, _first: Result) -> Rows:
     for row in result.over_time:
         busy_ms = (row.reads + row.writes) * (row.response_mean_ms or 0.0)
         rows.append({name: row[name] for name in _STEP} | {"unfinished": busy_ms / 1e3 / row.width_s})
-    # Without any request, the axes would have no range.
+    # Without requests, the axes would have no range, so there are no rows.
     return rows if any(row["response_mean_ms"] is not None for row in rows) else []
 
 
@@ -271,15 +266,15 @@ def _busy(result: Result, _first: Result) -> Rows:
 
 def _blocks(path: str) -> Callable[[Result, Result], Rows]:
     def rows(result: Result, _first: Result) -> Rows:
-        found = result[path]
-        pairs = zip(found["from"], found["blocks"], strict=True)
-        made: list[Row] = [{"from": low, "blocks": blocks} for low, blocks in pairs]
-        return made if found["max"] else []
+        histogram = result[path]
+        bins = zip(histogram["from"], histogram["blocks"], strict=True)
+        drawn: list[Row] = [{"from": low, "blocks": blocks} for low, blocks in bins]
+        return drawn if histogram["max"] else []
 
     return rows
 
 
-#: Functions for the rows of each figure, given a result and the first result of its trace.
+#: Functions that return the rows of each figure for a result and the first result of its trace.
 _ROWS: dict[str, Callable[[Result, Result], Rows]] = {
     "response_cdf": _cdf,
     "waits": _waits,
@@ -315,7 +310,7 @@ FIGURES = (
     erase_counts,
     valid_units,
 )
-#: Figures that compare runs.
+#: Figures that only pages with several runs have.
 OF_SEVERAL = ("mean_response", "space_utilisation")
 
 

@@ -50,7 +50,7 @@ _EVENTS = shown_fields(
         "power.wake_ups",
     )
 )
-#: Figures of a single run above the tables.
+#: Figures of a single run on the first screen.
 _MAIN = shown_fields(
     (
         "response.mean_response_ms",
@@ -62,7 +62,7 @@ _MAIN = shown_fields(
     )
 )
 
-#: Maximum number of runs whose means are shown above the tables.
+#: Maximum number of runs whose means are on the first screen.
 _TILES = 6
 
 
@@ -73,10 +73,10 @@ def render(results: Sequence[Result], devices: Sequence[Device], made: Provenanc
     """
     traces = list(dict.fromkeys(result.trace for result in results))
     first = {result.trace: result for result in reversed(results)}
-    one = len(results) == 1
+    is_single = len(results) == 1
     return assemble(
         "document.html.j2",
-        [figure for figure in CHARTS if not (one and figure.name in OF_SEVERAL)],
+        [figure for figure in CHARTS if not (is_single and figure.name in OF_SEVERAL)],
         rows_of(list(results), first),
         traces,
         title=_title(results, traces),
@@ -92,7 +92,7 @@ def render(results: Sequence[Result], devices: Sequence[Device], made: Provenanc
                 "Events of the device",
                 [
                     _events(results, traces),
-                    Note("Events that happened in no run are left out; each is a field of `--json`."),
+                    Note("Events that did not occur in any run are left out; each event is a field of `--json`."),
                 ],
                 nav="Events",
             ),
@@ -102,42 +102,42 @@ def render(results: Sequence[Result], devices: Sequence[Device], made: Provenanc
 
 
 def _results(results: Sequence[Result]) -> list[Part]:
-    """Return the tables of one run, or those that compare several runs, and the figures that these do not have."""
+    """Return the tables of a run, or tables that compare several runs, with figures that are not compared."""
     if len(results) == 1:
         tables, style = [run_table(results[0])], "folds"
     else:
         tables, style = comparison_tables(results, is_joined=True), "sortable folds results"
-        shown = {heading for table in tables for heading in table.headings}
-        fields = [field for field in FIGURES if field.heading not in shown and _is_time_or_space(field)]
+        headings = {heading for table in tables for heading in table.headings}
+        fields = [field for field in FIGURES if field.heading not in headings and _is_time_or_space(field)]
         rows: list[Cells] = [
             [run.trace, run.run_name, *(field.cell(run.measured(field.path)) for field in fields)] for run in results
         ]
         tables.append(TextTable("Other figures", ["Trace", "Device", *(field.heading for field in fields)], rows, 2))
     gain = (
-        "A gain in space utilisation is given as a ratio to another device, or as a difference to a 4 KB "
-        "page device, whose utilisation is 1."
+        "A gain in space utilisation is a ratio to another device, or the difference from a device with 4 KB "
+        "pages, whose utilisation is 1."
     )
     titled = [part for table in tables for part in table._replace(style=style).titled()]
     return [*titled, *(Note(text, "quiet") for text in (gain, *notes_by_text(results)))]
 
 
 def _is_time_or_space(field: ResultField) -> bool:
-    """Return whether a figure is not one of the events, which have a table of their own."""
+    """Return whether a figure is not an event of the device; events have a separate table."""
     return field.path.partition(".")[0] not in ("flash", "gc")
 
 
 def _recorded(results: Sequence[Result]) -> list[Section]:
-    """Return the comparison of each run with its recording."""
-    found = [run for run in results if run.recorded.response.all.recorded_ms is not None]
+    """Return the section that compares each run with its recording; empty if none is recorded."""
+    runs = [run for run in results if run.recorded.response.all.recorded_ms is not None]
     parts = []
-    for run in found:
+    for run in runs:
         table = recorded_table([run])
         label, recorded, simulated, error = table.rows[0]
         name = f"{run.trace} on {run.run_name}"
-        off = "" if error == "–" else f" ({error})"
-        summary = f"{name}: {str(label).lower()} {recorded} recorded, {simulated} simulated{off}"
-        shown = table._replace(title=f"{table.title}, {name}", style="folds")
-        parts.append(Folded(summary, [shown], is_open=len(found) == 1))
+        error_text = "" if error == "–" else f" ({error})"
+        summary = f"{name}: {str(label).lower()} {recorded} recorded, {simulated} simulated{error_text}"
+        titled = table._replace(title=f"{table.title}, {name}", style="folds")
+        parts.append(Folded(summary, [titled], is_open=len(runs) == 1))
     return [Section("recorded", "Recorded and simulated", parts, nav="Recorded")] if parts else []
 
 
@@ -157,9 +157,9 @@ def _title(results: Sequence[Result], traces: Sequence[str]) -> str:
 
 
 def _head(results: Sequence[Result], first: dict[str, Result]) -> Head:
-    one = len(results) == 1
+    is_single = len(results) == 1
     run = results[0]
-    answers = [f"{run.run_name}: {headline(run)}"] if one else comparison_headlines(results)
+    answers = [f"{run.run_name}: {headline(run)}"] if is_single else comparison_headlines(results)
     options = run.options
     passes = options["passes"]
     checked = ", every operation checked against a reference model" if options["check"] else ""
@@ -175,7 +175,7 @@ def _head(results: Sequence[Result], first: dict[str, Result]) -> Head:
             *note_notices(runs_note(results)),
         ],
         tiles=_tiles(results, first),
-        picture="response_cdf" if one else "waits",
+        picture="response_cdf" if is_single else "waits",
     )
 
 
@@ -184,22 +184,22 @@ def _provenance(results: Sequence[Result], first: dict[str, Result], made: Prove
     lines = [(f"Ledger of {trace}", ledger_line(ledger)) for trace, ledger in ledgers.items()]
     digests = [(f"Result of {run.trace} on {run.run_name}", f"SHA-256 {_digest(run)}") for run in results]
     summary = lines[0][1] if len(lines) == 1 else f"{len(lines)} traces: ledger of each"
-    kept = [_figures(run) for run in results]
-    return Provenance(summary, [*lines, *digests], lost(ledgers.values()), made, kept)
+    figures = [_figures(run) for run in results]
+    return Provenance(summary, [*lines, *digests], lost(ledgers.values()), made, figures)
 
 
 def _combined_provenance(results: Sequence[Result]) -> ProvenanceFields:
-    """Combine the provenance of all runs, if the page is made from Python."""
+    """Combine the provenance of all runs; used if the page is written from Python."""
     parts = [result.provenance for result in results if result.provenance]
     if not parts:
         return {}
-    inputs = {json.dumps(one, sort_keys=True): one for part in parts for one in part["inputs"]}
+    inputs = {json.dumps(record, sort_keys=True): record for part in parts for record in part["inputs"]}
     settings = {name: changes for part in parts for name, changes in part["settings"].items()}
     return {"version": parts[0]["version"], "inputs": list(inputs.values()), "settings": settings}
 
 
 def _events(results: Sequence[Result], traces: Sequence[str]) -> TextTable:
-    """Return a row for each event that occurred in any run, with its count in each run."""
+    """Return a table with a row for each event that occurred in any run, and a column for each run."""
     rows = []
     for field in _EVENTS:
         counts = [result.measured(field.path) for result in results]
@@ -218,19 +218,19 @@ def _change_pct(result: Result, first: Result) -> float | None:
 
 
 def _digest(result: Result) -> str:
-    """Return the SHA-256 of the result, first 16 digits, without the requested additions."""
+    """Return the first 16 digits of the SHA-256 of a result without provenance and optional groups."""
     fields = {name: group for name, group in _figures(result).items() if name != "provenance"}
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _figures(result: Result) -> dict[str, object]:
-    """Return a result without the requested additions, for charts."""
-    asked = ("percentiles", "response_distribution", "over_time")
-    return {name: group for name, group in result.deterministic().items() if name not in asked}
+    """Return a result without the optional groups, which only charts need."""
+    optional = ("percentiles", "response_distribution", "over_time")
+    return {name: group for name, group in result.deterministic().items() if name not in optional}
 
 
 def _tiles(results: Sequence[Result], first: dict[str, Result]) -> list[Tile]:
-    """Return tiles of the most important figures: of one run several, of several runs the mean of each."""
+    """Return tiles with the main figures of a single run, or with the mean response of each run."""
     if len(results) == 1:
         return [tile(field.label, results[0].measured(field.path), field.unit) for field in _MAIN]
     tiles = []
@@ -244,7 +244,7 @@ def _tiles(results: Sequence[Result], first: dict[str, Result]) -> list[Tile]:
 
 
 def _device(device: Device) -> Folded:
-    """Return the settings of a device that differ from the defaults."""
+    """Return a folded table of the settings of a device that differ from the defaults."""
     rows = device.explain()
     about = next((row.value.strip('"') for row in rows if row.key == "about"), "")
     text = [Column(name, is_text=True) for name in ("Unit", "Origin", "Meaning")]
