@@ -1,7 +1,6 @@
 """Prints profiles of traces."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from rich.columns import Columns
 from rich.console import Console
@@ -10,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from emmclab.cli.tables import framed, show_table
+from emmclab.cli.tables import framed, show_table, table_of
 from emmclab.cli.unicode_bars import bar, spark
 from emmclab.core_types import Finding
 from emmclab.runtime.document import Row
@@ -20,7 +19,15 @@ from emmclab.traces.fsync_text import Fsync
 from emmclab.traces.journal import Journal
 from emmclab.traces.profile import FieldDifference, Profile
 from emmclab.traces.profile_fields import SIZE_FIELDS, TABLES, Field, ledger_line
-from emmclab.traces.profile_notes import clock_tables, devices_table, doubts, notes, recording_note, reissues_table
+from emmclab.traces.profile_notes import (
+    clock_tables,
+    devices_table,
+    doubts,
+    notes,
+    operations_table,
+    recording_note,
+    reissues_table,
+)
 from emmclab.traces.profile_options import percentile_label
 from emmclab.traces.published import published_row
 
@@ -154,50 +161,11 @@ def as_printed(field: Field, value: float) -> str:
 
 
 def _operations(console: Console, profile: Profile) -> None:
+    """Print the table of operations, and their service times if percentiles are requested."""
+    console.print(table_of(operations_table([profile])))
     rows = profile["by_operation"]
-    chosen = [entry["percentile"] for entry in rows[0].get("percentiles", ())]
-    timed = any(row["response_ms"] for row in rows)
-    times = _time_headings(chosen) if timed else []
-    table = framed("By operation", "Operation", "Requests", "Data\nKB", "Mean\nKB", *times)
-    for row in rows:
-        mean = "–" if row["mean_kb"] is None else f"{row['mean_kb']:,.1f}"
-        cells = _time_cells(row, "response_ms", chosen) if timed else []
-        table.add_row(row["op"], f"{row['requests']:,}", f"{row['data_kb']:,.0f}", mean, *cells)
-    if timed:
-        table.caption = "mean and percentiles of the response time (complete - arrival); all: reads and writes"
-        table.caption_justify = "left"
-    console.print(table)
-    if chosen and any(row["service_ms"] for row in rows):
-        table = framed("Service time (complete - start)", "Operation", *_time_headings(chosen))
-        for row in rows:
-            table.add_row(row["op"], *_time_cells(row, "service_ms", chosen))
-        console.print()
-        console.print(table)
-
-
-_POINTS = ("mean", "p50", "p90", "p99", "p999", "p9999", "max")
-
-
-def _time_headings(chosen: Sequence[float]) -> list[str]:
-    """Return the headings of the columns of times: the default percentiles, or those in `chosen`."""
-    labels = (
-        ["mean", *(percentile_label(percent) for percent in chosen), "max"] if chosen else map(_percentile, _POINTS)
-    )
-    return [f"{label}\nms" for label in labels]
-
-
-def _time_cells(row: Mapping[str, Any], field: str, chosen: Sequence[float]) -> list[str]:
-    """Return the table cells for the times of an operation, in the order of the headings."""
-    times = row[field] or {}
-    values = [times.get(point) for point in _POINTS]
-    if chosen:
-        values = [times.get("mean"), *(entry[field] for entry in row["percentiles"]), times.get("max")]
-    return ["–" if value is None else f"{value:,.2f}" for value in values]
-
-
-def _percentile(point: str) -> str:
-    """Format the name of a percentile: `p9999` as `p99.99`."""
-    return f"{point[:3]}.{point[3:]}" if len(point) > 3 and point.startswith("p") else point
+    if rows[0].get("percentiles") and any(row["service_ms"] for row in rows):
+        show_table(console, operations_table([profile], is_service=True))
 
 
 def _distribution(profile: Profile, figure: str, title: str) -> Table | None:

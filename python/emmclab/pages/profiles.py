@@ -19,20 +19,13 @@ from emmclab.traces.inputs import ProvenanceFields
 from emmclab.traces.journal import Journal
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import RESPONSE_P99, TABLE_FIELDS, TABLES, Field, jumps_text, ledger_line
-from emmclab.traces.profile_notes import clock_tables, devices_table, notes, reissues_table
-from emmclab.traces.profile_options import percentile_label
+from emmclab.traces.profile_notes import clock_tables, devices_table, notes, operations_table, reissues_table
 from emmclab.traces.published import published_cells, published_row
 
 #: Fields for the summary of a trace: the mean response time or, if it is not recorded, the mean size.
 _MEAN, _SIZE = TABLE_FIELDS["mean_response_ms"], TABLE_FIELDS["mean_size_kb"]
-#: Times whose percentiles are shown, with their headings.
-_TIMES = (
-    ("response_ms", "Response time, ms (complete - arrival); all: reads and writes"),
-    ("service_ms", "Service time, ms (complete - start)"),
-)
 #: Maximum number of traces whose means are shown above the tables.
 _MOST_TILES = 6
-_POINTS = {"mean": "Mean", "p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9", "p9999": "p99.99", "max": "Max"}
 
 
 def render(profiles: Sequence[Profile], provenance: ProvenanceFields | None = None) -> str:
@@ -91,11 +84,9 @@ def _sections(profiles: Sequence[Profile]) -> Iterator[Section]:
         parts += [Heading(f"{title}: {name}" if several else title, f"{anchor}-{number}"), Note(report.headline, "")]
         parts += [part for table in report.tables() for part in table.titled(is_minor=True)]
         parts += map(Note, report.remarks())
-    for field, heading in _TIMES:
-        if rows := list(_time_rows(profiles, field)):
-            columns = ["Application", "Operation", "Requests", *_points(profiles).values()]
-            table = TextTable(f"Table: {heading}", columns, rows, words=2, style="sortable")
-            parts += [Heading(heading), table]
+    parts += operations_table(profiles).titled()
+    if any(row["service_ms"] for profile in profiles for row in profile["by_operation"]):
+        parts += operations_table(profiles, is_service=True).titled()
     yield Section("tables", "Tables III and IV", parts, nav="Tables")
     empty = "None of the traces contains" if several else "This trace does not contain"
     of_paper, beyond = (
@@ -233,27 +224,6 @@ def _published_table(title: str, fields: Sequence[Field], profiles: Sequence[Pro
         caption=caption if attached else "",
         attached=attached,
     )
-
-
-def _points(profiles: Sequence[Profile]) -> dict[str, str]:
-    """Return the headings of the columns of times by statistic: the default or the requested percentiles."""
-    chosen = profiles[0]["by_operation"][0].get("percentiles", ())
-    if not chosen:
-        return _POINTS
-    labels = [percentile_label(row["percentile"]) for row in chosen]
-    return {"mean": "Mean", **{label: label for label in labels}, "max": "Max"}
-
-
-def _time_rows(profiles: Sequence[Profile], field: str) -> Iterator[Cells]:
-    for profile in profiles:
-        for row in profile["by_operation"]:
-            if row[field]:
-                chosen = {percentile_label(entry["percentile"]): entry[field] for entry in row.get("percentiles", ())}
-                times = {**row[field], **chosen}
-                values = [times[point] for point in _points(profiles)]
-                count = Number(f"{row['requests']:,}", row["requests"])
-                cells = [Number("–" if value is None else f"{value:,.2f}", value) for value in values]
-                yield [profile.name, row["op"], count, *cells]
 
 
 def write_report(profiles: Sequence[Profile], path: str | Path, provenance: ProvenanceFields | None = None) -> None:

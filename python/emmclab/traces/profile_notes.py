@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from emmclab.core_types import ReissueSummary
-from emmclab.runtime.document import Cells, Column, Number, TextTable
+from emmclab.runtime.document import Cells, Column, Number, TextTable, number_cell
 from emmclab.runtime.lists import joined
 from emmclab.runtime.number_format import duration, size
 from emmclab.traces.profile import Estimate, Profile
 from emmclab.traces.profile_fields import DEVICE_FIELDS, JUMP_FIELDS, KEY_FIELDS, REISSUE_FIELDS, Field, jump_cells
+from emmclab.traces.profile_options import percentile_label
 from emmclab.traces.recorded_registers import recorded_devices
 
 #: Fields of clock jumps whose values are words.
@@ -64,6 +65,37 @@ def reissues_table(profiles: Sequence[Profile]) -> TextTable:
     )
     caption = "`--drop-reissued` removes them from all figures"
     return _table("Figures with and without suspected re-issues", REISSUE_FIELDS, rows, caption)
+
+
+#: Statistics of times with their labels, if no others are requested.
+_STATISTICS = {name: name for name in ("mean", "p50", "p90", "p99")} | {
+    "p999": "p99.9",
+    "p9999": "p99.99",
+    "max": "max",
+}
+
+
+def operations_table(profiles: Sequence[Profile], *, is_service: bool = False) -> TextTable:
+    """Return requests, data and response times of each operation, or with `is_service` their service times."""
+    times, several = "service_ms" if is_service else "response_ms", len(profiles) > 1
+    operations = [(profile.name, row) for profile in profiles for row in profile["by_operation"]]
+    requested = [percentile_label(row["percentile"]) for row in operations[0][1].get("percentiles", ())]
+    labels = {"mean": "mean", **{label: label for label in requested}, "max": "max"} if requested else _STATISTICS
+    is_timed = any(row[times] for _, row in operations)
+    rows: list[Cells] = []
+    for name, row in operations:
+        of_row = {percentile_label(entry["percentile"]): entry[times] for entry in row.get("percentiles", ())}
+        statistics = {**(row[times] or {}), **of_row}
+        amounts = [] if is_service else [number_cell(row["data_kb"]), number_cell(row["mean_kb"], 1)]
+        cells = [number_cell(statistics.get(label), 2) for label in labels if is_timed]
+        rows.append([*([name] if several else []), row["op"], number_cell(row["requests"]), *amounts, *cells])
+    headings: list[str | Column] = [*(["Application"] if several else []), "Operation", "Requests"]
+    headings += [] if is_service else [Column("Data", "KB"), Column("Mean", "KB")]
+    headings += [Column(label, "ms") for label in labels.values() if is_timed]
+    meaning = "mean and percentiles of the response time (complete - arrival); all: reads and writes"
+    caption = meaning if is_timed and not is_service else ""
+    title = "Service time (complete - start)" if is_service else "By operation"
+    return TextTable(title, headings, rows, 1 + several, "sortable", caption)
 
 
 #: The label of a row, and its figures by field.
