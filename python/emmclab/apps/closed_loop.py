@@ -376,16 +376,37 @@ class SoftwareAndFiles(SoftwareOptions, FileOptions, total=False):
     """All options of an application for its software."""
 
 
-class RunningOptions(SoftwareOptions, total=False):
+class ExecutionOptions(TypedDict, total=False):
+    """The options of a run of an application that do not concern its software."""
+
+    seed: Annotated[int, Option(1, "Seed of all random draws.", least=0, panel=_PANEL, advanced=True)]
+    precondition: Annotated[
+        str,
+        Option(
+            PRECONDITION,
+            "Earlier data on the device: none, sequential:PCT, random:PCT, steady[:CAPACITIES] or used:AGE.",
+            metavar="WHAT",
+            panel=_PANEL,
+        ),
+    ]
+    images: Annotated[str | PathLike[str] | None, RUN_OPTIONS["images"]]
+    limit_s: Annotated[
+        int,
+        Option(
+            LIMIT_S,
+            "Time limit of a run, simulated seconds; more is an error.",
+            least=1,
+            metavar="S",
+            panel=_PANEL,
+            advanced=True,
+        ),
+    ]
+
+
+class RunningOptions(SoftwareOptions, ExecutionOptions, total=False):
     """The options of an application in the model and on a served device."""
 
     network: Annotated[str, Option(NETWORK, "A network of the host.")]
-    seed: Annotated[int, Option(1, "Seed of all random draws.", least=0)]
-    precondition: Annotated[
-        str, Option(PRECONDITION, "Data on the device before the run, as for `Device.simulate`, but not a trace.")
-    ]
-    images: Annotated[str | PathLike[str] | None, RUN_OPTIONS["images"]]
-    limit_s: Annotated[int, Option(LIMIT_S, "Simulated seconds after which a run is an error.", least=1)]
 
 
 class ApplicationOptions(RunningOptions, FileOptions, total=False):
@@ -400,7 +421,7 @@ class ApplicationOptions(RunningOptions, FileOptions, total=False):
         ),
     ]
     images_limit: Annotated[int | None, RUN_OPTIONS["images_limit"]]
-    check: Annotated[bool, Option(False, "Check all invariants of the device (slow).")]
+    check: Annotated[bool, Option(False, "Check all invariants of the device (slow).", panel=_PANEL, advanced=True)]
     perfetto: Annotated[
         str | PathLike[str] | None,
         Option(

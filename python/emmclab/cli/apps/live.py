@@ -55,16 +55,7 @@ def live(
     options = software(host, [chosen], layer_settings, above)
     with Working(f"{application} live on {chosen.name} over {network}"):
         measured = run_live(
-            application,
-            chosen,
-            network=network,
-            seed=running.seed,
-            clock=clock,
-            precondition=running.precondition_text(),
-            images=running.images,
-            limit_s=running.limit_s,
-            record=record,
-            **options,
+            application, chosen, network=network, clock=clock, record=record, **running.options(), **options
         )
     model = running.run(application, chosen, network, **options)
     provenance = Provenance([chosen]).to_dict()

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from emmclab.apps.closed_loop import (
     APPLICATION_OPTIONS,
-    LIMIT_S,
-    PRECONDITION,
     AppResult,
+    ExecutionOptions,
     SoftwareOptions,
     host_for,
     order_note_of,
@@ -21,7 +20,7 @@ from emmclab.cli.declared_options import argument, declared, option
 from emmclab.cli.name_completion import application_names, device_names, network_names, several
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Working
-from emmclab.cli.simulation_options import DEVICE_OPTION, Images, Used, configured, preconditioned
+from emmclab.cli.simulation_options import DEVICE_OPTION, Used, configured, preconditioned
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import split_names
 from emmclab.simulation.layers import Setting
@@ -82,25 +81,13 @@ Page = Annotated[Path | None, option("Also write a page: time lines and tables."
 class Running:
     """Options of the command line on how applications are run."""
 
-    seed: Annotated[int, option("Seed of all random draws.", RUN, min=0, advanced=True)] = 1
-    precondition: Annotated[
-        str,
-        option(
-            "Earlier data on the device: none, sequential:PCT, random:PCT, steady[:CAPACITIES] or used:AGE.",
-            RUN,
-            metavar="WHAT",
-        ),
-    ] = PRECONDITION
+    execution: ExecutionOptions
     used: Used = None
-    images: Images = None
-    limit_s: Annotated[
-        int, option("Time limit of a run, simulated seconds; more is an error.", RUN, metavar="S", min=1, advanced=True)
-    ] = LIMIT_S
-    check: Annotated[bool, option("Check all invariants of the device (slow).", RUN, advanced=True)] = False
+    check: Annotated[bool, declared("check", APPLICATION_OPTIONS)] = False
 
-    def precondition_text(self) -> str:
-        """Return the preconditioning of the device as the text of `--precondition`."""
-        return preconditioned(self.precondition, self.used)
+    def options(self) -> ExecutionOptions:
+        """Return the options of a run, with the preconditioning of `--used`, if given."""
+        return {**self.execution, "precondition": preconditioned(self.execution["precondition"], self.used)}
 
     def run(
         self, name: str, device: "Device", network: str, *, solution: "Solution | None" = None, **more: Any
@@ -110,17 +97,7 @@ class Running:
         with_solution = "" if solution is None else f", {solution.name}"
         # Neither preconditioning nor the run of a program reports progress.
         with Working(f"{name} on {device.name} over {network}{with_solution}"):
-            return run(
-                name,
-                device,
-                network=network,
-                seed=self.seed,
-                precondition=self.precondition_text(),
-                images=self.images,
-                limit_s=self.limit_s,
-                check=self.check,
-                **more,
-            )
+            return run(name, device, network=network, check=self.check, **self.options(), **more)
 
 
 def software(
