@@ -18,7 +18,7 @@ from emmclab.runtime.number_format import change_pct, signed
 from emmclab.simulation.device import Device
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import ResultField, result_field, shown_fields
-from emmclab.simulation.result_tables import FIGURES, part_tables, run_table
+from emmclab.simulation.result_tables import FIGURES, part_tables, response_table, run_table
 from emmclab.simulation.result_text import device_before, headline, mode_line, notes_by_text, warnings_by_text
 from emmclab.traces.inputs import ProvenanceFields
 from emmclab.traces.profile_fields import ledger_line
@@ -104,7 +104,7 @@ def render(results: Sequence[Result], devices: Sequence[Device], made: Provenanc
 def _results(results: Sequence[Result]) -> list[Part]:
     """Return the tables of a run, or tables that compare several runs, with figures that are not compared."""
     if len(results) == 1:
-        tables, style = [run_table(results[0])], "folds"
+        tables, style = [run_table(results[0]), response_table(results[0])], "folds"
     else:
         tables, style = comparison_tables(results, is_joined=True), "sortable folds results"
         headings = {heading for table in tables for heading in table.headings}

@@ -8,7 +8,7 @@ from typing import Any
 
 from emmclab.errors import harmless
 from emmclab.runtime.document import TextTable
-from emmclab.runtime.number_format import duration, significant
+from emmclab.runtime.number_format import significant
 
 #: Styles of tables and cells; lines have the colour of the text, so that they are visible on any background.
 _TABLE = "border-collapse:collapse;margin:.3em 0 .8em;color:inherit;font-variant-numeric:tabular-nums"
@@ -59,13 +59,3 @@ def cell_text(value: Any) -> str:
     if isinstance(value, float):
         return significant(value)
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def milliseconds_text(value: float | None) -> str:
-    """Format a duration given in ms, with a suitable unit."""
-    return duration(None if value is None else value / 1e3)
-
-
-def share_text(value: float | None) -> str:
-    """Format a share in percent."""
-    return "–" if value is None else f"{value:.1f} %"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from emmclab.core_types import LiveStatus, SecondDevice, SimulationResult, UfsUse
-from emmclab.runtime.document import TextTable
-from emmclab.runtime.notebook import cell_text, heading_html, milliseconds_text, pairs_html, share_text, table_html
 from emmclab.simulation.result_fields import ResultField, shown_fields
 from emmclab.traces.inputs import ProvenanceFields
 
@@ -137,6 +135,8 @@ class Result(SimulationResult):
         return f"{self.device} under {'+'.join(layers)}" if layers else self.device
 
     def _repr_html_(self) -> str:
+        from emmclab.simulation.result_tables import result_html
+
         return result_html(self)
 
     def measured(self, path: str) -> Any:
@@ -181,24 +181,3 @@ class Result(SimulationResult):
         ['computing']
         """
         return {name: group for name, group in self.to_dict().items() if name != WALL_GROUP}
-
-
-def result_html(result: Result) -> str:
-    """Return an HTML table of response times by operation, and of the flash operations of the run."""
-    rows = []
-    for op, title in (("", "all"), ("read.", "reads"), ("write.", "writes")):
-        mean = result.measured(f"response.{op}mean_ms" if op else "response.mean_response_ms")
-        p50, p99, longest = (result.measured(f"response.{op}{name}") for name in ("p50_ms", "p99_ms", "max_ms"))
-        count = result[f"requests.{op.rstrip('.') or 'total'}"]
-        rows.append([title, f"{count:,}", *(milliseconds_text(value) for value in (mean, p50, p99, longest))])
-    facts = [
-        ("no wait", share_text(result.requests.no_wait_pct)),
-        ("flushes and discards", "–" if (others := result.requests.other) is None else f"{others:,}"),
-        ("flushes and synchronous writes, 99 %", milliseconds_text(result.measured("durable.p99_ms"))),
-        ("write amplification", cell_text(result.write_amplification.waf)),
-        ("preconditioned", str(result.options["precondition"])),
-        ("mode", str(result.options["mode"])),
-    ]
-    headings = ["requests of", "count", "mean", "median", "99 %", "longest"]
-    title = heading_html("Result", f"{result.trace} on {result.run_name}")
-    return title + table_html(TextTable("Response times", headings, rows)) + pairs_html(facts)

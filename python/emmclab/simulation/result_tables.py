@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from emmclab.core_types import ResponsePercentileRow, UfsUse
-from emmclab.runtime.document import Cells, Column, TextTable
+from emmclab.runtime.document import Cells, Column, TextTable, number_cell
+from emmclab.runtime.notebook import heading_html, table_html
 from emmclab.simulation.result import DURABILITY, Result, second_figures, ufs_figures
 from emmclab.simulation.result_fields import ResultField, layer_field, result_field, shown_fields
-from emmclab.simulation.result_text import completion, without_slc
+from emmclab.simulation.result_text import completion, device_before, mode_line, without_slc
 from emmclab.traces.profile_options import percentile_label
 
 #: The figures of a run, in the order of every output.
@@ -78,6 +79,25 @@ def run_table(result: Result) -> TextTable:
     parallel = f"parallelism {result.configuration.parallelism}"
     title = f"{result.device}: {parallel}, writes complete {completion(result)}"
     return _table(title, [*rows, *_life_rows(result)])
+
+
+def response_table(result: Result) -> TextTable:
+    """Return the response times of reads and writes, together and by operation."""
+    rows: list[Cells] = []
+    for op, name in (("", "all"), ("read.", "reads"), ("write.", "writes")):
+        paths = ("mean_ms" if op else "mean_response_ms", "p50_ms", "p99_ms", "max_ms")
+        count = result[f"requests.{op.rstrip('.') or 'total'}"]
+        times = [result.measured(f"response.{op}{path}") for path in paths]
+        rows.append([name, number_cell(count), *map(_P99.cell, times)])
+    statistics = [Column(label, _P99.unit) for label in ("Mean", "Median", "p99", "Longest")]
+    return TextTable("Response times", ["Requests", "Count", *statistics], rows)
+
+
+def result_html(result: Result) -> str:
+    """Return the tables of a run for notebooks."""
+    tables = [response_table(result), run_table(result), *part_tables(result)]
+    run = f"{result.trace} on {result.run_name}: {mode_line(result)}; {device_before(result)}"
+    return heading_html("Result", run) + "".join(map(table_html, tables))
 
 
 def _life_rows(result: Result) -> list[Cells]:
