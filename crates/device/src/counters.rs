@@ -145,9 +145,9 @@ pub struct BoosterCounters {
     pub flush_needed: u64,
     /// Notices that there is no room for pinned data.
     pub pinned_full: u64,
-    /// Times that it became larger.
+    /// Number of times the buffer became larger.
     pub grown: u64,
-    /// Times that it became smaller.
+    /// Number of times the buffer became smaller.
     pub shrunk: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Power loss at a given time, and the map entries of the FTL that it reverts.
+//! Effects of a power loss at a given time on the map of the FTL.
 //!
 //! The tables are updated when a program is planned, before its cells are written. After a cut, the map entries of pages that were not yet
 //! programmed return to the previous version if the flash and the mapping scheme still contain it; otherwise the unit is unmapped. Moves by

@@ -239,7 +239,7 @@ pub(crate) fn row_groups(py: Python<'_>, path: PathBuf) -> PyResult<Vec<u64>> {
     run(py, || emmclab_trace::row_groups(&path))
 }
 
-/// The names that columns of a CSV can have: name, units, needed, about.
+/// The permitted names of columns of a CSV file: name, units, needed, about.
 #[pyfunction]
 pub(crate) fn csv_columns(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     CSV_COLUMNS

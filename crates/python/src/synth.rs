@@ -69,7 +69,7 @@ pub(crate) struct PyGeneratedTrace {
     total: Option<u64>,
     /// The mutex only makes the class shareable, and is never contended.
     stream: Mutex<Box<dyn Iterator<Item = Batch> + Send>>,
-    /// What cannot be repeated because it is no recording, and what to do instead.
+    /// Name of this kind of trace in an error, and a hint instead of repeating it.
     unrepeatable: (String, &'static str),
 }
 

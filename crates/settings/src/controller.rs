@@ -1,4 +1,4 @@
-//! The controller: command path, bus, RAM that holds data, sleep and power.
+//! The controller: command path, bus, RAM for data, sleep and power.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -196,7 +196,7 @@ pub struct PowerSettings {
     pub active_mw: f64,
     /// Power while idle and awake.
     pub idle_mw: f64,
-    /// Power asleep.
+    /// Power while asleep.
     pub sleep_mw: f64,
     /// Power while waking up.
     pub waking_mw: f64,

@@ -66,7 +66,7 @@ pub struct DurabilityPromises {
 }
 
 impl DurabilityPromises {
-    /// The promises of a device that holds no data.
+    /// The promises of a device without data.
     pub fn new(rules: ContractRules) -> Self {
         Self {
             rules,

@@ -30,8 +30,8 @@ enum BackgroundTask {
 /// Background work on a pool since the gap began.
 #[derive(Clone, Copy, Debug, Default)]
 struct PoolWork {
-    /// Number of blocks that may still be collected. Without this limit, a policy by age could choose fully valid blocks for ever, within
-    /// no time if all times are 0.
+    /// Number of blocks that may still be collected. Without this limit, a policy by age could choose fully valid blocks endlessly, and
+    /// without progress of time if all times are 0.
     patience: Option<u32>,
     /// Whether no block is worth collecting.
     exhausted: bool,

@@ -484,7 +484,7 @@ fn invalid_command(command: DeviceCommand) -> Error {
     let at = command.arrival.0.to_string();
     Error::new(ErrorClass::Order, "a request arrives before its predecessor, or more than 73 years from time 0")
         .of_field("arrival", 0, at.as_bytes())
-        .hint("give requests in order of arrival")
+        .hint("submit requests in order of arrival")
 }
 
 #[cold]

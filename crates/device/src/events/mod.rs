@@ -140,7 +140,7 @@ pub struct PageRead {
     pub end: Nanos,
 }
 
-/// A read of a page that no block of the model holds: data that was never written, or the page map of a logical block.
+/// A read of a page that no block of the model contains: data that was never written, or the page map of a logical block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnplacedRead {
     /// The plane.
@@ -227,11 +227,11 @@ pub struct BlockRetired {
 /// The purpose of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectionPurpose {
-    /// Free space; includes log-block merges.
+    /// To free space; includes log-block merges.
     Space,
-    /// Move data from the SLC cache to other blocks.
+    /// To move data from the SLC cache to other blocks.
     Fold,
-    /// Level wear.
+    /// To level wear.
     Wear,
 }
 

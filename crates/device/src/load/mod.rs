@@ -143,7 +143,7 @@ impl DeviceConfig {
     pub fn with_capacity(&self, bytes: u64, label: &str) -> Result<Self> {
         self.scaled_to(bytes, label).map_err(|error| {
             let now = ByteCount(Geometry::new(&self.settings).capacity().0);
-            let nearer = format!("give a capacity nearer to {now}, which `{}` has", self.name());
+            let nearer = format!("use a capacity closer to {now}, which `{}` has", self.name());
             // The smallest possible power of two between both.
             let sizes = (20..u64::BITS).map(|bits| 1 << bits).take_while(|size| *size < now.0);
             let mut larger = sizes.filter(|size| *size > bytes);

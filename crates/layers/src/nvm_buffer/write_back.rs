@@ -56,7 +56,7 @@ impl WriteBackState {
         self.empty_before = sequence;
     }
 
-    /// Writes back all data until there is no record.
+    /// Requests to write back all data and to release all records.
     pub fn drain(&mut self) {
         self.draining = true;
     }

@@ -335,7 +335,7 @@ pub struct LayerResult {
     pub held_full: u64,
     /// Number of requests that waited because background work was writing to their sectors.
     pub held_overlap: u64,
-    /// Total time of these waits.
+    /// Total time for which requests waited at the layer.
     pub held_ms: f64,
     /// Features that the layer omitted because the devices do not support them.
     #[serde(skip_serializing_if = "Vec::is_empty")]

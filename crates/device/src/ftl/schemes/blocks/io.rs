@@ -213,7 +213,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         let (mut at, mut waits, mut begin) = (self.ready, LatencyBreakdown::default(), None);
         if let Some((lpn, ppn)) = old {
             self.log.part_overwritten(&PartOverwritten { lpn });
-            // With copy-back, the page register holds the old data and receives the new part over the bus.
+            // With copy-back, the page register contains the old data and receives the new part over the bus.
             let out = if self.nand.timelines.interface.copy_back { 0 } else { kept };
             let op = self.core.read_page(self.nand, ppn, at, out, OperationCause::ReadModifyWrite, self.log);
             (at, waits, begin) = (op.end, LatencyBreakdown::of(&op, self.ready, op.end), Some(op.begin));
