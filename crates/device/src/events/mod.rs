@@ -56,17 +56,17 @@ impl OperationCause {
 /// The parts of the response time of a request, measured for its last subrequest. They add up to the response time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyBreakdown {
-    /// Waiting for other requests.
+    /// Wait for other requests.
     pub queue: Nanos,
-    /// In the host's driver, in the controller, and on the link between host and device.
+    /// Time in the driver of the host, in the controller, and on the link between host and device.
     pub controller: Nanos,
-    /// On the flash bus, including the wait for it.
+    /// Time on the flash bus, including the wait for it.
     pub bus: Nanos,
-    /// In the flash array.
+    /// Time in the flash array.
     pub array: Nanos,
-    /// Waiting for garbage collection.
+    /// Wait for garbage collection.
     pub gc: Nanos,
-    /// Waiting for the device to wake up.
+    /// Wait for the wake-up of the device.
     pub wake_up: Nanos,
 }
 
@@ -98,11 +98,11 @@ pub struct RequestCompleted {
     pub sector: u64,
     /// Length in sectors.
     pub sectors: u32,
-    /// When it arrived.
+    /// Arrival time of the request.
     pub arrival: Nanos,
     /// When the device began to execute it.
     pub start: Nanos,
-    /// When it was complete.
+    /// Completion time of the request.
     pub complete: Nanos,
     /// Page operations of the request on the flash.
     pub subrequests: u32,
@@ -213,7 +213,7 @@ pub struct BlockErased {
     pub ready: Nanos,
     /// When the erase began.
     pub begin: Nanos,
-    /// When it ended.
+    /// When the erase ended.
     pub end: Nanos,
 }
 
@@ -238,7 +238,7 @@ pub enum CollectionPurpose {
 /// Collection of a block began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GcStarted {
-    /// The victim.
+    /// The collected block.
     pub block: BlockId,
     /// Number of valid units in the victim.
     pub valid: u32,
@@ -251,7 +251,7 @@ pub struct GcStarted {
 /// Collection of a block ended: with its erase, or with the last copy of a log-block merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GcFinished {
-    /// The victim.
+    /// The collected block.
     pub block: BlockId,
     /// Number of valid units when the victim was chosen.
     pub valid: u32,

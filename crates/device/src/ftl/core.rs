@@ -171,7 +171,7 @@ fn pools(settings: &DeviceSettings, geometry: &Geometry, policy: Option<&dyn Vic
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlcBlocks {
     pub(super) mode: SlcMode,
-    /// Their block group.
+    /// Block group of the SLC blocks.
     pub(super) group: u8,
     /// Maximum size of a write that goes to the cache, in sectors.
     pub(super) max_sectors: u32,

@@ -23,11 +23,11 @@ pub(crate) use timelines::PageOperationTimes;
 /// Busy time of channels, dies and planes, ns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlashBusyTimes {
-    /// Channels.
+    /// Busy time of each channel.
     pub channels: Vec<u64>,
-    /// Dies.
+    /// Busy time of each die.
     pub dies: Vec<u64>,
-    /// Planes.
+    /// Busy time of each plane.
     pub planes: Vec<u64>,
 }
 

@@ -326,17 +326,17 @@ impl Layer for Advil {
 counters! {
     /// Reads with some data in the reserved area.
     read_hits,
-    /// Bytes of these reads in the reserved area.
+    /// Bytes of `read_hits` in the reserved area.
     read_hit_bytes,
     /// Small random writes that were logged.
     logged_writes,
-    /// Bytes of these writes.
+    /// Bytes of `logged_writes`.
     logged_bytes,
     /// Bytes that replaced older logged data, which therefore need not be moved.
     rewritten_bytes,
     /// Writes that went to the original area.
     passed_writes,
-    /// Bytes of these writes.
+    /// Bytes of `passed_writes`.
     passed_bytes,
     /// Bytes of logged data that writes to the original area replaced.
     voided_bytes,
@@ -350,15 +350,15 @@ counters! {
     move_writes,
     /// Writes of `move_writes` that covered whole clustered blocks.
     move_block_writes,
-    /// Bytes of these writes.
+    /// Bytes of `move_block_writes`.
     move_block_bytes,
     /// Writes of `move_writes` that covered whole clustered pages, but not whole clustered blocks.
     move_page_writes,
-    /// Bytes of these writes.
+    /// Bytes of `move_page_writes`.
     move_page_bytes,
     /// All other writes of `move_writes`.
     move_other_writes,
-    /// Bytes of these writes.
+    /// Bytes of `move_other_writes`.
     move_other_bytes,
     /// Bytes of holes that were read and written to fill clustered pages and blocks.
     padded_bytes,
@@ -368,7 +368,7 @@ counters! {
     filled_blocks,
     /// Clustered pages kept in a hot region.
     hot_pages,
-    /// Bytes copied to keep these pages.
+    /// Bytes copied for `hot_pages`.
     hot_bytes,
     /// Records without data: section heads, tombstones, releases and start records.
     bare_records,

@@ -40,21 +40,21 @@ pub(crate) const KIND: LayerKind = LayerKind {
 counters! {
     /// Writes into the buffer.
     buffered_writes,
-    /// Bytes of these writes.
+    /// Bytes of `buffered_writes`.
     buffered_bytes,
     /// Bytes in the buffer that were overwritten before their write-back.
     absorbed_bytes,
     /// Writes that bypassed the buffer.
     past_writes,
-    /// Bytes of these writes.
+    /// Bytes of `past_writes`.
     past_bytes,
     /// Reads with some data in the buffer.
     read_hits,
-    /// Bytes of these reads in the buffer.
+    /// Bytes of `read_hits` in the buffer.
     read_hit_bytes,
     /// Runs written back.
     write_back_runs,
-    /// Bytes of these runs.
+    /// Bytes of `write_back_runs`.
     write_back_bytes,
     /// Number of times records were released.
     releases,

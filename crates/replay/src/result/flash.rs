@@ -121,11 +121,11 @@ impl FlashOperations {
 /// Share of the simulated time in which each part was busy, in percent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Utilisation {
-    /// By channel.
+    /// Share of the time in which each channel was busy.
     pub channels_pct: Vec<f64>,
-    /// By die.
+    /// Share of the time in which each die was busy.
     pub dies_pct: Vec<f64>,
-    /// By plane.
+    /// Share of the time in which each plane was busy.
     pub planes_pct: Vec<f64>,
 }
 
@@ -311,13 +311,13 @@ impl BlockDistribution {
 /// Time of the device in each power state, in s. The times add up to the simulated time, including draining.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct PowerStateTimes {
-    /// Executing requests, or collecting garbage in idle time.
+    /// Time executing requests, or collecting garbage in idle time.
     pub active_s: f64,
-    /// Awake without work.
+    /// Time awake without work.
     pub idle_s: f64,
-    /// Asleep.
+    /// Time asleep.
     pub asleep_s: f64,
-    /// Waking up.
+    /// Time waking up.
     pub waking_s: f64,
     /// Number of wake-ups of the device.
     #[schemars(extend("label" = "Wake-ups"))]
@@ -343,17 +343,17 @@ pub struct EnergyUse {
     /// Total energy.
     #[schemars(extend("label" = "Energy", "digits" = 1, "better" = "lower"))]
     pub total_mj: Option<f64>,
-    /// Page reads, page programs, block erases and bus transfers.
+    /// Energy of page reads, page programs, block erases and bus transfers.
     pub flash_mj: Option<f64>,
-    /// Lookups of the map in the controller (`mapping.lookup_nj`).
+    /// Energy of map lookups in the controller (`mapping.lookup_nj`).
     pub map_mj: Option<f64>,
-    /// Active state, without flash operations.
+    /// Energy in the active state, without flash operations.
     pub active_mj: Option<f64>,
-    /// Idle.
+    /// Energy while idle.
     pub idle_mj: Option<f64>,
-    /// Asleep.
+    /// Energy while asleep.
     pub asleep_mj: Option<f64>,
-    /// Waking up.
+    /// Energy of wake-ups.
     pub waking_mj: Option<f64>,
 }
 
