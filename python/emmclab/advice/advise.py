@@ -91,7 +91,7 @@ class Advised:
     refused: dict[str, str]
     #: The figure by which the options are ranked: a key of `ORDERS`.
     by: str
-    #: The modes of the layer `journal`, which knows the role of each write in ext4.
+    #: Results with the modes of the layer `journal`, which keep the guarantees of the journal with less work.
     journal: JournalAdvice
     #: The figure of the unchanged device by which options are ranked, for each seed.
     base_by_seed: dict[int, float]

@@ -8,7 +8,7 @@ from emmclab.runtime.number_format import change_pct, signed
 
 
 def runs_answer(runs: Sequence[AppResult]) -> str:
-    """Return the runtime of an application and what dominates it; of several runs, the fastest and the slowest."""
+    """Return the runtime of a run and its largest part, or the runtimes of the fastest and the slowest run."""
     fastest, slowest = (choose(runs, key=lambda run: run.runtime_s) for choose in (min, max))
     if len(runs) == 1:
         words, share = dominating(fastest)
@@ -22,7 +22,7 @@ def runs_answer(runs: Sequence[AppResult]) -> str:
 
 
 def runs_table(results: Sequence[AppResult], *, is_joined: bool = False) -> TextTable:
-    """Return a row for each run, with the time in each state that occurs in any run, and its application if joined."""
+    """Return a row for each run with the time in each state; with `is_joined`, also with its application."""
     used = [state for state in STATES if any(run.app.states[state] for run in results)]
     names = ["Application", Column("Run", is_text=True)] if is_joined else ["Run"]
     rows: list[Cells] = [
@@ -48,14 +48,14 @@ def runs_table(results: Sequence[AppResult], *, is_joined: bool = False) -> Text
 
 
 def storage_table(result: AppResult, most: int | None = None) -> TextTable | None:
-    """Return the parts of the time in the storage, those after the first `most` in one row; None if there is none."""
+    """Return the parts of the storage time, in one row after the first `most`; None without such parts."""
     parts = [part for part in result.app.spent if part.wait]
-    shown, rest = parts[:most], parts[len(parts[:most]) :]
-    names = [[part.wait or "", part.class_ or "all", part.partition or "all"] for part in shown]
-    times = [part.ns for part in shown]
-    if rest:
-        names.append([f"{len(rest)} more", "", ""])
-        times.append(sum(part.ns for part in rest))
+    first, others = parts[:most], parts[len(parts[:most]) :]
+    names = [[part.wait or "", part.class_ or "all", part.partition or "all"] for part in first]
+    times = [part.ns for part in first]
+    if others:
+        names.append([f"{len(others)} more", "", ""])
+        times.append(sum(part.ns for part in others))
     rows = [
         [*(name.replace("_", " ") for name in words[:2]), words[2], *time_and_share(time, result.app.runtime_ns)]
         for words, time in zip(names, times, strict=True)

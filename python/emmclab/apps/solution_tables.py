@@ -5,7 +5,7 @@ from statistics import median
 from emmclab.apps.solutions import SolutionComparison
 from emmclab.runtime.document import Cells, Column, TextTable, number_cell
 
-#: Runs with at most this gain count as equally fast as that of the plain device.
+#: Runs with at most this gain count as equally fast as the run on the plain device.
 _NO_CHANGE = 1.01
 
 

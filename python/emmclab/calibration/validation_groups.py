@@ -71,14 +71,14 @@ class Recording:
             complete_ns is not null and flags & {_FAILED} = 0 as is_judged
             from raw asof left join ended on arrival_ns >= at_ns"""  # noqa: S608
         )
-        *counts, sectors = self._one(
+        *counts, sectors = self._row(
             f"""select count(*), count(complete_ns),
             count(*) filter (where service_ns <> complete_ns - arrival_ns),
             count(*) filter (where flags & {_APPEND} > 0), coalesce(max(sector + sectors), 0) from raw"""  # noqa: S608
         )
         self.facts = Facts._make([*counts, ceil(sectors / (1 << 21))])
 
-    def _one(self, sql: str, values: Sequence[int] = ()) -> tuple[Any, ...]:
+    def _row(self, sql: str, values: Sequence[int] = ()) -> tuple[Any, ...]:
         """Return the only row of a query's result."""
         (row,) = self._connection.execute(sql, list(values)).fetchall()
         return row
@@ -113,7 +113,7 @@ class Recording:
     def spread(self, *, since: int = 0, before: int | None = None) -> TimeSpread:
         """Return the recorded response times of a range of rows."""
         end = self.facts.requests if before is None else before
-        row = self._one(
+        row = self._row(
             f"""select count(*), {_spread("response_ns")} from recorded
             where is_judged and row >= ? and row < ?""",  # noqa: S608
             [since, end],
@@ -137,7 +137,7 @@ class Recording:
             from read_parquet('{quoted(rows)}', file_row_number = true)""",  # noqa: S608
             [since],
         )
-        (mismatches,) = self._one(
+        (mismatches,) = self._row(
             """select count(*) from recorded join run using (row)
             where recorded.op <> run.op::varchar
             or recorded.op in ('read', 'write') and recorded.sectors <> run.sectors"""
@@ -150,7 +150,7 @@ class Recording:
             run.complete_ns - run.start_ns as predicted_service_ns
             from recorded join run using (row) where is_judged"""
         )
-        return self._judged(with_service=self.facts.apart > 0)
+        return self._judgement(with_service=self.facts.apart > 0)
 
     def judged_by_table(self, since: int) -> Judgement:
         """Judge the medians of the rows before `since`, by kind and size, as predictions for the later rows.
@@ -170,9 +170,9 @@ class Recording:
             where is_judged and row >= $since""",
             {"since": since},
         )
-        return self._judged(with_service=False)
+        return self._judgement(with_service=False)
 
-    def _judged(self, *, with_service: bool) -> Judgement:
+    def _judgement(self, *, with_service: bool) -> Judgement:
         keys = {name: f"{sql} as {name}_key" for name, sql in _KEYS.items()}
         self._connection.execute(
             f"create or replace view grouped as select *, {', '.join(keys.values())} from judged"  # noqa: S608
@@ -213,7 +213,7 @@ class Recording:
 
     def _curve(self) -> list[tuple[float, float, float]]:
         shares = [percentile / 100 for percentile in _CURVE]
-        quantiles = self._one(
+        quantiles = self._row(
             f"""select quantile_disc(response_ns, {shares}), quantile_disc(predicted_response_ns, {shares})
             from judged"""  # noqa: S608
         )

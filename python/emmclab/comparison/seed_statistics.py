@@ -37,9 +37,9 @@ class Spread(NamedTuple):
 class Order(NamedTuple):
     """The best of several candidates by a figure, and those that cannot be distinguished from it."""
 
-    #: Index of the best.
+    #: Index of the best candidate.
     best: int
-    #: Indices of the candidates that cannot be distinguished from the best, in order; equal ones always belong to them.
+    #: Indices of the candidates that cannot be distinguished from the best, including equal ones, in order.
     indistinguishable: tuple[int, ...]
     #: Number of seeds with which all candidates were run.
     seeds: int

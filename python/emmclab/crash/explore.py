@@ -339,7 +339,7 @@ def explore(
     run: _core.CrashRun,
     options: Options,
     *,
-    on_results: Callable[[Exploration], None] = lambda _found: None,
+    on_results: Callable[[Exploration], None] = lambda _result: None,
     before: Exploration | None = None,
 ) -> Exploration:
     """Explore the states of a share of a run.

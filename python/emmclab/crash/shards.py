@@ -165,7 +165,7 @@ def explore_in_parallel(
     folder: Path | None = None,
     grounds: str = "",
     fresh: bool = False,
-    on_results: Callable[[Exploration], None] = lambda _found: None,
+    on_results: Callable[[Exploration], None] = lambda _result: None,
 ) -> Exploration:
     """Explore a log with several processes; the findings do not depend on their number.
 

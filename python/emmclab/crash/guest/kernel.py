@@ -186,7 +186,7 @@ def _python() -> tuple[tuple[str, bytes, int], ...]:
     process = run_tool([interpreter, "-IS", "-c", _STUBS + _ASK, str(package.parent)], _PATIENCE_S)
     if process.returncode != 0:
         raise UnsupportedError(
-            f"the Python of this machine ({interpreter}) cannot run in a guest: {_last(process.stderr)}",
+            f"the Python of this machine ({interpreter}) cannot run in a guest: {_last_line(process.stderr)}",
             hint="use a Python with its standard library, such as Debian's python3",
         )
     files = [Path(line) for line in process.stdout.splitlines()]
@@ -225,7 +225,7 @@ def _libraries(objects: Iterable[Path]) -> list[str]:
     return sorted(set(_LIBRARY.findall(process.stdout)))
 
 
-def _last(text: str) -> str:
+def _last_line(text: str) -> str:
     lines = text.strip().splitlines()
     return lines[-1] if lines else "it ended"
 

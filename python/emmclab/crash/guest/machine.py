@@ -177,8 +177,8 @@ class Guest:
     def _answer(self, patience_s: float) -> wire.Answer:
         end = time.monotonic() + patience_s
         while b"\n" not in self._pending:
-            left = end - time.monotonic()
-            if left <= 0 or not select.select([self._control], [], [], left)[0]:
+            remaining = end - time.monotonic()
+            if remaining <= 0 or not select.select([self._control], [], [], remaining)[0]:
                 raise GuestEndedError(f"it did not answer within {patience_s:g} s")
             data = b""
             with contextlib.suppress(ConnectionResetError):
