@@ -129,7 +129,7 @@ def test_a_recording_that_cannot_be_judged_is_named_and_the_others_are_judged(re
     assert output["refused"][1]["reason"].startswith(f"{bad}:31: column 2")
     assert done.stderr.count("not validated: ") == 2
     assert_fails(emmclab("validate", short), str(short), "99, and at least 100")
-    assert_fails(emmclab("validate", short, bad), "none of 2 recordings can be judged")
+    assert_fails(emmclab("validate", short, bad), "none of 2 recordings can be validated")
 
 
 def test_the_least_number_of_requests_is_judged(recording: Path, tmp_path: Path) -> None:
