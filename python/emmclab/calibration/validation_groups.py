@@ -155,8 +155,8 @@ class Recording:
     def judged_by_table(self, since: int) -> Judgement:
         """Judge the medians of the rows before `since`, by kind and size, as predictions for the later rows.
 
-        If a size did not occur before, the prediction is the median of its kind; if a kind did not, that of
-        all requests.
+        For a size that did not occur before, the prediction is the median of its kind; for such a kind, it is
+        the median of all requests.
         """
         self._connection.execute(
             """create or replace table judged as

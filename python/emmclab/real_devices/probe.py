@@ -201,7 +201,7 @@ def probe(target: Target, *, write: bool, span_kb: int, seed: int = 1, progress:
     Args:
         target: device or file to probe; its first `span_kb` are overwritten if `write` is true.
         write: whether the target may be overwritten; reads alone never show the clustered block.
-        span_kb: size of the part that is used.
+        span_kb: size of the part of the target that is used, in KB.
         seed: seed of the random orders.
         progress: called regularly with the progress.
 
