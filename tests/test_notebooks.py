@@ -67,6 +67,12 @@ def test_a_result_shows_response_times_with_units(trace: Path) -> None:
     assert "–" in html_of(writes_only) or writes_only["requests"]["read"] > 0
 
 
+def test_a_comparison_shows_its_tables_and_its_answer(trace: Path) -> None:
+    devices = [emmclab.Device.preset(name) for name in ("iiswc15-4ps", "iiswc15-hps")]
+    html = html_of(emmclab.compare([emmclab.read(trace)], devices))
+    assert "mean response, change against the first device" in html and "iiswc15-hps" in html and "fast" in html
+
+
 def test_a_study_shows_its_grids() -> None:
     html = html_of(Study.named("iiswc15"))
     for grid in Study.named("iiswc15").grids:

@@ -19,6 +19,7 @@ from emmclab.calibration.calibrate import calibrate as calibrate
 from emmclab.calibration.registers import registers as registers
 from emmclab.calibration.validation import Validation as Validation
 from emmclab.calibration.validation import validate as validate
+from emmclab.comparison.compare import compare as compare
 from emmclab.errors import ConfigError as ConfigError
 from emmclab.errors import EmmclabError as EmmclabError
 from emmclab.errors import FormatError as FormatError
@@ -28,7 +29,6 @@ from emmclab.errors import UnsupportedError as UnsupportedError
 from emmclab.live.device import LiveDevice as LiveDevice
 from emmclab.live.serve import serve as serve
 from emmclab.simulation.device import Device as Device
-from emmclab.simulation.device import compare as compare
 from emmclab.simulation.result import Result as Result
 from emmclab.simulation.run_options import RunOptions as RunOptions
 from emmclab.simulation.run_options import VictimPolicy as VictimPolicy

@@ -12,18 +12,11 @@ from emmclab import _core
 from emmclab.core_types import AnnouncedCapabilities, FittedFigure, SettingExplanation
 from emmclab.errors import ConfigError, FormatError
 from emmclab.runtime.files import note_written_files
-from emmclab.runtime.lists import Names
-from emmclab.simulation.layers import Setting, refuse_lines, settings_of, stack, stacks
+from emmclab.simulation.layers import refuse_lines, stack
 from emmclab.simulation.preconditioning import parse_precondition
 from emmclab.simulation.provenance import Provenance
 from emmclab.simulation.result import Result
-from emmclab.simulation.run_options import (
-    OptionsOfAnyLayers,
-    RunOptions,
-    SimulationProgress,
-    complete_options,
-    stored_options,
-)
+from emmclab.simulation.run_options import RunOptions, SimulationProgress, complete_options, stored_options
 from emmclab.traces.profile_options import bin_ns, percentiles_of
 from emmclab.traces.reading import combine, read
 from emmclab.traces.trace import Ledger, Trace
@@ -379,46 +372,6 @@ def _drive(run: _core.Simulation, stream: _core.Reader, progress: SimulationProg
         if progress is not None:
             progress(*stream.progress(), requests, run.simulated_ns() / 1e9)
     return stream.ledger()
-
-
-def compare(
-    traces: Sequence[Trace],
-    devices: Sequence[Device],
-    *,
-    layers: Names = ("none",),
-    layer_settings: Mapping[str, Setting] | None = None,
-    **options: Unpack[OptionsOfAnyLayers],
-) -> list[Result]:
-    """Simulate every trace on every device under every stack of layers; traces first, then devices.
-
-    Args:
-        traces: the workloads.
-        devices: the devices.
-        layers: stacks, each as text: `none`, or names with `+` between them, the first on top; or one text
-            with commas between stacks.
-        layer_settings: settings of layers; a stack gets those of its layers.
-        options: those of `Device.simulate`.
-
-    Raises:
-        ConfigError: a stack or option is impossible, or a setting belongs to no layer of any stack.
-
-    >>> import emmclab
-    >>> trace = emmclab.read(emmclab.bundled()[0])
-    >>> devices = [Device.preset(name) for name in ("iiswc15-4ps", "iiswc15-hps")]
-    >>> [result.device for result in compare([trace], devices)]
-    ['iiswc15-4ps', 'iiswc15-hps']
-    >>> [result.run_name for result in compare([trace], devices[:1], layers=["none", "pass-through"])]
-    ['iiswc15-4ps', 'iiswc15-4ps under pass-through']
-    """
-    chosen, settings = stacks(layers), dict(layer_settings or {})
-    # Every name and setting is checked before the first run.
-    stack([name for names in chosen for name in names], settings)
-    return [
-        device.simulate(trace, layers=names, layer_settings=settings_of(names, settings), **options)
-        for trace in traces
-        for device in devices
-        for names in chosen
-    ]
 
 
 def lie_of(device: Device) -> str:
