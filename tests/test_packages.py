@@ -216,7 +216,10 @@ def test_an_image_is_built_by_the_first_builder_that_works(tmp_path: Path) -> No
     assert (done.returncode, done.stdout) == (0, "docker build --file Containerfile --tag emmclab .\n"), done.stderr
 
 
-def test_a_build_of_a_wheel_leaves_out_paths_of_its_machine_and_keeps_the_core_of_the_demo(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tools", [True, False], ids=["with llvm-tools", "without llvm-tools"])
+def test_a_build_of_a_wheel_leaves_out_paths_of_its_machine_and_keeps_the_core_of_the_demo(
+    tools: bool, tmp_path: Path
+) -> None:
     """`scripts/wheel.sh` runs with replacements for its programs, which record their arguments."""
     checkout, home = tmp_path / "a checkout", tmp_path / "home"
     (checkout / "scripts").mkdir(parents=True)
@@ -229,7 +232,11 @@ def test_a_build_of_a_wheel_leaves_out_paths_of_its_machine_and_keeps_the_core_o
         checkout / ".venv" / "bin" / "maturin": note + packed,
         checkout / ".venv" / "bin" / "python": note,
         tmp_path / "bin" / "python3": note + make_environment,
+        tmp_path / "bin" / "rustc": f"#!/bin/bash\necho {tmp_path / 'sysroot'}\n",
+        tmp_path / "bin" / "rustup": "#!/bin/bash\nexit 1\n",
     }
+    if tools:
+        programs[tmp_path / "sysroot" / "lib" / "rustlib" / "a-host" / "bin" / "llvm-profdata"] = ""
     for path, text in programs.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -243,7 +250,9 @@ def test_a_build_of_a_wheel_leaves_out_paths_of_its_machine_and_keeps_the_core_o
     done = subprocess.run([script], capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     lines = noted.read_text().splitlines()
-    flags = lines[lines.index(next(line for line in lines if line.startswith("maturin build"))) + 1]
+    (build,) = [line for line in lines if line.startswith("maturin build")]
+    flags = lines[lines.index(build) + 1]
+    assert ("--pgo" in build, "llvm-tools is missing" in done.stderr) == (tools, not tools)
     mapped = {home / ".cargo": "/cargo", tmp_path / "rust up": "/rustup", checkout: "/emmclab"}
     remapped = [f"--remap-path-prefix={path}={name}" for path, name in mapped.items()]
     assert flags.split("\x1f") == ["-C", "debuginfo=0", *remapped]
