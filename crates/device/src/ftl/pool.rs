@@ -82,6 +82,8 @@ pub(crate) struct BlockPool {
     /// Number of blocks that may be used; the rest are spares.
     pub usable: u32,
     recycled: RecycledBlocks,
+    /// Free blocks, including those that were never used.
+    free: u32,
     /// Open block of each stream, or [`BlockId::NONE`].
     pub open: [BlockId; STREAMS],
     /// Number of valid units in the pool.
@@ -115,6 +117,7 @@ impl BlockPool {
             valid_limit: u32::MAX,
             full: 0,
             victim: None,
+            free: group.blocks - group.spare_blocks,
             most_erases: 0,
             wear_countdown: group.blocks / 4 + 1,
             order,
@@ -131,15 +134,12 @@ impl BlockPool {
     /// Number of free blocks, including those that were never used.
     #[inline]
     pub fn free(&self) -> u32 {
-        let recycled = match &self.recycled {
-            RecycledBlocks::Queue(queue) => queue.len(),
-            RecycledBlocks::Heap(heap) => heap.len(),
-        };
-        self.usable - self.used + recycled as u32
+        self.free
     }
 
     /// Takes a free block.
     pub fn take(&mut self) -> Option<BlockId> {
+        self.free = self.free.checked_sub(1)?;
         if self.used < self.usable {
             self.used += 1;
             return Some(BlockId(self.first_block + self.used - 1));
@@ -154,6 +154,7 @@ impl BlockPool {
     /// Returns an erased block to the free blocks.
     pub fn give_back(&mut self, BlockId(block): BlockId, erases: u32) {
         self.most_erases = self.most_erases.max(erases);
+        self.free += 1;
         match &mut self.recycled {
             RecycledBlocks::Queue(queue) => queue.push_back(block),
             RecycledBlocks::Heap(heap) => heap.push(Reverse((erases, block))),
@@ -165,6 +166,7 @@ impl BlockPool {
         self.most_erases = self.most_erases.max(erases);
         let spare = self.usable < self.blocks;
         self.usable += u32::from(spare);
+        self.free += u32::from(spare);
         spare
     }
 
@@ -325,9 +327,9 @@ impl BlockPool {
         self.most_erases = self.all_blocks().map(|BlockId(block)| erases(block)).max().unwrap_or(0);
     }
 
-    /// Restores counts and open blocks from an image.
+    /// Restores counts and open blocks of an empty pool from an image; the recycled blocks are given back afterwards.
     pub fn restore(&mut self, used: u32, usable: u32, open: [BlockId; STREAMS]) {
-        (self.used, self.usable, self.open) = (used, usable, open);
+        (self.used, self.usable, self.free, self.open) = (used, usable, usable - used, open);
     }
 }
 
