@@ -99,11 +99,11 @@ def main() -> int:
         count = did["profiled"]
         rate = 60 * count / wall
         print(f"{count:,} recordings, {arguments.jobs} processes: {wall:.1f} s, {rate:,.0f} a minute")
-        again, used, did = run(folder, table, 1)
-        print(f"again, {did['profiled']:,} profiled: {again:.1f} s ({used:.1f} s of processor time)")
+        repeat_wall, used, did = run(folder, table, 1)
+        print(f"again, {did['profiled']:,} profiled: {repeat_wall:.1f} s ({used:.1f} s of processor time)")
         # Workers are not children of this process, so their time is derived from one process, without its start.
-        _, one, did = run(folder, aside / "one.parquet", 1)
-        each_ms, size_mb = 1e3 * (one - used) / count, table.stat().st_size / 2**20
+        _, one_process, did = run(folder, aside / "one.parquet", 1)
+        each_ms, size_mb = 1e3 * (one_process - used) / count, table.stat().st_size / 2**20
         print(f"processor time of a recording: {each_ms:.2f} ms; table of {size_mb:.1f} MB")
         for part, ms in parts(sorted(folder.rglob("*.parquet"))[:SAMPLE]).items():
             print(f"  {part:<20} {ms:8.3f} ms")

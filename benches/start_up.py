@@ -36,8 +36,8 @@ def main() -> None:
         for command, words in COMMANDS.items():
             walls[command].append(1e3 * timed(Case("", command, "", [sys.executable, *words]))[0])
     print(f"{'what':<30} {'best ms':>9} {'median ms':>10}")
-    for command, found in walls.items():
-        print(f"{command:<30} {min(found):>9.1f} {statistics.median(found):>10.1f}")
+    for command, times in walls.items():
+        print(f"{command:<30} {min(times):>9.1f} {statistics.median(times):>10.1f}")
 
 
 if __name__ == "__main__":

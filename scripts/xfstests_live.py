@@ -136,25 +136,25 @@ def main() -> int:
     options = parser.parse_intermixed_args()
     if not (options.folder / "check").exists() or os.geteuid() != 0:
         sys.exit(f"{options.folder}: contains no built xfstests, or you are not root")
-    known = {entry.pw_name for entry in pwd.getpwall()}
-    if missing := [user for user in _USERS if user not in known]:
+    users = {entry.pw_name for entry in pwd.getpwall()}
+    if missing := [user for user in _USERS if user not in users]:
         sys.exit(f"xfstests needs the users {', '.join(missing)}: useradd --create-home NAME")
     tests = options.tests or quick(options.folder)
     with served(options) as devices:
-        here = verdicts(options.folder, tests, devices, options.seconds)
+        served_verdicts = verdicts(options.folder, tests, devices, options.seconds)
     # The plain devices run the tests that the served devices had time for.
     with tempfile.TemporaryDirectory(prefix="emmclab-plain-") as place, plain(options, Path(place)) as devices:
-        there = verdicts(options.folder, list(here), devices, float("inf"))
+        plain_verdicts = verdicts(options.folder, list(served_verdicts), devices, float("inf"))
     words = ("pass", "fail", "not run")
-    for name, side in (("served", here), ("plain", there)):
-        counts = ", ".join(f"{sum(one.word == word for one in side.values())} {word}" for word in words)
-        print(f"{name}: {len(side)} tests: {counts}; {sum(one.seconds for one in side.values()):,.0f} s")
-    differing = [test for test in here if here[test].word != there[test].word]
+    for name, side in (("served", served_verdicts), ("plain", plain_verdicts)):
+        counts = ", ".join(f"{sum(verdict.word == word for verdict in side.values())} {word}" for word in words)
+        print(f"{name}: {len(side)} tests: {counts}; {sum(verdict.seconds for verdict in side.values()):,.0f} s")
+    differing = [test for test in served_verdicts if served_verdicts[test].word != plain_verdicts[test].word]
     print(f"{len(differing)} verdicts differ" + (":" if differing else ""))
     for test in differing:
-        why = here[test].why or there[test].why
-        print(f"| {test} | {here[test].word} | {there[test].word} | {why} |")
-    return int(any(here[test].word == "fail" for test in differing))
+        why = served_verdicts[test].why or plain_verdicts[test].why
+        print(f"| {test} | {served_verdicts[test].word} | {plain_verdicts[test].word} | {why} |")
+    return int(any(served_verdicts[test].word == "fail" for test in differing))
 
 
 if __name__ == "__main__":

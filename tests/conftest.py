@@ -236,14 +236,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{count} test{'s' if count > 1 else ''} skipped: {reason}")
 
 
-def missing(what: str, command: str) -> NoReturn:
+def missing(requirement: str, command: str) -> NoReturn:
     """Report a missing requirement: fail in continuous integration, else skip the test.
 
     `command` installs it.
     """
     if os.environ.get("CI") == "true":
-        pytest.fail(f"{what} is missing, and CI=true; {command}", pytrace=False)
-    pytest.skip(f"{what} is missing; {command}")
+        pytest.fail(f"{requirement} is missing, and CI=true; {command}", pytrace=False)
+    pytest.skip(f"{requirement} is missing; {command}")
 
 
 def need_library(*names: str) -> None:

@@ -236,9 +236,9 @@ def test_every_check_can_fail(rule: Rule) -> None:
 
 #: The limits of the same trend, if the tolerance of a claim states them as separate numbers.
 FOR_THE_TREND = {
-    rule.id: float(found[1])
+    rule.id: float(match[1])
     for rule in MEASURED
-    if (found := re.search(r"(\d+(?:\.\d+)?)(?: %| of them)? for the trend", rule.tolerance))
+    if (match := re.search(r"(\d+(?:\.\d+)?)(?: %| of them)? for the trend", rule.tolerance))
 }
 
 
@@ -322,7 +322,7 @@ def test_a_claim_with_a_part_that_is_not_checked_is_not_reproduced() -> None:
     assert verdict(checks, {"a": 1.0}) == DIRECTION
     assert verdict(checks, {}) == CANNOT
     assert verdict(checks, {"a": 0.4, "b": 2.0}) == NOT
-    assert verdict(checks[:1], {"a": 1.0}, whole=False) == DIRECTION
+    assert verdict(checks[:1], {"a": 1.0}, full=False) == DIRECTION
     rule = replace(BY_ID["iiswc-c1"], checks=checks, unchecked="three at noon")
     assert open_parts(rule, {"a": 1.0}) == "Not checked: two at night; three at noon."
 

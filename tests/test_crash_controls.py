@@ -237,7 +237,7 @@ def test_the_fault_that_ends_e2fsck_is_named() -> None:
     assert fault_of(f"{messages}e2fsck: Superblock checksum is wrong\n") == "e2fsck: Superblock checksum is wrong"
 
 
-class Held:
+class Files:
     """Files in memory."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
@@ -250,34 +250,34 @@ class Held:
 def test_files_may_be_what_they_were_or_what_was_begun_and_nothing_else() -> None:
     import hashlib
 
-    def what(data: bytes) -> str:
+    def described(data: bytes) -> str:
         return f"{len(data)} {hashlib.sha256(data).hexdigest()}"
 
     check = CheckFiles()
-    makes = [f"makes a {what(b'12345')}"]
+    makes = [f"makes a {described(b'12345')}"]
     for data in (None, b"", b"12", b"99", b"12345"):
         files = {} if data is None else {"/a": data}
-        assert check(Held(files), makes) is None
-    safe = [*makes, f"safe a {what(b'12345')}"]
+        assert check(Files(files), makes) is None
+    safe = [*makes, f"safe a {described(b'12345')}"]
     for data in (None, b"", b"1234", b"12346"):
-        assert check(Held({} if data is None else {"/a": data}), safe) is not None
-    assert check(Held({"/a": b"12345"}), safe) is None
-    grows = [*safe, f"grows a {what(b'1234567')}"]
-    assert check(Held({"/a": b"123456"}), grows) is None
-    assert check(Held({"/a": b"023456"}), grows) is not None
-    turns = [*safe, f"turns a {what(b'xyz')}"]
-    assert check(Held({"/a": b"xyz"}), turns) is None and check(Held({"/a": b"xy"}), turns) is not None
+        assert check(Files({} if data is None else {"/a": data}), safe) is not None
+    assert check(Files({"/a": b"12345"}), safe) is None
+    grows = [*safe, f"grows a {described(b'1234567')}"]
+    assert check(Files({"/a": b"123456"}), grows) is None
+    assert check(Files({"/a": b"023456"}), grows) is not None
+    turns = [*safe, f"turns a {described(b'xyz')}"]
+    assert check(Files({"/a": b"xyz"}), turns) is None and check(Files({"/a": b"xy"}), turns) is not None
     removed = [*safe, "turns a gone"]
-    assert check(Held({}), removed) is None
-    assert check(Held({"/a": b"12345"}), [*removed, "safe a gone"]) is not None
+    assert check(Files({}), removed) is None
+    assert check(Files({"/a": b"12345"}), [*removed, "safe a gone"]) is not None
 
 
 def test_a_log_has_every_record_that_was_safe_and_may_have_more() -> None:
     check, lines = CheckLog(), ["safe log 1", "safe log 2"]
     assert check.file_names(lines) == ["/log"]
-    assert check(Held({"/log": record(1) + record(2) + b"torn"}), lines) is None
+    assert check(Files({"/log": record(1) + record(2) + b"torn"}), lines) is None
     for data in (record(1), record(1) + record(3), record(1) + b"\0" * 256):
-        assert check(Held({"/log": data}), lines) is not None
+        assert check(Files({"/log": data}), lines) is not None
 
 
 def test_a_database_that_is_damaged_or_lacks_a_row_is_told_from_a_documented_loss(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_a_database_that_is_damaged_or_lacks_a_row_is_told_from_a_documented_los
     def lost(name: str, safe: int, data: bytes | None, *, garbles: bool = False) -> Any:
         check = CheckSqlite(*(sqlite_setting(name) or (None, None)), garbles=garbles)
         files = {} if data is None else {"/test.db": data}
-        return check(Held(files), [f"safe test.db {n}" for n in range(safe + 1)])
+        return check(Files(files), [f"safe test.db {n}" for n in range(safe + 1)])
 
     assert lost("sqlite-delete", 29, content) is None
     first = lost("sqlite-delete", 30, content)
@@ -329,7 +329,7 @@ def test_failures_of_a_command_are_of_one_kind_if_their_texts_differ_only_in_num
 
 
 def test_what_shares_found_is_one_whatever_their_order() -> None:
-    def found(index: int) -> Exploration:
+    def exploration(index: int) -> Exploration:
         verdicts = {index // 2: CutTally(at_ns=index // 2, states=2, broken=1)}
         part = Exploration(states=2, finished=True, verdicts=verdicts)
         part.add(Finding("flush", "device", index // 2, index, index, f"state {index}", "random", 0, 0))
@@ -338,7 +338,7 @@ def test_what_shares_found_is_one_whatever_their_order() -> None:
     def merged(order: list[int]) -> Exploration:
         unsharded = Exploration(finished=True)
         for index in order:
-            unsharded.merge(found(index))
+            unsharded.merge(exploration(index))
         return unsharded
 
     first, other = merged([3, 0, 1, 2]), merged([0, 1, 2, 3])

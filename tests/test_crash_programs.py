@@ -45,7 +45,7 @@ def runner_output(lines: list[str], *, under_way: bool = False, mount: str = MOU
 
 def broken_promise(lines: list[str], tree: Tree, contents: dict[str, bytes] | None = None, **how: object) -> str | None:
     """Return the promise that this tree breaks, if any."""
-    lost = CheckPrograms()(Made(nodes_of(tree, contents)), runner_output(lines, **how))  # type: ignore[arg-type]
+    lost = CheckPrograms()(Files(nodes_of(tree, contents)), runner_output(lines, **how))  # type: ignore[arg-type]
     return None if lost is None else lost.promise
 
 
@@ -66,7 +66,7 @@ def test_what_was_not_synced_may_be_old_or_new_but_nothing_else() -> None:
     between = after(lines[:-1])
     assert broken_promise(lines, between) is None, "the name is new and the data old"
     both = nodes_of(new) | {"A/foo": nodes_of(new)["A/bar"]}
-    lost = CheckPrograms()(Made(both), runner_output(lines))
+    lost = CheckPrograms()(Files(both), runner_output(lines))
     assert lost is not None, "one file has both names"
     full = new.inodes[2].versions[-1].data
     assert broken_promise(lines, new, {"A/bar": full[:1000] + b"?" + full[1001:]}) == "garbage"
@@ -77,12 +77,12 @@ def test_a_difference_is_that_from_the_nearest_allowed_state() -> None:
     new = after(lines)
     strange = nodes_of(new)
     strange["A/new"] = replace(strange["A/new"], attributes={"user.old": b"1"})
-    lost = CheckPrograms()(Made(strange), runner_output(lines))
+    lost = CheckPrograms()(Files(strange), runner_output(lines))
     # The oldest state that a cut may leave has no such file.
     assert lost is not None and "A/new: has the attributes ['user.old'], not []" in lost.detail
     value = nodes_of(after([*MADE, "setxattr A/foo one 20", "sync"]))
     value["A/foo"] = replace(value["A/foo"], attributes={"user.one": b"other"})
-    lost = CheckPrograms()(Made(value), runner_output([*MADE, "setxattr A/foo one 20", "sync"]))
+    lost = CheckPrograms()(Files(value), runner_output([*MADE, "setxattr A/foo one 20", "sync"]))
     assert lost is not None and "another value of the attribute user.one" in lost.detail
 
 
@@ -137,7 +137,7 @@ def test_what_is_allocated_and_not_written_reads_as_zeros_and_not_as_other_data(
     assert broken_promise(lines, full, {"foo": bytes(8192)}) is None
     stale = {"foo": b"secret" + bytes(8186)}
     assert broken_promise(lines, full, stale) == "garbage"
-    nodes = CheckPrograms()(Made(nodes_of(full, stale)), runner_output(lines, mount="mount ext4 rw,data=writeback"))
+    nodes = CheckPrograms()(Files(nodes_of(full, stale)), runner_output(lines, mount="mount ext4 rw,data=writeback"))
     assert nodes is not None and nodes.promise == "garbage" and "data=writeback" in str(nodes.documented)
     repeated = ["create foo", "write foo 0 8192", "sync", "truncate foo 100", "write foo 0 8192"]
     assert broken_promise(repeated, after(repeated), {"foo": after(repeated[:2]).inodes[1].versions[-1].data}) is None
@@ -158,8 +158,8 @@ def test_names_of_one_file_stay_one_file() -> None:
     lines = ["create foo", "link foo bar", "sync"]
     nodes = nodes_of(after(lines))
     apart = nodes | {"bar": Node("file", 7, 2, b"", {})}
-    assert CheckPrograms()(Made(nodes), runner_output(lines)) is None
-    lost = CheckPrograms()(Made(apart), runner_output(lines))
+    assert CheckPrograms()(Files(nodes), runner_output(lines)) is None
+    lost = CheckPrograms()(Files(apart), runner_output(lines))
     assert lost is not None and "no longer the same file" in lost.detail
 
 
@@ -370,7 +370,7 @@ def test_btrfs_without_barriers_loses_what_was_synced(tmp_path: Path) -> None:
     assert min(len(finding["minimal"]["program"]) for finding in findings) <= 3, "operations are left out, too"
 
 
-class Made:
+class Files:
     """The files after a cut, as a test specifies them."""
 
     def __init__(self, nodes: dict[str, Node] | None) -> None:
@@ -448,7 +448,7 @@ def completed_lines(program: Program, mount: str) -> list[str]:
 def test_a_program_is_possible_and_what_it_leaves_breaks_no_promise(name: str) -> None:
     [program] = known_programs(f"known:{name}")
     for mount in mounts(name):
-        assert CheckPrograms()(Made(left_by(program)), completed_lines(program, mount)) is None
+        assert CheckPrograms()(Files(left_by(program)), completed_lines(program, mount)) is None
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -461,7 +461,7 @@ def test_what_a_bug_left_is_found(name: str) -> None:
     if name == "generic-066":
         nodes["foo"] = replace(nodes["foo"], attributes={**nodes["foo"].attributes, "user.two": b"1"})
     for mount in mounts(name):
-        lost = CheckPrograms()(Made(nodes), completed_lines(program, mount))
+        lost = CheckPrograms()(Files(nodes), completed_lines(program, mount))
         assert lost is not None, mount
 
 
@@ -471,7 +471,7 @@ def test_a_file_in_two_folders_is_found(name: str) -> None:
     here, there_name = TWICE[name]
     nodes = left_by(program)
     nodes |= {there_name: nodes[here]} | ({"A": nodes["B"]} if name == "new-2" else {})
-    lost = CheckPrograms()(Made(nodes), completed_lines(program, "mount btrfs rw"))
+    lost = CheckPrograms()(Files(nodes), completed_lines(program, "mount btrfs rw"))
     assert lost is not None
 
 
@@ -488,8 +488,8 @@ def test_a_new_file_in_a_renamed_folder_may_be_in_its_old_name_until_it_is_synce
     [program] = known_programs("known:new-10")
     lines = completed_lines(program, "mount btrfs rw")[:-1]
     old = {"A": nodes_at("A", "folder"), "A/foo": nodes_at("A/foo", "file")}
-    assert CheckPrograms()(Made(old), lines) is None
-    assert CheckPrograms()(Made(old), [*lines, "did"]) is not None
+    assert CheckPrograms()(Files(old), lines) is None
+    assert CheckPrograms()(Files(old), [*lines, "did"]) is not None
 
 
 def nodes_at(path: str, kind: str) -> Node:

@@ -262,9 +262,9 @@ def few(cuts: int = 8) -> int:
     return max(cuts, int(os.environ.get("EMMCLAB_CUTS", "0")))
 
 
-def slowly(*given: Any) -> Any:
+def slowly(*case: Any) -> Any:
     """Mark a case as slow: it takes 15 s, and the other cases show that cuts reach the device."""
-    return pytest.param(*given, marks=pytest.mark.slow)
+    return pytest.param(*case, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_zeros_that_are_a_trim_which_is_not_done_are_a_lie_over_nbd(tmp_path: Pa
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize(
-    ("lie", "shown"),
+    ("lie", "violations"),
     [
         ("none", set()),
         ("flush", {"broken"}),
@@ -306,14 +306,14 @@ def test_zeros_that_are_a_trim_which_is_not_done_are_a_lie_over_nbd(tmp_path: Pa
         slowly("trim", {"trim"}),
     ],
 )
-def test_each_liar_is_caught_under_a_loop_device(tmp_path: Path, log: Path, lie: str, shown: set[str]) -> None:
-    def seen(report: Report) -> set[str]:
+def test_each_liar_is_caught_under_a_loop_device(tmp_path: Path, log: Path, lie: str, violations: set[str]) -> None:
+    def violations_of(report: Report) -> set[str]:
         trims = {"trim"} if report.trims_old else set()
         return trims | ({"broken", "torn"} & set(cuts_with(report)))
 
     with served(tmp_path, lie, loop=True, clock="real") as power:
-        report = power.until(log, lambda report: seen(report) == shown)
-    assert seen(report) == shown
+        report = power.until(log, lambda report: violations_of(report) == violations)
+    assert violations_of(report) == violations
 
 
 @pytest.mark.usefixtures("root")
@@ -592,10 +592,10 @@ def test_figures_that_a_run_does_not_measure_are_a_dash(synced: Path) -> None:
             assert figures[label] is None and _row(text, label)[0] == "–"
 
 
-@pytest.mark.parametrize(("mode", "said"), [("open", True), ("back_to_back", False)])
-def test_the_total_time_of_an_open_loop_is_said_to_be_that_of_the_trace(synced: Path, mode: str, said: bool) -> None:
+@pytest.mark.parametrize(("mode", "noted"), [("open", True), ("back_to_back", False)])
+def test_the_total_time_of_an_open_loop_is_said_to_be_that_of_the_trace(synced: Path, mode: str, noted: bool) -> None:
     done = emmclab("compare", synced, "--devices", "emmc51-cache,ufs31", "--mode", mode)
-    assert ("In open loop the time is that of the trace" in " ".join(done.stdout.split())) is said, done.stderr
+    assert ("In open loop the time is that of the trace" in " ".join(done.stdout.split())) is noted, done.stderr
 
 
 def test_a_comparison_shows_total_time_throughput_and_flushes(synced: Path, tmp_path: Path) -> None:

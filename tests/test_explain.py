@@ -148,8 +148,8 @@ def simulated(trace: Path, tmp_path: Path) -> Any:
     return write
 
 
-def _keys(found: Any) -> set[tuple[str, str]]:
-    return {(row["kind"], row["key"]) for row in found["differences"]}
+def _keys(value: Any) -> set[tuple[str, str]]:
+    return {(row["kind"], row["key"]) for row in value["differences"]}
 
 
 def test_options_settings_layers_and_figures_that_differ_are_named(simulated: Any) -> None:
@@ -246,8 +246,8 @@ def test_a_file_of_several_results_is_named_with_a_number(trace: Path, tmp_path:
         assert_refused(emmclab("explain", wrong, f"{path}#2"), "2 results", f"{path}#1")
 
 
-def _refused(arguments: Sequence[object], *said: str) -> None:
-    assert_refused(emmclab("explain", *arguments), *said)
+def _refused(arguments: Sequence[object], *problems: str) -> None:
+    assert_refused(emmclab("explain", *arguments), *problems)
 
 
 def test_what_is_no_result_is_refused_with_its_place(simulated: Any, trace: Path, tmp_path: Path) -> None:

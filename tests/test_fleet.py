@@ -181,9 +181,9 @@ def test_a_row_written_at_the_interrupt_counts(folder: Path, tmp_path: Path, mon
     counts: list[int] = []
     append = State._append
 
-    def interrupted(state: State, one: Profiled) -> None:
+    def interrupted(state: State, profiled: Profiled) -> None:
         before = state.added
-        append(state, one)
+        append(state, profiled)
         if before == 4:
             state.added = before
             raise KeyboardInterrupt

@@ -149,11 +149,11 @@ def test_ctrl_c_ends_programs_and_leaves_no_mount(tmp_path: Path, jobs: str, mon
     _, output = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, output
 
-    def left() -> list[str]:
+    def leftovers() -> list[str]:
         lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
         return [str(line) for line in lines if mark.encode() in line]
 
-    wait_until(lambda: not (left() or str(tmp_path) in Path("/proc/mounts").read_text()))
+    wait_until(lambda: not (leftovers() or str(tmp_path) in Path("/proc/mounts").read_text()))
 
 
 def test_a_machine_that_cannot_serve_is_told_before_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

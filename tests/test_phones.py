@@ -32,7 +32,7 @@ wrap_addresses = true
 requests = 300
 """
 _INPUTS = ("Telegram", "PUBG", "TelegramInstall")
-FINDINGS = [one for one in declared() if one.study == "phones"]
+FINDINGS = [finding for finding in declared() if finding.study == "phones"]
 
 
 def test_the_models_are_what_fit_makes_of_the_public_traces(shared_traces: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_verdict_turns_with_what_was_measured(results: Results) -> None:
     assert verdicts == {"0 of 2 (2015: 15 of 18), no longer", "2 of 2 (2015: 15 of 18), still true"}
 
 
-WITH_TRACES = {one.id for one in declared() if one.traces}
+WITH_TRACES = {finding.id for finding in declared() if finding.traces}
 
 
 @pytest.fixture(scope="module")

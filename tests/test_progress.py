@@ -65,16 +65,16 @@ def test_ready_devices_print_nothing(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 
 @pytest.mark.parametrize(
-    ("what", "images", "most"),
+    ("state", "images", "most"),
     [("random:50", None, "512 MB"), ("steady", "kept", "5 GB"), ("used:1y,filled=50", None, "8.5 GB")],
 )
 def test_the_preparation_of_a_device_names_what_it_writes_at_most_how_far_it_is_and_how_to_keep_it(
-    what: str, images: str | None, most: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    state: str, images: str | None, most: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "_LINE_S", 0.01)
     written = iter(range(0, 1 << 40, 1 << 20))
     monkeypatch.setattr(progress, "preconditioned_bytes", lambda: next(written))
-    with Preparing(Device.preset("small-1gb"), what, images):
+    with Preparing(Device.preset("small-1gb"), state, images):
         text = ""
         while "left" not in text:
             time.sleep(0.01)

@@ -326,9 +326,9 @@ def ended(process: subprocess.Popen[str], number: signal.Signals) -> int:
         status = process.wait(AT_ONCE_S)
         of_session = ["ps", "--no-headers", "-s", str(process.pid), "-o", "args"]
         end = time.monotonic() + AT_ONCE_S
-        while (left := subprocess.run(of_session, capture_output=True, text=True).stdout) and (time.monotonic() < end):
+        while (alive := subprocess.run(of_session, capture_output=True, text=True).stdout) and (time.monotonic() < end):
             time.sleep(0.05)
-        assert not left
+        assert not alive
         return status
     finally:
         with suppress(ProcessLookupError):

@@ -219,7 +219,7 @@ def test_a_repeated_flag_and_a_repeatable_option_are_no_error(trace: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "said", "cure"),
+    ("words", "problem", "cure"),
     [
         (("compare", "--device", "nexus5", "--devices", "ufs31"), "2 times", "`--devices nexus5,ufs31`"),
         (("simulate", "--device", "nexus5", "--device", "ufs31"), "simulate takes one", "emmclab compare"),
@@ -228,15 +228,15 @@ def test_a_repeated_flag_and_a_repeatable_option_are_no_error(trace: Path) -> No
         (("simulate", "--mode", "back_to_back", "--rate", "2"), "`rate` has no effect", "--mode open"),
     ],
 )
-def test_an_option_without_effect_is_refused(trace: Path, words: tuple[str, ...], said: str, cure: str) -> None:
+def test_an_option_without_effect_is_refused(trace: Path, words: tuple[str, ...], problem: str, cure: str) -> None:
     done = emmclab(words[0], trace, *words[1:])
     assert done.returncode == 2, done.stderr
-    assert said in done.stderr and cure in done.stderr.partition("hint:")[2], done.stderr
+    assert problem in done.stderr and cure in done.stderr.partition("hint:")[2], done.stderr
 
 
-@pytest.mark.parametrize("what", ["nexus5", "gc.policy", "watermark", "nexus5 ufs31"])
-def test_options_of_reading_are_refused_where_no_trace_is_read(what: str) -> None:
-    assert_refused(emmclab("explain", *what.split(), "--only", "op=read"), "--only is for reading a trace")
+@pytest.mark.parametrize("names", ["nexus5", "gc.policy", "watermark", "nexus5 ufs31"])
+def test_options_of_reading_are_refused_where_no_trace_is_read(names: str) -> None:
+    assert_refused(emmclab("explain", *names.split(), "--only", "op=read"), "--only is for reading a trace")
 
 
 def test_options_that_need_or_exclude_others_are_refused_by_their_command() -> None:

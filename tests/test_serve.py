@@ -382,7 +382,7 @@ def test_the_delay_begins_when_its_file_is_there(serve: Any, folder: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "problem"),
     [
         (["--tcp", "0.0.0.0:10809"], "other machines"),
         (["--image", "/no/such/folder/x.img"], "/no/such/folder"),
@@ -395,8 +395,8 @@ def test_the_delay_begins_when_its_file_is_there(serve: Any, folder: Path) -> No
         (["--image2", "/tmp/x.img"], "no effect without --device2"),
     ],
 )
-def test_impossible_options_are_refused(folder: Path, options: list[str], said: str) -> None:
-    assert_fails(emmclab("serve", *TINY, "--nbd", folder / "nbd.sock", *options), said)
+def test_impossible_options_are_refused(folder: Path, options: list[str], problem: str) -> None:
+    assert_fails(emmclab("serve", *TINY, "--nbd", folder / "nbd.sock", *options), problem)
     assert not (folder / "nbd.sock").exists()
 
 

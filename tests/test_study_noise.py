@@ -208,7 +208,7 @@ def _advice(name: str, by_seed: dict[int, float]) -> Advice:
 
 
 def test_a_search_counts_the_trials_that_are_not_told_from_the_front() -> None:
-    def found(*means: list[float]) -> SearchResult:
+    def search_result(*means: list[float]) -> SearchResult:
         trials = [
             Trial(
                 "grid",
@@ -223,9 +223,9 @@ def test_a_search_counts_the_trials_that_are_not_told_from_the_front() -> None:
         study = Study("s", "", ("x",), ())
         return SearchResult(study, (Objective("waf"),), Space("g", (), ()), trials, 3, 1, 3)
 
-    text = search_headline(found([1.0], [1.03], [2.0]))
+    text = search_headline(search_result([1.0], [1.03], [2.0]))
     assert "1 other trial is not told apart from it" in text and "`seeds = [" in text
-    text = search_headline(found([1.0, 1.2, 0.9], [1.1, 1.31, 1.0], [0.5, 2.0, 3.0]))
+    text = search_headline(search_result([1.0, 1.2, 0.9], [1.1, 1.31, 1.0], [0.5, 2.0, 3.0]))
     assert "1 other trial is not told apart from it" in text and "one seed" not in text
 
 

@@ -350,15 +350,15 @@ def test_parts_of_many_cells_stay_until_there_are_too_many(
     assert collected(study, tmp_path) == whole_run
 
 
-@given(places=st.permutations(range(40)), held=st.integers(1, 400), twice=st.integers(0, 39), each=st.integers(1, 42))
+@given(places=st.permutations(range(40)), size=st.integers(1, 400), twice=st.integers(0, 39), each=st.integers(1, 42))
 def test_rows_come_in_order_whatever_fits_into_memory(
-    places: list[int], held: int, twice: int, each: int, tmp_path_factory: pytest.TempPathFactory
+    places: list[int], size: int, twice: int, each: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     rows = [(place, "x" * place, None) for place in [*places, twice]]
     batches = [rows[begin : begin + each] for begin in range(0, len(rows), each)]
     batches.sort(key=min)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(result_rows, "_HELD_BYTES", held)
+        patch.setattr(result_rows, "_HELD_BYTES", size)
         folder = tmp_path_factory.mktemp("aside")
         ordered = result_rows.in_ranges(((min(batch)[0], batch) for batch in batches), 40, folder)
         assert list(ordered) == sorted(rows)

@@ -33,33 +33,33 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def judged(recording: Path) -> dict[str, Any]:
+def models(recording: Path) -> dict[str, Any]:
     """The result of `emmclab validate` for the recording, with both devices."""
     output = emmclab_json("validate", recording, "--devices", f"{KNOWN},{OTHER}")
     return {"all": output, **{model["name"]: model for model in output["recordings"][0]["models"]}}
 
 
-def test_a_recording_made_on_a_device_validates_with_small_errors_on_that_very_device(judged: dict[str, Any]) -> None:
-    response = judged[KNOWN]["response"]
+def test_a_recording_made_on_a_device_validates_with_small_errors_on_that_very_device(models: dict[str, Any]) -> None:
+    response = models[KNOWN]["response"]
     assert response["requests"] == 300
     assert response["within_10_pct"] > 95
     assert all(abs(error) < 2 for error in response["error"].values()), response["error"]
 
 
-def test_it_validates_with_large_errors_on_a_quite_different_device(judged: dict[str, Any]) -> None:
-    response = judged[OTHER]["response"]
+def test_it_validates_with_large_errors_on_a_quite_different_device(models: dict[str, Any]) -> None:
+    response = models[OTHER]["response"]
     assert response["within_50_pct"] < 5
     assert all(error < -80 for error in response["error"].values()), response["error"]
 
 
-def test_the_calibrated_device_lies_between_them(judged: dict[str, Any]) -> None:
-    shares = [judged[name]["response"]["within_25_pct"] for name in (OTHER, "calibrated", KNOWN)]
+def test_the_calibrated_device_lies_between_them(models: dict[str, Any]) -> None:
+    shares = [models[name]["response"]["within_25_pct"] for name in (OTHER, "calibrated", KNOWN)]
     assert shares == sorted(shares) and shares[1] > 50
 
 
-def test_the_groups_of_each_kind_hold_every_request_and_all_of_the_error(judged: dict[str, Any]) -> None:
+def test_the_groups_of_each_kind_hold_every_request_and_all_of_the_error(models: dict[str, Any]) -> None:
     for name in ("calibrated", KNOWN, OTHER, "table of medians"):
-        model = judged[name]
+        model = models[name]
         for groups in (*model["by"].values(), model["together"]):
             assert sum(row["requests"] for row in groups) == 300
             assert sum(row["share_of_error_pct"] for row in groups) == pytest.approx(100)

@@ -224,7 +224,7 @@ class Rule:
     unchecked: str = ""
     expected: str = ""
     #: Further studies that measure the claim by other means: `study`, `measure` and the other keys that differ.
-    again: tuple[Mapping[str, Any], ...] = ()
+    other_measures: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def own(self) -> frozenset[str]:
@@ -306,7 +306,7 @@ def parse(text: str, name: str) -> list[Rule]:
             checks = tuple(Check(**check) for check in entry.get("checks", ()))
             printed = tuple(entry.get("printed_in", ()))
             further = tuple(entry.get("again", ()))
-            rule = Rule(**{"study": name, **entry, "checks": checks, "printed_in": printed, "again": further})
+            rule = Rule(**{"study": name, **entry, "checks": checks, "printed_in": printed, "other_measures": further})
         except TypeError as error:
             raise ConfigError(f"{name}: claim `{entry.get('id')}`: {error}", hint="see `Rule` and `Check`") from error
         specified = sum(map(bool, (rule.measure, rule.cannot, rule.not_yet)))
@@ -331,8 +331,8 @@ def parse(text: str, name: str) -> list[Rule]:
     return parsed
 
 
-def verdict(checks: tuple[Check, ...], values: Mapping[str, float], whole: bool = True) -> str:
-    """Return the verdict on measured values; with an unchecked part (or without `whole`) it is at most the same trend.
+def verdict(checks: tuple[Check, ...], values: Mapping[str, float], full: bool = True) -> str:
+    """Return the verdict on measured values: at most the same trend if a part is unchecked, or if not `full`.
 
     >>> checks = (Check("gain", 86, within=5, neutral=0),)
     >>> [verdict(checks, {"gain": value}) for value in (83.0, 97.0, 40.0)]
@@ -346,7 +346,7 @@ def verdict(checks: tuple[Check, ...], values: Mapping[str, float], whole: bool 
     if not all(check.direction(values[check.value]) for check in measured_checks):
         return NOT
     exact = all(check.states and check.exact(values[check.value]) for check in measured_checks)
-    return REPRODUCED if exact and whole and len(measured_checks) == len(checks) else DIRECTION
+    return REPRODUCED if exact and full and len(measured_checks) == len(checks) else DIRECTION
 
 
 def open_parts(rule: Rule, values: Mapping[str, float]) -> str:
@@ -363,7 +363,7 @@ def studies_of(chosen: Iterable[Paper]) -> list[str]:
 
 def machine_bound_studies(chosen: Iterable[Paper]) -> list[str]:
     """Return the studies without which some claim is not measured, and which cannot run on every machine."""
-    names = [more["study"] for paper in chosen for rule in rules(paper) if rule.cannot for more in rule.again]
+    names = [more["study"] for paper in chosen for rule in rules(paper) if rule.cannot for more in rule.other_measures]
     return list(dict.fromkeys(names))
 
 
@@ -377,13 +377,13 @@ def judge(results: Mapping[str, Results], chosen: Sequence[Paper] | None = None)
     """
     for name, study_results in results.items():
         _refuse_incomplete(study_results, studies()[name].grids_without_claims.get(name, ()))
-    judged = []
+    claims = []
     for paper in papers().values() if chosen is None else chosen:
         for declared in rules(paper):
-            further = (more for more in declared.again if declared.cannot and more["study"] in results)
+            further = (more for more in declared.other_measures if declared.cannot and more["study"] in results)
             rule = replace(declared, **next(further, {}))
-            judged.append(_judge(paper, rule, results[rule.study] if rule.measure else None))
-    return judged
+            claims.append(_judge(paper, rule, results[rule.study] if rule.measure else None))
+    return claims
 
 
 def judge_study(results: Results) -> list[Claim]:
@@ -397,7 +397,7 @@ def judge_study(results: Results) -> list[Claim]:
     declared = rules(paper)
     if declared:
         _refuse_incomplete(results)
-    ways = [replace(rule, **more) for rule in declared for more in ({}, *rule.again)]
+    ways = [replace(rule, **more) for rule in declared for more in ({}, *rule.other_measures)]
     return [_judge(paper, rule, results) for rule in ways if rule.measure and rule.study == name]
 
 
@@ -445,7 +445,7 @@ def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
 
 def _weighed(rule: Rule, measurement: Measurement, reads: Reads) -> tuple[str, str]:
     """Return the verdict on a measurement, and why it only restates its sources (empty if it does not)."""
-    claim_verdict = verdict(rule.checks, measurement.values, whole=not rule.unchecked)
+    claim_verdict = verdict(rule.checks, measurement.values, full=not rule.unchecked)
     restatement = restated(reads, rule.own)
     if not restatement:
         return claim_verdict, ""

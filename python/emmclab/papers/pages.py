@@ -147,7 +147,7 @@ def assemble_page(
         *([("Recorded traces", f"read with {reading}")] if reading else []),
         *facts,
     ]
-    shown = sections or [
+    detail_sections = sections or [
         *([Section("figures", "Figures", [Charts()], "Figures")] if len(drawn) > 1 else []),
         *([Section("tables", "Tables", tables, "Tables")] if tables else []),
     ]
@@ -193,7 +193,7 @@ def assemble_page(
         claims=judged,
         settled=settled(judged),
         badges=_BADGES,
-        sections=[*_recorded(about, settled(judged)), *shown],
+        sections=[*_recorded(about, settled(judged)), *detail_sections],
         ledger=ledger,
     )
 

@@ -178,9 +178,9 @@ class Sweep:
         work = functools.partial(run_task, images.limit, shared)
         with contextlib.closing(executor.run(work, self._next_task, files)) as outcomes:
             for task, outcome in outcomes:
-                yield self._taken(executor, task, outcome)
+                yield self._recorded(executor, task, outcome)
 
-    def _taken(self, executor: Executor, task: Task, outcome: list[Outcome] | Crash) -> list[StoredCell]:
+    def _recorded(self, executor: Executor, task: Task, outcome: list[Outcome] | Crash) -> list[StoredCell]:
         """Record the outcome of a task; return the results to store."""
         self._jobs = executor.jobs
         self._open -= 1

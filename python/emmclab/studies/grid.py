@@ -17,11 +17,11 @@ REPLAYS = RUN_OPTIONS["mode"].words
 FILES: tuple[Literal["second", "precondition"], ...] = ("second", "precondition")
 #: Options of a run that may be keys or axes of a grid, with their defaults. Modes and seeds are lists instead.
 AXES: Mapping[str, Setting] = {
-    name: "" if name == "second" else one.default
-    for name, one in RUN_OPTIONS.items()
-    if one.stored != "never"
+    name: "" if name == "second" else option.default
+    for name, option in RUN_OPTIONS.items()
+    if option.stored != "never"
     and name not in ("mode", "seed")
-    and (name == "second" or isinstance(one.default, (str, int, float)))
+    and (name == "second" or isinstance(option.default, (str, int, float)))
 }
 
 

@@ -160,7 +160,7 @@ def read_cuts(read: TomlTable) -> Cuts | None:
         if file_systems[name].recovery not in RECOVERIES:
             raise table.fault("recovery", "this is not a recovery", f"use {', '.join(RECOVERIES)}")
         table.reject_unknown()
-    found = Cuts(
+    cuts = Cuts(
         capacity=part.text("capacity"),
         operations=part.value("operations", int),
         cuts=part.value("cuts", int),
@@ -169,15 +169,15 @@ def read_cuts(read: TomlTable) -> Cuts | None:
         file_systems=file_systems,
     )
     try:
-        _core.crash_ways(found.states)
+        _core.crash_ways(cuts.states)
     except ConfigError as error:
         problem = str(error).removeprefix("field `states`: ")
         raise part.fault("states", problem, 'write it as `states = "device,omit1:64"`') from error
     for key in ("operations", "cuts"):
-        if getattr(found, key) < 1:
-            raise part.fault(key, f"{getattr(found, key)} is too few", "give at least 1")
+        if getattr(cuts, key) < 1:
+            raise part.fault(key, f"{getattr(cuts, key)} is too few", "give at least 1")
     part.reject_unknown()
-    return found
+    return cuts
 
 
 @functools.cache

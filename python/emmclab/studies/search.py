@@ -234,7 +234,7 @@ class _Search:
                     continue
                 return []
             have = self._store.keys()
-            self._known([cell.key for cell in cells if cell.key in have])
+            self._record_stored([cell.key for cell in cells if cell.key in have])
             if remaining := [cell for cell in cells if cell.key not in self._rows]:
                 return remaining
 
@@ -264,7 +264,7 @@ class _Search:
         for result in results:
             self._rows[result.key] = row_of_cell(result.rows)
 
-    def _known(self, keys: list[str]) -> None:
+    def _record_stored(self, keys: list[str]) -> None:
         """Record results that are already stored."""
         for key, text in self._store.ask([key for key in keys if key not in self._rows], "rows"):
             if text is not None:

@@ -278,10 +278,10 @@ class Store:
         finished.digest = digest.text
         if finished.missing:
             finished.about = {**about, **missing_about(finished.missing)}
-        without = {one.key for one in finished.missing}
+        without = {cell.key for cell in finished.missing}
         index: Index = {"study": finished.about, "cells": [key for key in by_key if key not in without]}
         if finished.missing:
-            index["missing"] = [one.to_dict() for one in finished.missing]
+            index["missing"] = [cell.to_dict() for cell in finished.missing]
         self.place.write("index.json", to_checked_json(index))
         return finished
 

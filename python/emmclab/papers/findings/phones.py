@@ -199,11 +199,11 @@ def implications(results: Results) -> Answer:
         2 * unfelt > len(filled),
         max(hits) < _LOW_PCT,
         max(worn) <= _SIMPLE,
-        all(2 * sum(gain < 0 for gain in found) > len(found) for found in gains.values()),
+        all(2 * sum(gain < 0 for gain in state_gains) > len(state_gains) for state_gains in gains.values()),
     )
     faster = "; ".join(
-        f"{state} {sum(gain < 0 for gain in found)} of {len(found)}, {median(found):.0f} % (median)"
-        for state, found in gains.items()
+        f"{state} {sum(gain < 0 for gain in state_gains)} of {len(state_gains)}, {median(state_gains):.0f} % (median)"
+        for state, state_gains in gains.items()
     )
     return Answer(
         f"{sum(holding)} of the five hold. 1, a card in parallel slows the device down: slower in "

@@ -248,9 +248,9 @@ def hybrid_against_8ps(results: Results) -> Measurement:
     """Compare hybrid pages with 8 KB pages (Figure 8)."""
     gains = reductions(results, PRIMARY, EIGHT)
     aligned = reductions(results, PRIMARY, EIGHT_ALIGNED)
-    name = max(gains, key=lambda one: abs(gains[one]))
+    name = max(gains, key=lambda workload: abs(gains[workload]))
     spread = mean_gains_over_8ps(results)
-    low, high = (of(spread, key=lambda one: spread[one]) for of in (min, max))
+    low, high = (of(spread, key=lambda workload: spread[workload]) for of in (min, max))
     mean = statistics.mean(gains.values())
     return Measurement(
         f"hybrid {signed(mean)} % shorter (mean); at most {signed(gains[name])} % ({name})",
