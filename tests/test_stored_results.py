@@ -233,7 +233,7 @@ def test_results_of_a_changed_input_or_device_have_a_warning_and_the_command_to_
         for command in (report, query):
             done = emmclab_ok(*command, cwd=tmp_path)
             assert f"{changed.name} has changed since" in done.stderr
-            assert "`emmclab run mine.study.toml --results kept` renews them" in done.stderr
+            assert "`emmclab run mine.study.toml --results kept` updates them" in done.stderr
         assert emmclab(*run, cwd=tmp_path).returncode == 0
         assert "warning" not in emmclab(*report, cwd=tmp_path).stderr
 
