@@ -30,12 +30,12 @@ impl CleaningPolicy {
     /// the number of blocks in a segment.
     pub fn choose(self, candidates: impl Iterator<Item = CleaningCandidate>, blocks: u32) -> Option<u32> {
         let gains = candidates.filter(|candidate| candidate.live < blocks);
-        let better = |one: &CleaningCandidate, other: &CleaningCandidate| match self {
-            Self::Greedy => one.live < other.live,
+        let better = |candidate: &CleaningCandidate, other: &CleaningCandidate| match self {
+            Self::Greedy => candidate.live < other.live,
             Self::CostBenefit => {
                 let benefit = |of: &CleaningCandidate| u128::from(of.age + 1) * u128::from(blocks - of.live);
                 let cost = |of: &CleaningCandidate| u128::from(blocks + of.live);
-                benefit(one) * cost(other) > benefit(other) * cost(one)
+                benefit(candidate) * cost(other) > benefit(other) * cost(candidate)
             }
         };
         gains.reduce(|best, next| if better(&next, &best) { next } else { best }).map(|best| best.segment)

@@ -80,8 +80,8 @@ impl Error {
             Err(error) => error,
         };
         let kind = if error.kind() == Cause::InvalidData { ErrorClass::Syntax } else { ErrorClass::Io };
-        let said = if error.kind() == Cause::NotFound { missing(path).to_owned() } else { error.to_string() };
-        let mut out = Self::new(kind, said.split(" (os error").next().unwrap_or_default()).in_file(path);
+        let problem = if error.kind() == Cause::NotFound { missing(path).to_owned() } else { error.to_string() };
+        let mut out = Self::new(kind, problem.split(" (os error").next().unwrap_or_default()).in_file(path);
         out.0.source = Some(Box::new(error));
         out
     }

@@ -100,7 +100,7 @@ pub fn open_pipe(path: &Path) -> io::Result<File> {
 }
 
 fn is_fifo(path: &Path) -> bool {
-    path.metadata().is_ok_and(|found| found.file_type().is_fifo())
+    path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo())
 }
 
 /// Waits until a pipe or terminal accepts more bytes, or its reader has closed it. Fails on an interruption.

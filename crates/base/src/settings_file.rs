@@ -25,14 +25,14 @@ pub fn read_settings(path: &Path) -> Result<String> {
 /// letters differ, and words that begin with `word`. `None` if there is none.
 pub fn closest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = word.to_lowercase();
-    let judged = |candidate: &'a str| {
+    let rate = |candidate: &'a str| {
         let other = candidate.to_lowercase();
         let begins = 2 * wanted.len() >= other.len() && other.starts_with(&wanted);
         let differing = if begins { 1 } else { strsim::levenshtein(&wanted, &other) };
         (3 * differing <= wanted.len().max(other.len()), differing, candidate)
     };
     let may_be_meant = |(is_near, ..): &(bool, usize, &str)| *is_near;
-    words.into_iter().map(judged).filter(may_be_meant).min().map(|(_, _, candidate)| candidate)
+    words.into_iter().map(rate).filter(may_be_meant).min().map(|(_, _, candidate)| candidate)
 }
 
 #[cfg(test)]

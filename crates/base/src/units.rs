@@ -218,8 +218,8 @@ impl ByteSize {
 
 impl TryFrom<SizeInput> for ByteSize {
     type Error = String;
-    fn try_from(given: SizeInput) -> Result<Self, String> {
-        match given {
+    fn try_from(input: SizeInput) -> Result<Self, String> {
+        match input {
             SizeInput::Bytes(bytes) => Ok(Self(bytes)),
             SizeInput::Text(text) => {
                 text.parse().map_err(|problem| format!("{problem}; write it as 256MiB, 32KB or a number of bytes"))

@@ -49,9 +49,9 @@ proptest! {
                 at = to;
             }
             prop_assert_eq!(at, end.max(first));
-            let found: Vec<_> = ranges.find(first, end).collect();
+            let overlapping: Vec<_> = ranges.find(first, end).collect();
             let parts = ranges.parts(first, end).filter_map(|(from, to, part)| Some((from, to, part?)));
-            prop_assert_eq!(found, parts.collect::<Vec<_>>());
+            prop_assert_eq!(overlapping, parts.collect::<Vec<_>>());
         }
         ranges.clear();
         prop_assert!(ranges.is_empty());

@@ -75,7 +75,7 @@ fn job(entry: FioJobResult<'_>, key: &str, op: Op) -> Result<Option<FioJobTimes>
     if sectors == 0 || sectors > 1 << 16 {
         return Err(Error::new(
             ErrorClass::Value,
-            format!("job `{name}` has requests of {bytes} bytes, whose times cannot be calibrated"),
+            format!("job `{name}` has requests of {bytes} bytes, to which no preset can be fitted"),
         )
         .of_field("io_bytes", 0, bytes.to_string().as_bytes())
         .hint("give jobs a --bs of 512 B to 32 MB"));
@@ -108,7 +108,7 @@ fn job(entry: FioJobResult<'_>, key: &str, op: Op) -> Result<Option<FioJobTimes>
 /// Errors: if there is no result, or one is incomplete.
 pub(crate) fn results(text: &str) -> Result<Vec<Value>> {
     let json = text.lines().filter(|line| !is_note(line)).collect::<Vec<_>>().join("\n");
-    let mut found: Vec<Value> = Vec::new();
+    let mut results: Vec<Value> = Vec::new();
     let (mut failure, mut other) = (None, false);
     let mut at = 0;
     while let Some(begin) = json[at..].find('{').map(|begin| at + begin) {
@@ -121,8 +121,8 @@ pub(crate) fn results(text: &str) -> Result<Vec<Value>> {
             Some(Ok(value)) => {
                 at = begin + values.byte_offset();
                 if value["jobs"].is_array() || value["fio version"].is_string() {
-                    found.retain(|before| jobs(before) != jobs(&value));
-                    found.push(value);
+                    results.retain(|earlier| jobs(earlier) != jobs(&value));
+                    results.push(value);
                 } else {
                     other = true;
                 }
@@ -137,7 +137,7 @@ pub(crate) fn results(text: &str) -> Result<Vec<Value>> {
         }
     }
     match failure {
-        Some(error) if found.is_empty() || error.is_eof() => {
+        Some(error) if results.is_empty() || error.is_eof() => {
             let hint = if error.is_eof() {
                 "the file ends within the results: run fio again, or copy the file again"
             } else {
@@ -145,13 +145,13 @@ pub(crate) fn results(text: &str) -> Result<Vec<Value>> {
             };
             Err(Error::new(ErrorClass::Syntax, format!("is not JSON: {error}")).hint(hint))
         }
-        _ if found.is_empty() && other => Err(Error::new(ErrorClass::Syntax, "has no list of jobs")
+        _ if results.is_empty() && other => Err(Error::new(ErrorClass::Syntax, "has no list of jobs")
             .of_field("jobs", 0, b"")
             .hint("run fio with --output-format=json")),
-        _ if found.is_empty() => {
+        _ if results.is_empty() => {
             Err(Error::new(ErrorClass::Syntax, "is not JSON of fio").hint("run fio with --output-format=json"))
         }
-        _ => Ok(found),
+        _ => Ok(results),
     }
 }
 
@@ -215,8 +215,8 @@ impl<'a> FioJobResult<'a> {
 /// Checks every job of a result.
 /// Errors: for the first job whose latencies are not those of single requests, with its name and the cause.
 pub(crate) fn check(entries: &[FioJobResult<'_>], version: &str) -> Result<()> {
-    let beside = jobs_at_once(entries);
-    for (entry, jobs) in entries.iter().zip(beside) {
+    let at_once = jobs_at_once(entries);
+    for (entry, jobs) in entries.iter().zip(at_once) {
         errors(*entry)?;
         if !entry.did_io() {
             continue;
@@ -231,7 +231,7 @@ pub(crate) fn check(entries: &[FioJobResult<'_>], version: &str) -> Result<()> {
 
 /// Rejects a job that failed or had failed requests.
 fn errors(entry: FioJobResult<'_>) -> Result<()> {
-    let again = "correct the cause and run the job again: times of failed requests are not those of the device";
+    let repeat = "correct the cause and run the job again: times of failed requests are not those of the device";
     let code = entry.value["error"].as_i64().unwrap_or(0);
     if code != 0 {
         let reason = i32::try_from(code.abs()).map(std::io::Error::from_raw_os_error);
@@ -239,7 +239,7 @@ fn errors(entry: FioJobResult<'_>) -> Result<()> {
         return Err(entry
             .refusal(&format!("ended with error {code}{reason}"))
             .of_field("error", 0, code.to_string().as_bytes())
-            .hint(again));
+            .hint(repeat));
     }
     let failed = entry.value["total_err"].as_u64().unwrap_or(0);
     if failed > 0 {
@@ -247,7 +247,7 @@ fn errors(entry: FioJobResult<'_>) -> Result<()> {
         return Err(entry
             .refusal(&format!("had {failed} failed requests, the first with error {first}"))
             .of_field("total_err", 0, failed.to_string().as_bytes())
-            .hint(again));
+            .hint(repeat));
     }
     Ok(())
 }
@@ -300,12 +300,12 @@ fn requests_at_once(entry: FioJobResult<'_>, jobs: u64) -> Result<()> {
     let seen: Vec<_> = levels.filter(|(_, share)| share.as_f64().is_some_and(|share| share > 0.0)).collect();
     let level = |name: &str| name.trim_start_matches(">=").parse().unwrap_or(1_u64);
     let deepest = seen.iter().max_by_key(|(name, _)| level(name));
-    let asked = || {
+    let by_option = || {
         let depth = entry.option(&["iodepth"]).and_then(|depth| depth.parse::<u64>().ok()).unwrap_or(1);
         (depth, "iodepth", depth.to_string())
     };
     let (depth, field, value) =
-        deepest.map_or_else(asked, |(name, share)| (level(name), "iodepth_level", format!("{name}: {share} %")));
+        deepest.map_or_else(by_option, |(name, share)| (level(name), "iodepth_level", format!("{name}: {share} %")));
     let refused = |problem: &str, field: &str, value: &str| {
         Err(entry.refusal(problem).of_field(field, 0, value.as_bytes()).hint(ONE_AT_A_TIME))
     };
@@ -317,7 +317,7 @@ fn requests_at_once(entry: FioJobResult<'_>, jobs: u64) -> Result<()> {
         return refused(&format!("ran {jobs} requests at once, one in each of {jobs} jobs"), "numjobs", &jobs.to_string());
     }
     if let Some(mean) = mean_at_once(entry).filter(|mean| *mean > SEVERAL) {
-        let problem = format!("ran {mean:.1} requests at once on average, by its latencies and its run time");
+        let problem = format!("ran {mean:.1} requests at once on average, according to its latencies and its run time");
         return refused(&problem, "runtime", &entry.value["read"]["runtime"].to_string());
     }
     Ok(())
@@ -383,7 +383,7 @@ fn sizes(entry: FioJobResult<'_>) -> Result<()> {
 
 fn several_sizes(entry: FioJobResult<'_>, field: &str, value: &str) -> Error {
     entry
-        .refusal("has requests of several sizes, whose times cannot be told apart")
+        .refusal("has requests of several sizes, whose times are not reported separately")
         .of_field(field, 0, value.as_bytes())
         .hint(ONE_SIZE)
 }
@@ -392,12 +392,12 @@ fn several_sizes(entry: FioJobResult<'_>, field: &str, value: &str) -> Error {
 /// Errors: if the counts contradict the option `bs`, or without that option are not a whole number of sectors for each request.
 pub(crate) fn request_bytes(entry: FioJobResult<'_>, side: &str) -> Result<u64> {
     let (count, bytes) = (entry.count(side), entry.value[side]["io_bytes"].as_u64().unwrap_or(0));
-    let asked = entry.option(&["bs", "blocksize"]).and_then(|sizes| {
+    let option = entry.option(&["bs", "blocksize"]).and_then(|sizes| {
         let mut sizes = sizes.split(',');
         let last = sizes.clone().next_back();
         bytes_of(if side == "read" { sizes.next()? } else { sizes.nth(1).or(last)? })
     });
-    if let Some(size) = asked {
+    if let Some(size) = option {
         // The last request at the end of a file may be shorter.
         let missing = size.saturating_mul(count).abs_diff(bytes);
         return if missing < size { Ok(size) } else { Err(differing(entry, bytes, count, Some(size))) };
@@ -408,9 +408,9 @@ pub(crate) fn request_bytes(entry: FioJobResult<'_>, side: &str) -> Result<u64> 
     Ok(bytes / count)
 }
 
-fn differing(entry: FioJobResult<'_>, bytes: u64, count: u64, asked: Option<u64>) -> Error {
-    let asked = asked.map_or_else(String::new, |size| format!(", and bs={size}"));
-    several_sizes(entry, "io_bytes", &format!("{bytes} in {count} requests{asked}"))
+fn differing(entry: FioJobResult<'_>, bytes: u64, count: u64, option: Option<u64>) -> Error {
+    let option = option.map_or_else(String::new, |size| format!(", and bs={size}"));
+    several_sizes(entry, "io_bytes", &format!("{bytes} in {count} requests{option}"))
 }
 
 /// Parses a size as fio does, such as `4k`; `None` for other forms.

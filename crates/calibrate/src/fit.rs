@@ -21,11 +21,11 @@ pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result
     let (all, half, rest) = (samples.groups(), samples.fitted_half(), samples.held_out());
     let writes = all.iter().filter(|group| group.op == Op::Write).count();
     if writes == 0 || all.len() < 3 {
-        return Err(Error::new(ErrorClass::Value, format!("{} sizes, {writes} of them written, are too few", all.len()))
+        return Err(Error::new(ErrorClass::Value, format!("{} sizes, {writes} of them of writes, are too few", all.len()))
             .hint("measure reads and writes of several sizes, 4 KB to 512 KB"));
     }
     if !(1..=1024).contains(&options.capacity_gb) {
-        return Err(Error::new(ErrorClass::Config, format!("a capacity of {} GB is impossible here", options.capacity_gb))
+        return Err(Error::new(ErrorClass::Config, format!("a capacity of {} GB is impossible", options.capacity_gb))
             .hint("give 1 to 1,024 GB"));
     }
     let mut random = Pcg64::new(u128::from(options.seed), 0x00CA_11B8);
@@ -41,21 +41,21 @@ pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result
         let reliable_us = durability.reliable_us(plain_us, flush_us.unwrap_or(0.0));
         FittedModel { timing, reads, link: link.is_none(), fetch_us, reliable_us, flush_us, discard_us, power }
     };
-    let found = fitted(timing, samples.durability(), samples.fetch_us(), samples.power().cloned());
+    let model = fitted(timing, samples.durability(), samples.fetch_us(), samples.power().cloned());
     let mut refits = Vec::new();
     let mut lot = Pcg64::new(u128::from(options.seed), 0x000F_1005);
     for _ in 0..RESAMPLES {
         interrupt::check()?;
         let resampled: Vec<SampleGroup> = all.iter().map(|group| group.resampled(&mut random)).collect();
-        let refit = refine(&shape, &found.timing, &resampled, link, &mut random);
+        let refit = refine(&shape, &model.timing, &resampled, link, &mut random);
         let power = samples.resampled_power(&mut random);
         let durability = samples.durability().resampled(&mut lot);
         refits.push(fitted(refit, &durability, samples.resampled_fetch_us(&mut random), power));
     }
-    let figures = figures(&shape, &found, &refits);
+    let figures = figures(&shape, &model, &refits);
     let stalls: Vec<StallSummary> = [Op::Read, Op::Write]
         .into_iter()
-        .filter_map(|op| stalls_of(op, &all, |group| found.timing.service_us(&shape, group.op, group.kb())))
+        .filter_map(|op| stalls_of(op, &all, |group| model.timing.service_us(&shape, group.op, group.kb())))
         .collect();
     let mut sizes = Vec::new();
     for group in &all {
@@ -67,11 +67,11 @@ pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result
             kb: group.kb(),
             requests: group.count,
             measured_us: group.median_us,
-            predicted_us: found.timing.service_us(&shape, group.op, group.kb()),
+            predicted_us: model.timing.service_us(&shape, group.op, group.kb()),
             held_out_requests: held.map_or(0, |held| held.count),
             held_out_measured_us: measured,
             held_out_predicted_us: predicted,
-            held_out_error_pct: predicted.zip(measured).map(|(found, wanted)| 100.0 * (found / wanted - 1.0)),
+            held_out_error_pct: predicted.zip(measured).map(|(predicted, measured)| 100.0 * (predicted / measured - 1.0)),
         });
     }
     let judged = || {
@@ -97,13 +97,13 @@ pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result
         requests: all.iter().map(|group| group.count).sum(),
         woken: samples.woken(),
         durability: samples.durability().rows(),
-        stalls: stalls.iter().map(|one| one.row.clone()).collect(),
+        stalls: stalls.iter().map(|summary| summary.row.clone()).collect(),
         queue_depth: samples.queue().depth,
         overlapping: samples.queue().overlapping,
         warnings,
         packed: samples.skipped_packed(),
     };
-    out.toml = preset::toml(&out, (&shape, &found, &stalls), options);
+    out.toml = preset::toml(&out, (&shape, &model, &stalls), options);
     Ok(out)
 }
 
@@ -163,7 +163,7 @@ impl FittedModel {
     }
 }
 
-fn figures(shape: &DeviceShape, found: &FittedModel, refits: &[FittedModel]) -> Vec<FittedParameter> {
+fn figures(shape: &DeviceShape, model: &FittedModel, refits: &[FittedModel]) -> Vec<FittedParameter> {
     let refits: Vec<_> = refits.iter().map(|refit| refit.named_values(shape)).collect();
     let figure = |(i, (name, unit, value)): (usize, (String, &'static str, Option<f64>))| {
         let Some(value) = value else { return FittedParameter { name, unit, value, low: None, high: None } };
@@ -175,7 +175,7 @@ fn figures(shape: &DeviceShape, found: &FittedModel, refits: &[FittedModel]) -> 
         };
         FittedParameter { name, unit, value: Some(value), low: Some(at(0.05).min(value)), high: Some(at(0.95).max(value)) }
     };
-    found.named_values(shape).into_iter().enumerate().map(figure).collect()
+    model.named_values(shape).into_iter().enumerate().map(figure).collect()
 }
 
 /// Minimum number of held-out requests of a size in the summary of errors.

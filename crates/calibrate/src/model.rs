@@ -191,9 +191,9 @@ fn descend(
         if let Some(us) = link {
             next.host_per_kb = us;
         }
-        let found = error(shape, &next, groups);
-        if found < least {
-            (at, least, failures) = (next, found, 0);
+        let new_error = error(shape, &next, groups);
+        if new_error < least {
+            (at, least, failures) = (next, new_error, 0);
         } else {
             failures += 1;
             if failures >= PATIENCE {

@@ -43,7 +43,7 @@ pub(crate) fn woken_above(mut delays_us: Vec<f64>) -> f64 {
 /// geometric mean of the two nearest gaps. `None` if the delays show no sleep.
 pub(crate) fn fit(waits: &[IdleGapDelay]) -> Option<PowerFit> {
     let mut by_gap: Vec<IdleGapDelay> = waits.iter().copied().filter(|wait| wait.gap_us > 0.0).collect();
-    by_gap.sort_by(|one, other| one.gap_us.total_cmp(&other.gap_us));
+    by_gap.sort_by(|a, b| a.gap_us.total_cmp(&b.gap_us));
     let all_woken = by_gap.iter().filter(|wait| wait.woken).count();
     // A threshold below every gap misclassifies each request that was not woken.
     let mut mistakes = by_gap.len() - all_woken;

@@ -15,12 +15,12 @@ macro_rules! line {
 }
 
 pub(crate) fn toml(
-    found: &Calibration, (shape, fitted, stalls): (&DeviceShape, &FittedModel, &[StallSummary]), options: &CalibrateOptions,
+    calibration: &Calibration, (shape, fitted, stalls): (&DeviceShape, &FittedModel, &[StallSummary]), options: &CalibrateOptions,
 ) -> String {
     let mut out = String::new();
     let timing = &fitted.timing;
     let bar = |name: &str| {
-        found
+        calibration
             .figures
             .iter()
             .find(|figure| figure.name == name)
@@ -35,17 +35,17 @@ pub(crate) fn toml(
         options.seed
     );
     line!(out, "#");
-    let (requests, woken) = (found.requests, found.woken);
+    let (requests, woken) = (calibration.requests, calibration.woken);
     line!(out, "# Fitted to the median service times of {requests} requests by operation and size; {woken} that woke the device");
-    line!(out, "# after an idle gap are left out. Fitted to one half of them, it meets the requests of the other half within");
-    let (each, size) = (found.held_out_request_error_pct, found.held_out_median_error_pct);
+    line!(out, "# after an idle gap are left out. Errors of a fit to one half of them for the other half:");
+    let (each, size) = (calibration.held_out_request_error_pct, calibration.held_out_median_error_pct);
     line!(
         out,
-        "# {each:.1} % in the median, and the medians of their sizes within {size:.1} % in the median; {:.1} % of them are of",
-        found.held_out_within_10_pct
+        "# median of the requests {each:.1} %, median of the sizes {size:.1} %; {:.1} % of the requests have a size that is",
+        calibration.held_out_within_10_pct
     );
-    line!(out, "# sizes met within 10 %. After each figure follows the range of 90 % of refits to resampled requests.");
-    for row in &found.durability {
+    line!(out, "# predicted within 10 %. The range after each figure contains 90 % of the refits to resampled requests.");
+    for row in &calibration.durability {
         let price = row.setting.map_or_else(|| "not fitted".to_owned(), |setting| format!("see {setting}"));
         line!(out, "# {}: {} requests, {:.0} us in the median; {price}.", row.kind, row.requests, row.median_us);
     }
@@ -53,16 +53,16 @@ pub(crate) fn toml(
         line!(out, "# No reads were recorded: read_us and read_overhead_us are not measured, and reads take no time");
         line!(out, "# but that of their transfer until these are set by hand.");
     }
-    for warning in &found.warnings {
+    for warning in &calibration.warnings {
         line!(out, "# warning: {warning}.");
     }
-    if found.packed > 0 {
-        line!(out, "# {} packed commands are left out.", found.packed);
+    if calibration.packed > 0 {
+        line!(out, "# {} packed commands are left out.", calibration.packed);
     }
-    line!(out, "# Pages, units and capacity are assumptions: the chips inside cannot be seen from outside.");
+    line!(out, "# Pages, units and capacity are assumptions: measurements do not show the chips of the device.");
     line!(out, "#");
     line!(out, "# us: operation, KB, requests, measured, this preset; held-out half: measured, predicted without it");
-    for row in found.sizes.iter().filter(|row| row.requests >= ENOUGH) {
+    for row in calibration.sizes.iter().filter(|row| row.requests >= ENOUGH) {
         let held = match (row.held_out_measured_us, row.held_out_predicted_us, row.held_out_error_pct) {
             (Some(measured), Some(predicted), Some(error)) if row.held_out_requests >= ENOUGH => {
                 format!("{measured:>8.0} {predicted:>8.0} {error:>+5.0} %")
@@ -89,13 +89,13 @@ pub(crate) fn toml(
             line!(out, "# read_us is not measured");
         }
         line!(out, "program_us = {:.1} # {}", timing.program[i], bar(&format!("program_us of {kb} KB pages")));
-        line!(out, "erase_us = 3800 # not seen from outside; IISWC 2015, Table V");
-        line!(out, "erase_limit = 3000 # not seen from outside; usual for MLC");
+        line!(out, "erase_us = 3800 # not measurable; IISWC 2015, Table V");
+        line!(out, "erase_limit = 3000 # not measurable; usual for MLC");
     }
     line!(out, "\n[capacity]\nover_provisioning_pct = {OVER_PROVISIONING_PCT}");
     let parallelism = if shape.units == 1 { "none" } else { "interleave" };
     line!(out, "\n[timing]\nparallelism = {parallelism:?} # {} unit(s) at once fit best of 1, 2, 4", shape.units);
-    line!(out, "\n[controller]\nqueue_depth = {}{}", found.queue_depth, queue_note(found));
+    line!(out, "\n[controller]\nqueue_depth = {}{}", calibration.queue_depth, queue_note(calibration));
     if fitted.reads {
         line!(out, "read_overhead_us = {:.1} # {}", timing.read_overhead, bar("read_overhead_us"));
     } else {
@@ -108,13 +108,13 @@ pub(crate) fn toml(
         line!(out, "reliable_write_us = {us:.1} # {}", bar("reliable_write_us"));
     }
     if let Some(us) = fitted.discard_us {
-        line!(out, "discard_us = {us:.1} # {}; of {}", bar("discard_us"), requests_of(found, &["discard"]));
+        line!(out, "discard_us = {us:.1} # {}; of {}", bar("discard_us"), requests_of(calibration, &["discard"]));
     }
-    for one in stalls {
-        write_stalls(&mut out, one);
+    for stall in stalls {
+        write_stalls(&mut out, stall);
     }
     if let Some(us) = fitted.flush_us {
-        let of = requests_of(found, &["flush", "preflush"]);
+        let of = requests_of(calibration, &["flush", "preflush"]);
         line!(out, "\n[cache]\nflush_us = {us:.1} # {}; of {of}", bar("flush_us"));
     }
     if let Some(us) = fitted.fetch_us {
@@ -151,15 +151,15 @@ fn write_stalls(out: &mut String, StallSummary { op, row, points }: &StallSummar
 }
 
 /// A comment that gives the requests from which the queue depth was derived; empty if there are none.
-fn queue_note(found: &Calibration) -> String {
-    match found.overlapping {
+fn queue_note(calibration: &Calibration) -> String {
+    match calibration.overlapping {
         0 => String::new(),
         count => format!(" # {count} requests began while others were served"),
     }
 }
 
 /// The number of requests to which a setting was fitted: those of the first of `kinds` that has a setting.
-fn requests_of(found: &Calibration, kinds: &[&str]) -> String {
-    let fitted = |kind: &&str| found.durability.iter().find(|row| row.kind == *kind && row.setting.is_some());
+fn requests_of(calibration: &Calibration, kinds: &[&str]) -> String {
+    let fitted = |kind: &&str| calibration.durability.iter().find(|row| row.kind == *kind && row.setting.is_some());
     kinds.iter().find_map(fitted).map_or_else(String::new, |row| format!("{} requests", row.requests))
 }

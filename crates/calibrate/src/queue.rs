@@ -48,13 +48,13 @@ pub(crate) fn of<'a>(requests: impl Iterator<Item = (&'a Request, Nanos, Nanos)>
         .collect();
     services.sort_by_key(|service| (service.begin, service.complete));
     let mut ends: Vec<Nanos> = Vec::new();
-    let mut found = vec![0; MOST + 1];
+    let mut begun_at_depth = vec![0; MOST + 1];
     for service in &services {
         ends.retain(|end| *end > service.begin);
         ends.push(service.complete);
-        found[ends.len().min(MOST)] += 1;
+        begun_at_depth[ends.len().min(MOST)] += 1;
     }
-    let with_at_least = |depth: usize| found[depth..].iter().sum::<usize>();
+    let with_at_least = |depth: usize| begun_at_depth[depth..].iter().sum::<usize>();
     let depth = (1..=MOST).rev().find(|depth| with_at_least(*depth) >= ENOUGH).unwrap_or(1);
     if depth > 1 && serves_at_once(&services) {
         QueueDepthEstimate { depth, overlapping: with_at_least(2) }

@@ -192,7 +192,7 @@ impl ServiceSamples {
                 ErrorClass::Value,
                 format!("none of {} requests has a start or issue and a completion", self.requests_seen),
             )
-            .hint("record service times with `emmclab record`, or give fio's JSON"));
+            .hint("record service times with `emmclab record`, or use the JSON of fio"));
         }
         for op in [Op::Read, Op::Write] {
             let limit = power::woken_above(self.waits(op).map(|wait| wait.delay_us).collect());

@@ -76,7 +76,7 @@ impl LiveDevice {
     /// process; a file that cannot be created.
     pub fn new(config: &DeviceConfig, options: &LiveOptions, store: Option<&ImageStore>) -> Result<Self> {
         let layers = state::recoverable(&options.layers)?;
-        let (mut stack, found, mut former) = state::open(config, &layers, options, store)?;
+        let (mut stack, previous, mut former) = state::open(config, &layers, options, store)?;
         let recording = options.record.as_deref().map(|path| LiveRecording::create(path, config.name())).transpose()?;
         let log = options.log.as_deref();
         let log = log.map(|path| RunLog::create(path, config, &layers, &mut stack)).transpose()?;
@@ -94,7 +94,7 @@ impl LiveDevice {
         let images = [options.image.clone(), options.second_image.clone()];
         former.is_needed = false;
         let (clock, former) = (Mutex::new(Some(thread)), Mutex::new(former));
-        Ok(Self { shared, clock, images, previous_run: found, image_backups: former })
+        Ok(Self { shared, clock, images, previous_run: previous, image_backups: former })
     }
 
     /// What the run found from an earlier run with the image.
@@ -329,29 +329,29 @@ impl BlockDevice for LiveDevice {
         deliver(deliveries);
     }
 
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
+    fn extents(&self, sector: u64, sectors: u64, most: usize, extents: &mut Vec<AllocationExtent>) {
         let core = self.shared.core();
         let end = sector.saturating_add(sectors).min(self.shared.limits.sectors);
-        let start = found.len();
+        let start = extents.len();
         let whole = AllocationExtent { sectors: end.saturating_sub(sector), allocated: true };
         let Some(media) = core.stack.media().filter(|_| core.stack.is_plain()) else {
             // A layer may store a sector anywhere, so that the whole range is reported as allocated.
-            return found.push(whole);
+            return extents.push(whole);
         };
         let read = media.runs(sector, end, |run| {
-            if let Some(last) = found[start..].last_mut().filter(|last| last.allocated == run.data) {
+            if let Some(last) = extents[start..].last_mut().filter(|last| last.allocated == run.data) {
                 last.sectors += run.sectors;
                 return true;
             }
-            if found.len() - start < most {
-                found.push(AllocationExtent { sectors: run.sectors, allocated: run.data });
+            if extents.len() - start < most {
+                extents.push(AllocationExtent { sectors: run.sectors, allocated: run.data });
                 return true;
             }
             false
         });
         if read.is_err() {
-            found.truncate(start);
-            found.push(whole);
+            extents.truncate(start);
+            extents.push(whole);
         }
     }
 }

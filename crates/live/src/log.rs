@@ -98,10 +98,10 @@ impl RunLog {
         };
         let second_sectors = match stack.second() {
             Some(second) if !ContractRules::of(second).write_through => {
-                return Err(refused("the second device has a cache", "name one without, for example --device2 pcm-16mb"));
+                return Err(not_loggable("the second device has a cache", "name one without, for example --device2 pcm-16mb"));
             }
             Some(_) if rules.fifo => {
-                return Err(refused("the device has a cache that keeps the order of writes", "name another device"));
+                return Err(not_loggable("the device has a cache that keeps the order of writes", "name another device"));
             }
             second => second.map_or(0, |second| second.geometry().sectors()),
         };
@@ -172,25 +172,25 @@ fn closed() -> Error {
     Error::new(emmclab_base::ErrorClass::Io, "the log has ended")
 }
 
-fn refused(problem: &str, hint: &str) -> Error {
+fn not_loggable(problem: &str, hint: &str) -> Error {
     Error::new(emmclab_base::ErrorClass::Config, format!("two devices cannot be logged: {problem}")).hint(hint)
 }
 
 /// Logs the contents of a device, with sector numbers shifted by `shift`.
 fn write_base(media: &DeviceContents, shift: u64, writer: &mut CrashLogWriter) -> Result<()> {
     let fail = |error| Error::io(&std::env::temp_dir(), error);
-    let (mut at, mut found) = (0, Vec::new());
+    let (mut at, mut runs) = (0, Vec::new());
     media
         .runs(0, media.image().sectors(), |run| {
             if run.data {
-                found.push((at, at + run.sectors));
+                runs.push((at, at + run.sectors));
             }
             at += run.sectors;
             true
         })
         .map_err(fail)?;
     let mut buffer = Vec::new();
-    for (first, end) in found {
+    for (first, end) in runs {
         let mut sector = first;
         while sector < end {
             let sectors = (end - sector).min(BASE_SECTORS);

@@ -81,11 +81,11 @@ pub(crate) fn recoverable(layers: &[LayerConfig]) -> Result<Vec<LayerConfig>> {
         kind.is_some_and(|kind| (kind.settings)().iter().any(|setting| setting.name == "recovery"))
     };
     for layer in all.iter_mut().filter(can_recover) {
-        let Some(given) = layer.settings.get("recovery") else {
+        let Some(recovery) = layer.settings.get("recovery") else {
             *layer = layer.clone().with("recovery", "true");
             continue;
         };
-        if given.as_bool() == Some(false) {
+        if recovery.as_bool() == Some(false) {
             let name = &layer.name;
             let problem = format!("`{name}.recovery` is false: the layer would lose all data at the end of the run");
             return Err(Error::new(ErrorClass::Config, problem).hint("leave it out; a live layer keeps what it needs to recover"));
@@ -142,7 +142,7 @@ impl ImageBackups {
 }
 
 fn copy_back(mut state: fs::File, path: &Path) -> Result<()> {
-    let identity = |found: std::io::Result<fs::Metadata>| found.map(|found| (found.dev(), found.ino())).ok();
+    let identity = |metadata: std::io::Result<fs::Metadata>| metadata.map(|metadata| (metadata.dev(), metadata.ino())).ok();
     if identity(state.metadata()) == identity(path.metadata()) {
         return Ok(());
     }
@@ -192,9 +192,9 @@ fn open_one<'a>(
     let was_empty = path.exists();
     let fresh = if was_empty { None } else { Some(new()?) };
     let sectors = Device::new(config).geometry().sectors();
-    let (image, made) = RawImage::open(path, sectors)?;
+    let (image, created) = RawImage::open(path, sectors)?;
     let state = state_path(path);
-    former.images.push(if made {
+    former.images.push(if created {
         ImageBackup::Nothing { image: path.to_owned(), was_empty }
     } else {
         let opened = match open_seekable(&state) {
@@ -203,8 +203,8 @@ fn open_one<'a>(
         };
         ImageBackup::State { image: path.to_owned(), state: opened }
     });
-    let old = if made { None } else { load(&state, config, layers)? };
-    if !made && old.is_none() && !layers.is_empty() {
+    let old = if created { None } else { load(&state, config, layers)? };
+    if !created && old.is_none() && !layers.is_empty() {
         let problem = "the image has no state file next to it, so its layers cannot be restored";
         return Err(Error::new(ErrorClass::Config, problem).in_file(&state).hint("serve it without layers, or name a new image"));
     }
@@ -213,8 +213,8 @@ fn open_one<'a>(
         None => (None, fresh.map_or_else(new, Ok)?),
     };
     let mut opened =
-        OpenedDevice { part: StackDevice { config, device, image }, path: Some(path), is_new: made, head, units_entered: 0 };
-    if !made && !opened.is_clean() {
+        OpenedDevice { part: StackDevice { config, device, image }, path: Some(path), is_new: created, head, units_entered: 0 };
+    if !created && !opened.is_clean() {
         opened.units_entered = enter(&mut opened.part.device, &opened.part.image)?;
     }
     Ok(opened)
@@ -231,12 +231,12 @@ pub(crate) fn open(
     }
     let replay = ReplayOptions { check: false, ..options.replay.clone() };
     let mut former = ImageBackups { images: Vec::new(), is_needed: true };
-    let mut one = |config, path| {
+    let mut open_device = |config, path| {
         let new = || Ok(Simulation::new(config, &replay, store)?.into_device());
         open_one(config, path, layers, new, &mut former)
     };
-    let main = one(config, paths[0])?;
-    let second = second.map(|second| one(second, paths[1])).transpose()?;
+    let main = open_device(config, paths[0])?;
+    let second = second.map(|second| open_device(second, paths[1])).transpose()?;
     if let Some(second) = second.as_ref().filter(|second| second.is_new != main.is_new) {
         let missing = if main.is_new { main.path } else { second.path };
         return Err(Error::new(ErrorClass::Config, "the image of the other device exists, this one does not")
@@ -245,7 +245,7 @@ pub(crate) fn open(
     }
     let both = || [Some(&main), second.as_ref()].into_iter().flatten();
     let changes = main.head.as_ref().map_or_else(Vec::new, |head| head.setting_changes.clone());
-    let found = PreviousRun {
+    let previous = PreviousRun {
         image: !main.is_new,
         clean: both().all(OpenedDevice::is_clean),
         units_entered: both().map(|opened| opened.units_entered).sum(),
@@ -260,7 +260,7 @@ pub(crate) fn open(
     let recover = both().any(|opened| opened.head.is_some());
     let second = second.map(|second| second.part);
     let stack = LiveStack::new(layers, main.part, second, (options.check, recover))?;
-    Ok((stack, found, former))
+    Ok((stack, previous, former))
 }
 
 /// Writes the map units that are in the image but not in the device's tables; returns their number.

@@ -170,7 +170,7 @@ mod tests {
         for (problem, sector) in [("zone 7 is full", 5), ("not in order: 8", 6), ("zone 12 is full", 7)] {
             refusals.count(&Error::new(ErrorClass::Value, problem), sector);
         }
-        let found: Vec<_> = refusals.by_rule().into_iter().map(|one| (one.requests, one.first)).collect();
+        let found: Vec<_> = refusals.by_rule().into_iter().map(|refused| (refused.requests, refused.first)).collect();
         let expected = [(2, "zone 7 is full (request at sector 5)"), (1, "not in order: 8 (request at sector 6)")];
         assert_eq!(found, expected.map(|(count, first)| (count, first.to_owned())));
     }

@@ -135,7 +135,7 @@ impl LiveRecording {
     /// Completes the trace file and adds the changed settings to its note. Requests in progress are omitted. A trace without
     /// requests does not replace an existing file; returns whether the file was written.
     pub fn finish(mut self, changes: &[SettingChange]) -> Result<bool> {
-        if self.ledger.kept == 0 && self.path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0) {
+        if self.ledger.kept == 0 && self.path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0) {
             return Ok(false);
         }
         if let Some(note) = self.header.note.as_mut().filter(|_| !changes.is_empty()) {

@@ -52,9 +52,9 @@ impl RawImage {
     /// Errors: if it cannot be opened, has another size than the device, or is open in another process.
     pub fn open(path: &Path, sectors: u64) -> Result<(Self, bool)> {
         let fail = |error| Error::io(path, error);
-        let (mut file, mut made) = (OpenOptions::new().read(true).write(true).open(path).map_err(fail), false);
+        let (mut file, mut created) = (OpenOptions::new().read(true).write(true).open(path).map_err(fail), false);
         if !path.exists() {
-            made = true;
+            created = true;
             file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(fail);
         }
         let file = file?;
@@ -75,17 +75,17 @@ impl RawImage {
             // If the file system has no locks, the image is not protected.
             Err(TryLockError::Error(_)) | Ok(()) => {}
         }
-        let (found, needed) = (file.metadata().map_err(fail)?.len(), sectors * SECTOR_BYTES);
-        if made || found == 0 {
+        let (size, needed) = (file.metadata().map_err(fail)?.len(), sectors * SECTOR_BYTES);
+        if created || size == 0 {
             file.set_len(needed).map_err(fail)?;
-            made = true;
-        } else if found != needed {
-            let found = ByteCount(found);
-            return Err(Error::new(ErrorClass::Config, format!("the image holds {found} and the device {}", ByteCount(needed)))
+            created = true;
+        } else if size != needed {
+            let size = ByteCount(size);
+            return Err(Error::new(ErrorClass::Config, format!("the image has {size}, the device {}", ByteCount(needed)))
                 .in_file(path)
-                .hint("name the device that the image was made with, or another image"));
+                .hint("name the device that the image was created with, or another image"));
         }
-        Ok((Self { file, sectors, path: Some(path.to_owned()) }, made))
+        Ok((Self { file, sectors, path: Some(path.to_owned()) }, created))
     }
 
     /// Size in sectors.
@@ -129,7 +129,7 @@ impl RawImage {
 
     /// Calls `visit` with each run of data or hole in `sector..end`, in order, until it returns false. If the file system does
     /// not support holes, all sectors are data.
-    pub fn runs(&self, sector: u64, end: u64, mut found: impl FnMut(DataRun) -> bool) -> io::Result<()> {
+    pub fn runs(&self, sector: u64, end: u64, mut visit: impl FnMut(DataRun) -> bool) -> io::Result<()> {
         let end = end.min(self.sectors);
         let mut at = sector;
         while at < end {
@@ -140,7 +140,7 @@ impl RawImage {
                 Err(error) => return Err(error.into()),
             };
             if data > at {
-                if !found(DataRun { sectors: data - at, data: false }) {
+                if !visit(DataRun { sectors: data - at, data: false }) {
                     return Ok(());
                 }
                 at = data;
@@ -151,7 +151,7 @@ impl RawImage {
                 Err(Errno::INVAL | Errno::NXIO) => end,
                 Err(error) => return Err(error.into()),
             };
-            if !found(DataRun { sectors: hole - at, data: true }) {
+            if !visit(DataRun { sectors: hole - at, data: true }) {
                 return Ok(());
             }
             at = hole;

@@ -140,7 +140,7 @@ impl DeviceContents {
 
     /// Number of bytes of written data that are not durable yet.
     pub fn volatile_bytes(&self) -> u64 {
-        self.pending_writes.values().map(|given| given.left * SECTOR_BYTES).sum()
+        self.pending_writes.values().map(|write| write.left * SECTOR_BYTES).sum()
     }
 
     /// Stores the data of a write, whole sectors from `sector` on; `command` is the number that the device will assign to it
@@ -155,14 +155,14 @@ impl DeviceContents {
     /// Fills `buffer` with the contents of sectors, durable or not.
     pub fn read(&self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         let end = sector + buffer.len() as u64 / SECTOR_BYTES;
-        let mut found = self.newest.find(sector, end).peekable();
-        if found.peek().is_none_or(|(from, to, _)| (*from, *to) != (sector, end)) {
+        let mut writes = self.newest.find(sector, end).peekable();
+        if writes.peek().is_none_or(|(from, to, _)| (*from, *to) != (sector, end)) {
             self.image.read(sector, buffer)?;
         }
-        for (from, to, written) in found {
-            let Some(given) = self.pending_writes.get(&written.command) else { continue };
+        for (from, to, written) in writes {
+            let Some(write) = self.pending_writes.get(&written.command) else { continue };
             let at = ((from - sector) * SECTOR_BYTES) as usize;
-            let bytes = given.bytes(from, to);
+            let bytes = write.bytes(from, to);
             buffer[at..at + bytes.len()].copy_from_slice(bytes);
         }
         Ok(())
@@ -170,7 +170,7 @@ impl DeviceContents {
 
     /// Calls `visit` with each run of data or hole in `sector..end`, until it returns false. Sectors whose data is not in the
     /// image yet count as data.
-    pub fn runs(&self, sector: u64, end: u64, mut found: impl FnMut(DataRun) -> bool) -> io::Result<()> {
+    pub fn runs(&self, sector: u64, end: u64, mut visit: impl FnMut(DataRun) -> bool) -> io::Result<()> {
         let (mut at, mut goes_on) = (sector, true);
         self.image.runs(sector, end, |run| {
             let (from, to) = (at, at + run.sectors);
@@ -179,14 +179,14 @@ impl DeviceContents {
             if !run.data {
                 for (first, last, _) in self.newest.find(from, to) {
                     if first > from {
-                        goes_on &= found(DataRun { sectors: first - from, data: false });
+                        goes_on &= visit(DataRun { sectors: first - from, data: false });
                     }
-                    goes_on &= goes_on && found(DataRun { sectors: last - first, data: true });
+                    goes_on &= goes_on && visit(DataRun { sectors: last - first, data: true });
                     from = last;
                 }
             }
             if from < to && goes_on {
-                goes_on = found(DataRun { sectors: to - from, data: run.data });
+                goes_on = visit(DataRun { sectors: to - from, data: run.data });
             }
             goes_on
         })
@@ -244,10 +244,10 @@ impl DeviceContents {
 
     /// Writes sectors of a command to the image, except those for which the image has newer data.
     fn write(&self, command: u64, first: u64, last: u64) -> io::Result<()> {
-        let Some(given) = self.pending_writes.get(&command) else { return Ok(()) };
+        let Some(pending) = self.pending_writes.get(&command) else { return Ok(()) };
         for (from, to, written) in self.newest.find(first, last) {
             if command >= written.landed {
-                self.image.write(from, given.bytes(from, to))?;
+                self.image.write(from, pending.bytes(from, to))?;
             }
         }
         Ok(())
@@ -255,9 +255,9 @@ impl DeviceContents {
 
     /// Subtracts sectors that are in the image or replaced from the pending data of a command.
     fn release(&mut self, command: u64, sectors: u64) {
-        if let Some(given) = self.pending_writes.get_mut(&command) {
-            given.left = given.left.saturating_sub(sectors);
-            if given.left == 0 {
+        if let Some(pending) = self.pending_writes.get_mut(&command) {
+            pending.left = pending.left.saturating_sub(sectors);
+            if pending.left == 0 {
                 self.pending_writes.remove(&command);
             }
         }

@@ -74,9 +74,9 @@ fn sector_of(version: Version) -> [u8; SECTOR] {
 }
 
 fn holds(media: &DeviceContents, sector: u64, version: Version, what: &str) -> Result<(), TestCaseError> {
-    let mut found = [0; SECTOR];
-    media.read(sector, &mut found).unwrap();
-    prop_assert!(found == sector_of(version), "{} at sector {}: version {} is not there", what, sector, version);
+    let mut result = [0; SECTOR];
+    media.read(sector, &mut result).unwrap();
+    prop_assert!(result == sector_of(version), "{} at sector {}: version {} is not there", what, sector, version);
     Ok(())
 }
 

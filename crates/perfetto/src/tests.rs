@@ -57,7 +57,7 @@ impl TraceContents {
             if kind == TrackEventType::SliceBegin as i32 || kind == TrackEventType::Instant as i32 {
                 assert!(event.category_iids.iter().all(|name| names[0].contains(name)));
                 assert!(names[1].contains(&event.name_iid.unwrap()));
-                assert!(event.debug_annotations.iter().all(|one| names[2].contains(&one.name_iid.unwrap())));
+                assert!(event.debug_annotations.iter().all(|annotation| names[2].contains(&annotation.name_iid.unwrap())));
             }
             match TrackEventType::try_from(kind).unwrap() {
                 TrackEventType::SliceBegin => {
@@ -161,7 +161,7 @@ proptest! {
         prop_assert_eq!(depth.last().map_or(0.0, |(_, value)| *value), 0.0);
         for (name, op) in [("read throughput", Op::Read), ("write throughput", Op::Write)] {
             let bytes: u64 =
-                requests.iter().filter(|one| one.3 == op).map(|one| u64::from(one.2) * 512).sum();
+                requests.iter().filter(|request| request.3 == op).map(|request| u64::from(request.2) * 512).sum();
             // A value is valid until the next one.
             let points = shown.counter(name);
             let flown: f64 = points.windows(2).map(|pair| pair[0].1 * (pair[1].0 - pair[0].0) as f64 / 1e9).sum();

@@ -145,7 +145,7 @@ fn with_radix(rows: &[DumpRow<'_>], radix: u32, most: usize) -> std::result::Res
         }
         let misplaced = row.offset.is_some() && place != Some(bytes.len());
         if misplaced || row.after_star && row.offset.is_none() {
-            let problem = format!("the rows before it hold {} bytes: a row is missing or damaged", bytes.len());
+            let problem = format!("the rows before it have {} bytes: a row is missing or damaged", bytes.len());
             let error = Error::new(ErrorClass::Syntax, problem)
                 .at_line(row.line)
                 .of_field("offset", 1, row.offset.unwrap_or("*").as_bytes())

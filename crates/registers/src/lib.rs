@@ -28,17 +28,19 @@ pub fn read(sources: &[RegisterSource<'_>]) -> Result<RegisterReport> {
         (Some(first), true, _) => Err(Error::new(ErrorClass::Config, "there are an EXT_CSD register and descriptors of a UFS")
             .in_file(first.path)
             .hint("give the registers of one device")),
-        (_, true, _) => ufs::UfsDescriptors::read(sources).map(|found| found.report()),
+        (_, true, _) => ufs::UfsDescriptors::read(sources).map(|registers| registers.report()),
         (Some(_), false, _) => {
             let register = common_register(registers)?;
-            register.with_files(&files).map(|found| found.report())
+            register.with_files(&files).map(|registers| registers.report())
         }
         (None, false, _) if !files.is_empty() => {
-            ext_csd::ExtCsdRegister::unknown_register().with_files(&files).map(|found| found.report())
+            ext_csd::ExtCsdRegister::unknown_register().with_files(&files).map(|registers| registers.report())
         }
-        (None, false, [only]) if ufs::may_be_raw(only.bytes) => ufs::UfsDescriptors::read(sources).map(|found| found.report()),
-        // A single file is a register that is damaged, or something else; the reader reports what is wrong.
-        (None, false, [only]) => ext_csd::ExtCsdRegister::read(only).map(|found| found.report()),
+        (None, false, [only]) if ufs::may_be_raw(only.bytes) => {
+            ufs::UfsDescriptors::read(sources).map(|registers| registers.report())
+        }
+        // A single file is a damaged register or something else; the reader reports the cause.
+        (None, false, [only]) => ext_csd::ExtCsdRegister::read(only).map(|registers| registers.report()),
         (None, false, _) => Err(Error::new(ErrorClass::UnknownFormat, "there is no EXT_CSD register and no descriptor of a UFS")
             .hint("name the file ext_csd of debugfs, or the folder of a UFS in sysfs")),
     }
@@ -49,15 +51,15 @@ fn common_register<'a>(mut sources: impl Iterator<Item = &'a RegisterSource<'a>>
     let Some(first) = sources.next() else {
         return Err(Error::new(ErrorClass::Empty, "there is no EXT_CSD register"));
     };
-    let found = ext_csd::ExtCsdRegister::read(first)?;
+    let register = ext_csd::ExtCsdRegister::read(first)?;
     for other in sources {
-        if ext_csd::ExtCsdRegister::read(other)? != found {
+        if ext_csd::ExtCsdRegister::read(other)? != register {
             return Err(Error::new(ErrorClass::Value, format!("contradicts {}", first.path.display()))
                 .in_file(other.path)
                 .hint("give the register of one device"));
         }
     }
-    Ok(found)
+    Ok(register)
 }
 
 /// A file with registers of a device.

@@ -40,7 +40,7 @@ pub const PATIENCE: Duration = Duration::from_mins(10);
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not so after {PATIENCE:?}");
+        assert!(begun.elapsed() < PATIENCE, "{what}: still false after {PATIENCE:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -65,8 +65,8 @@ impl MachineLock {
 pub fn run(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {}: {said}", output.status);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {}: {stderr}", output.status);
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
@@ -189,8 +189,8 @@ pub fn has_root() -> bool {
 /// The path of a real trace in the folder `$EMMCLAB_TRACES`, by default `../shared/traces` next to the repository. `None` if it
 /// does not exist; then the skip is reported and the test must return.
 pub fn real_trace(name: &str) -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let folder = std::env::var_os("EMMCLAB_TRACES").map_or(beside, PathBuf::from);
+    let sibling = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let folder = std::env::var_os("EMMCLAB_TRACES").map_or(sibling, PathBuf::from);
     let path = folder.join(name);
     if path.exists() {
         return Some(path);

@@ -110,11 +110,11 @@ impl SparseHistogram {
     pub fn percentile_ms(&self, percent: f64) -> Option<f64> {
         let rank = ((percent / 100.0 * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
         let mut below = 0;
-        let found = self.classes.iter().find(|(_, count)| {
+        let class_of_rank = self.classes.iter().find(|(_, count)| {
             below += count;
             below >= rank
         });
-        found.map(|(class, _)| longest(usize::from(*class)).min(self.max_ns) as f64 / 1e6)
+        class_of_rank.map(|(class, _)| longest(usize::from(*class)).min(self.max_ns) as f64 / 1e6)
     }
 }
 

@@ -291,11 +291,11 @@ mod tests {
                 let mut times: Vec<u64> = bin.extra.iter().map(|(_, ns)| *ns).collect();
                 times.sort_unstable();
                 for percent in [1.0, 50.0, 99.0, 100.0] {
-                    let found = bin.times(DataDirection::Write).percentile_ms(percent);
+                    let estimate = bin.times(DataDirection::Write).percentile_ms(percent);
                     let rank = (percent / 100.0 * times.len() as f64).ceil().max(1.0) as usize;
                     let Some(exact) = times.get(rank - 1) else { continue };
-                    let (found, exact) = (found.unwrap(), *exact as f64 / 1e6);
-                    prop_assert!(found >= exact && found <= exact * (1.0 + 1.0 / 32.0), "{found} for {exact}");
+                    let (estimate, exact) = (estimate.unwrap(), *exact as f64 / 1e6);
+                    prop_assert!(estimate >= exact && estimate <= exact * (1.0 + 1.0 / 32.0), "{estimate} for {exact}");
                 }
             }
             prop_assert_eq!(seen, requests.len());

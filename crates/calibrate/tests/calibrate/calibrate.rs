@@ -96,15 +96,15 @@ fn a_known_device_is_found_from_fio_results() {
         }
     }
     let samples = samples_of_fio(&fio(&times)).unwrap();
-    let found = calibrate(&samples, &options()).unwrap();
-    assert!(found.held_out_median_error_pct < 3.0, "{}", found.held_out_median_error_pct);
-    let config = DeviceConfig::from_toml(&found.toml).unwrap();
+    let result = calibrate(&samples, &options()).unwrap();
+    assert!(result.held_out_median_error_pct < 3.0, "{}", result.held_out_median_error_pct);
+    let config = DeviceConfig::from_toml(&result.toml).unwrap();
     for (name, kb, us) in times {
         let op = if name == "read" { Op::Read } else { Op::Write };
-        let again = alone(&config, op, kb);
-        assert!((again / us - 1.0).abs() < 0.08, "{name} {kb} KB: {again} for {us}\n{}", found.toml);
+        let second = alone(&config, op, kb);
+        assert!((second / us - 1.0).abs() < 0.08, "{name} {kb} KB: {second} for {us}\n{}", result.toml);
     }
-    assert_eq!(calibrate(&samples, &options()).unwrap(), found, "the same seed gives the same preset");
+    assert_eq!(calibrate(&samples, &options()).unwrap(), result, "the same seed gives the same preset");
 }
 
 #[test]
@@ -129,12 +129,12 @@ fn rubbish_from_fio_is_refused_with_the_field() {
 fn one_half_of_messaging_predicts_the_other_within_ten_percent_in_the_median() {
     let Some(path) = real_trace("nexus5/log106_Messaging.txt") else { return };
     let mut traces = TraceCombiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
-    let found = calibrate(&samples_of_traces(&mut traces, false).unwrap(), &options()).unwrap();
-    println!("{}", found.toml);
-    assert!(found.held_out_request_error_pct <= 10.0, "{}", found.held_out_request_error_pct);
-    assert!(found.held_out_median_error_pct <= 15.0, "{}", found.held_out_median_error_pct);
-    assert!(found.held_out_within_10_pct >= 80.0, "{}", found.held_out_within_10_pct);
-    let figure = |name: &str| found.figures.iter().find(|figure| figure.name == name).unwrap().clone();
+    let result = calibrate(&samples_of_traces(&mut traces, false).unwrap(), &options()).unwrap();
+    println!("{}", result.toml);
+    assert!(result.held_out_request_error_pct <= 10.0, "{}", result.held_out_request_error_pct);
+    assert!(result.held_out_median_error_pct <= 15.0, "{}", result.held_out_median_error_pct);
+    assert!(result.held_out_within_10_pct >= 80.0, "{}", result.held_out_within_10_pct);
+    let figure = |name: &str| result.figures.iter().find(|figure| figure.name == name).unwrap().clone();
     let (sleep, wake) = (figure("sleep_after_us"), figure("wake_us"));
     assert!(sleep.value.is_some_and(|us| (128e3..256e3).contains(&us)), "{sleep:?}");
     assert!(
@@ -142,10 +142,10 @@ fn one_half_of_messaging_predicts_the_other_within_ten_percent_in_the_median() {
         "{wake:?}"
     );
     let quantiles = |config: &DeviceConfig| config.settings().power.wake_quantiles.clone();
-    assert_eq!(quantiles(&DeviceConfig::from_toml(&found.toml).unwrap()), quantiles(&DeviceConfig::preset("nexus5").unwrap()));
+    assert_eq!(quantiles(&DeviceConfig::from_toml(&result.toml).unwrap()), quantiles(&DeviceConfig::preset("nexus5").unwrap()));
     // The bundled preset is the result of this calibration; its last digits may depend on the logarithm function of the machine.
-    let (again, preset) = (DeviceConfig::from_toml(&found.toml).unwrap(), DeviceConfig::preset("nexus5").unwrap());
-    for row in &found.sizes {
+    let (again, preset) = (DeviceConfig::from_toml(&result.toml).unwrap(), DeviceConfig::preset("nexus5").unwrap());
+    for row in &result.sizes {
         let op = if row.op == "read" { Op::Read } else { Op::Write };
         let (again, preset) = (alone(&again, op, row.kb as u32), alone(&preset, op, row.kb as u32));
         assert!((again / preset - 1.0).abs() < 0.05, "{} {} KB: {again} {preset}", row.op, row.kb);

@@ -72,14 +72,14 @@ fn writes() -> Recording {
 
 #[test]
 fn without_reads_no_figure_of_reads_is_given_and_the_preset_still_loads() {
-    let found = writes().calibrated();
-    for figure in &found.figures {
+    let result = writes().calibrated();
+    for figure in &result.figures {
         let of_reads = figure.name.starts_with("read_");
         assert_eq!(figure.value.is_none(), of_reads || UNSEEN.contains(&&*figure.name), "{figure:?}");
         assert_eq!(figure.value.is_none(), figure.low.is_none() && figure.high.is_none(), "{figure:?}");
     }
-    assert!(found.toml.contains("No reads were recorded") && found.toml.contains("# read_us is not measured"));
-    let config = DeviceConfig::from_toml(&found.toml).unwrap();
+    assert!(result.toml.contains("No reads were recorded") && result.toml.contains("# read_us is not measured"));
+    let config = DeviceConfig::from_toml(&result.toml).unwrap();
     assert_eq!(config.settings().controller.read_overhead_us, 0.0);
     assert!((config.settings().host.fetch_us - 30.0).abs() < 1e-9);
 }
@@ -95,10 +95,10 @@ fn service_begins_when_the_command_before_is_complete() {
         recording.plain(5_000, 32);
         recording.plain(-3_000, 4);
     }
-    let found = recording.calibrated();
-    let four = found.sizes.iter().find(|row| row.kb == 4.0).unwrap();
+    let result = recording.calibrated();
+    let four = result.sizes.iter().find(|row| row.kb == 4.0).unwrap();
     assert!((four.measured_us - 600.0).abs() < 1.0, "{four:?}");
-    assert_eq!(found.woken, 0);
+    assert_eq!(result.woken, 0);
 }
 
 #[test]
@@ -111,11 +111,11 @@ fn only_a_request_after_an_idle_gap_wakes_the_device() {
         recording.plain(5_000, 32);
         recording.add(-2_000, ("write", 4, 0), (30, 0), 600);
     }
-    let found = recording.calibrated();
-    assert_eq!(found.woken, 20);
-    let wake_us = value(&found, "wake_us").unwrap();
+    let result = recording.calibrated();
+    assert_eq!(result.woken, 20);
+    let wake_us = value(&result, "wake_us").unwrap();
     assert!((wake_us - 4_000.0).abs() < 1.0, "{wake_us}");
-    let config = DeviceConfig::from_toml(&found.toml).unwrap();
+    let config = DeviceConfig::from_toml(&result.toml).unwrap();
     assert_eq!(config.settings().power.wake_quantiles.last().unwrap().us.round(), 4_000.0);
 }
 
@@ -145,19 +145,19 @@ fn flushes_and_durable_writes_are_groups_of_their_own_and_no_wake_ups() {
         recording.add(400_000, ("write", 4, PREFLUSH | FUA), (30, 4_000), 850);
         recording.add(5_000, ("write", 8, FUA), (30, 0), 1_250);
     }
-    let found = recording.calibrated();
-    assert_eq!((found.woken, value(&found, "wake_us")), (0, None));
-    let row = |kind: &str| found.durability.iter().find(|row| row.kind == kind).unwrap();
+    let result = recording.calibrated();
+    assert_eq!((result.woken, value(&result, "wake_us")), (0, None));
+    let row = |kind: &str| result.durability.iter().find(|row| row.kind == kind).unwrap();
     assert_eq!((row("flush").requests, row("flush").median_us), (30, 900.0));
     assert_eq!((row("flush").setting, row("preflush").setting), (Some("cache.flush_us"), None));
     assert_eq!((row("preflush").requests, row("preflush").median_us), (30, 4_000.0));
     assert_eq!((row("fua").requests, row("fua").setting), (60, Some("controller.reliable_write_us")));
     // Alone, 4 and 8 KB take 600 and 1,000 us.
-    let reliable_us = value(&found, "reliable_write_us").unwrap();
+    let reliable_us = value(&result, "reliable_write_us").unwrap();
     assert!((reliable_us - 250.0).abs() < 30.0, "{reliable_us}");
-    assert!(found.sizes.iter().all(|row| row.requests == 60), "{:?}", found.sizes);
-    assert!(found.toml.contains("flush: 30 requests, 900 us in the median; see cache.flush_us"));
-    assert!(found.toml.contains("preflush: 30 requests, 4000 us in the median; not fitted"));
+    assert!(result.sizes.iter().all(|row| row.requests == 60), "{:?}", result.sizes);
+    assert!(result.toml.contains("flush: 30 requests, 900 us in the median; see cache.flush_us"));
+    assert!(result.toml.contains("preflush: 30 requests, 4000 us in the median; not fitted"));
 }
 
 #[test]
@@ -167,8 +167,8 @@ fn the_interval_of_durable_writes_shows_how_much_their_times_vary() {
         // Alone, 4 KB take 600 us.
         recording.add(5_000, ("write", 4, FUA), (30, 0), 700 + i * 20);
     }
-    let found = recording.calibrated();
-    let figure = found.figures.iter().find(|figure| figure.name == "reliable_write_us").unwrap();
+    let result = recording.calibrated();
+    let figure = result.figures.iter().find(|figure| figure.name == "reliable_write_us").unwrap();
     let (low, high) = (figure.low.unwrap(), figure.high.unwrap());
     assert!(high - low > 50.0 && low > 100.0 && high < 680.0, "{figure:?}");
 }
@@ -180,9 +180,9 @@ fn a_flush_and_a_discard_cost_on_the_device_what_they_took() {
         recording.add(5_000, ("flush", 0, 0), (30, 0), 3_300);
         recording.add(5_000, ("discard", 512, 0), (30, 0), 12_000);
     }
-    let found = recording.calibrated();
-    assert!(found.toml.contains("of 30 requests"), "{}", found.toml);
-    let mut device = Device::new(&DeviceConfig::from_toml(&found.toml).unwrap());
+    let result = recording.calibrated();
+    assert!(result.toml.contains("of 30 requests"), "{}", result.toml);
+    let mut device = Device::new(&DeviceConfig::from_toml(&result.toml).unwrap());
     for (op, us) in [(Op::Flush, 3_300.0), (Op::Discard, 12_000.0)] {
         let arrival = Nanos(device.idle_from().0.max(0) + 1_000_000);
         let sectors = if op == Op::Flush { 0 } else { 1024 };
@@ -241,10 +241,10 @@ fn a_share_of_requests_that_took_far_longer_is_drawn_on_the_device() {
         let stall = if i % 20 == 7 { 8_000 } else { 0 };
         recording.add(5_000, ("write", 4, 0), (30, 0), 600 + stall);
     }
-    let found = recording.calibrated();
-    let [row] = &found.stalls[..] else { panic!("{:?}", found.stalls) };
+    let result = recording.calibrated();
+    let [row] = &result.stalls[..] else { panic!("{:?}", result.stalls) };
     assert_eq!((row.op, row.requests, row.stalls, row.median_us.round()), ("write", 640, 20, 8_000.0));
-    let mut device = Device::new(&DeviceConfig::from_toml(&found.toml).unwrap());
+    let mut device = Device::new(&DeviceConfig::from_toml(&result.toml).unwrap());
     let mut times: Vec<i64> = (0..4_000)
         .map(|_| {
             let arrival = Nanos(device.idle_from().0.max(0) + 1_000_000);
@@ -274,13 +274,13 @@ fn together(together: u64, apart: u64) -> Recording {
 
 #[test]
 fn services_that_overlap_show_a_queue_and_those_alone_its_times() {
-    let found = together(8, 10).calibrated();
-    assert_eq!((found.queue_depth, found.overlapping), (8, 700));
-    let eight = found.sizes.iter().find(|row| row.kb == 8.0).unwrap();
+    let result = together(8, 10).calibrated();
+    assert_eq!((result.queue_depth, result.overlapping), (8, 700));
+    let eight = result.sizes.iter().find(|row| row.kb == 8.0).unwrap();
     assert!((eight.measured_us - 1_000.0).abs() < 1.0 && eight.requests == 60 + 100, "{eight:?}");
-    let config = DeviceConfig::from_toml(&found.toml).unwrap();
+    let config = DeviceConfig::from_toml(&result.toml).unwrap();
     assert_eq!(config.settings().controller.queue_depth, 8);
-    assert!(found.toml.contains("700 requests began while others were served"));
+    assert!(result.toml.contains("700 requests began while others were served"));
 }
 
 #[test]
@@ -294,8 +294,8 @@ fn requests_that_overlap_but_are_served_one_by_one_are_no_queue() {
         recording.free = 0;
         recording.add(free as i64 - 500, ("write", 8, 0), (0, 0), 500 + 1_000);
     }
-    let found = recording.calibrated();
-    assert_eq!((found.queue_depth, found.overlapping), (1, 0));
-    let eight = found.sizes.iter().find(|row| row.kb == 8.0).unwrap();
+    let result = recording.calibrated();
+    assert_eq!((result.queue_depth, result.overlapping), (1, 0));
+    let eight = result.sizes.iter().find(|row| row.kb == 8.0).unwrap();
     assert!((eight.measured_us - 1_000.0).abs() < 1.0, "{eight:?}");
 }

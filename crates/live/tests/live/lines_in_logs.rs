@@ -14,20 +14,20 @@ use crate::support::{Client, options};
 /// The lines and the writes of the host in a log, in order.
 fn order(log: &std::path::Path, port: CommandPort) -> Vec<String> {
     let mut reader = CrashLogReader::open(log).unwrap();
-    let mut found = Vec::new();
+    let mut result = Vec::new();
     while let Some(records) = reader.next_block().unwrap() {
         for record in records {
             match record.unwrap() {
-                CrashLogRecord::Acknowledged { text, .. } => found.push(text.to_owned()),
+                CrashLogRecord::Acknowledged { text, .. } => result.push(text.to_owned()),
                 CrashLogRecord::Command { port: of, op: Op::Write, sector, .. } if of == port => {
-                    found.push(format!("write {sector}"));
+                    result.push(format!("write {sector}"));
                 }
                 _ => {}
             }
         }
     }
     assert!(!reader.truncated());
-    found
+    result
 }
 
 #[test]

@@ -161,8 +161,8 @@ proptest! {
                 prop_assert_eq!(Client::of(&device).flush(), Err(RequestFailure::Io));
                 device.restore();
             }
-            let found = Client::of(&device).read(0, 84);
-            for (at, sector) in found.chunks(SECTOR).enumerate() {
+            let result = Client::of(&device).read(0, 84);
+            for (at, sector) in result.chunks(SECTOR).enumerate() {
                 let held = (promised[at]..=newest[at]).find(|version| {
                     if *version == 0 { sector.iter().all(|byte| *byte == 0) } else { sector == stamp(*version, 1) }
                 });
@@ -174,8 +174,8 @@ proptest! {
         // A shutdown keeps everything.
         let device = LiveDevice::new(&config, &options, None).unwrap();
         prop_assert!(device.previous_run().clean);
-        let found = Client::of(&device).read(0, 84);
-        for (at, sector) in found.chunks(SECTOR).enumerate() {
+        let result = Client::of(&device).read(0, 84);
+        for (at, sector) in result.chunks(SECTOR).enumerate() {
             prop_assert!(newest[at] == 0 || sector == stamp(newest[at], 1), "sector {} at the end", at);
         }
         device.stop().unwrap();
@@ -210,8 +210,8 @@ fn a_tearing_device_leaves_half_of_a_write_that_was_cut() {
     assert_eq!(client.take(1)[0].outcome, Err(RequestFailure::Io));
     device.set_pace(ClockPace::Free);
     device.restore();
-    let found = client.read(0, 8);
-    assert!(found[..4 * SECTOR] == stamp(1, 8)[..4 * SECTOR] && found[4 * SECTOR..] == [0; 4 * SECTOR]);
+    let result = client.read(0, 8);
+    assert!(result[..4 * SECTOR] == stamp(1, 8)[..4 * SECTOR] && result[4 * SECTOR..] == [0; 4 * SECTOR]);
 }
 
 /// The error of a device that cannot be created.
@@ -241,7 +241,7 @@ fn an_image_of_another_device_layer_or_size_is_refused_with_the_reason() {
     let other = refused(&config(&[("controller.queue_depth", "7")]), &with(vec![]));
     assert!(other.contains("`controller.queue_depth` cannot change from 0 to 7"), "{other}");
     let larger = refused(&config(&[("geometry.block_groups.0.blocks", "24")]), &with(vec![]));
-    assert!(larger.contains("the image holds"), "{larger}");
+    assert!(larger.contains("the image has"), "{larger}");
     let layered = refused(&config(&[]), &with(vec![LayerConfig::named("pass-through")]));
     assert!(layered.contains("other layers"), "{layered}");
     let state = folder.path().join("disk.img.state");
@@ -382,16 +382,16 @@ fn settings_change_in_use_and_result_status_and_state_name_them() {
         assert!(error.contains(reason), "{error}");
     }
     let changes = device.result().setting_changes;
-    let said: Vec<_> = changes.iter().map(|change| (change.key.as_str(), change.to.as_str())).collect();
-    assert_eq!(said, [("cache.lies", "\"flush\""), ("cache.lies", "\"none\"")]);
+    let changed: Vec<_> = changes.iter().map(|change| (change.key.as_str(), change.to.as_str())).collect();
+    assert_eq!(changed, [("cache.lies", "\"flush\""), ("cache.lies", "\"none\"")]);
     assert!(0.0 < changes[0].at_s && changes[0].at_s < changes[1].at_s);
     assert_eq!(device.status().setting_changes, changes);
     device.set("geometry.block_groups.0.program_us", "70").unwrap();
     device.stop().unwrap();
     drop(device);
-    let again = LiveDevice::new(&honest, &options, None).unwrap();
-    assert_eq!(again.previous_run().setting_changes.len(), 3);
-    assert!(again.previous_run().clean && again.result().setting_changes.is_empty());
+    let second = LiveDevice::new(&honest, &options, None).unwrap();
+    assert_eq!(second.previous_run().setting_changes.len(), 3);
+    assert!(second.previous_run().clean && second.result().setting_changes.is_empty());
 }
 
 #[test]
@@ -552,7 +552,7 @@ fn a_zone_is_not_written_where_a_request_to_it_is_under_way() {
     };
     client.send(vec![write(1, 1), write(2, 2)]);
     let done = client.take(2);
-    let failed: Vec<_> = done.iter().filter(|one| one.outcome.is_err()).map(|one| one.tag).collect();
+    let failed: Vec<_> = done.iter().filter(|completion| completion.outcome.is_err()).map(|completion| completion.tag).collect();
     assert_eq!(failed, [2]);
     assert_eq!(client.read(384, 8), stamp(1, 8));
     device.stop().unwrap();

@@ -163,15 +163,15 @@ fn serve(layers: &[LayerConfig], asked: &[Asked], folder: &Path) -> (PathBuf, Pa
 /// Writes that reached a device, in order: first sector and length.
 fn writes_of(log: &Path) -> Vec<(u64, u32)> {
     let mut reader = CrashLogReader::open(log).unwrap();
-    let mut found = Vec::new();
+    let mut result = Vec::new();
     while let Some(records) = reader.next_block().unwrap() {
         for record in records {
             if let CrashLogRecord::Command { port: CommandPort::Device, op: Op::Write, sector, sectors, .. } = record.unwrap() {
-                found.push((sector, sectors));
+                result.push((sector, sectors));
             }
         }
     }
-    found
+    result
 }
 
 /// Collects the response times of requests.
@@ -186,11 +186,11 @@ impl Observer for Responses {
 
 fn responses_of(trace: &Path) -> Vec<i64> {
     let mut reader = TraceReader::open(trace, &ReadOptions::default()).unwrap();
-    let mut found = Vec::new();
+    let mut result = Vec::new();
     while let Some(batch) = reader.next_batch().unwrap() {
-        found.extend(batch.range(0..batch.len()).map(|one| one.complete.unwrap().0 - one.arrival.0));
+        result.extend(batch.range(0..batch.len()).map(|one| one.complete.unwrap().0 - one.arrival.0));
     }
-    found
+    result
 }
 
 /// Replays the trace of a host, each request when the one before it is complete.

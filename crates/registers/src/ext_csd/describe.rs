@@ -316,7 +316,7 @@ fn cache(settings: &mut SettingCollector<'_>) {
         settings.note(fields::CACHE_SIZE, text);
     }
     if register.supported_value(fields::CACHE_CTRL).is_some_and(|state| state & 1 == 0) {
-        let text = "the cache was off when the register was read; the preset has it on, as Linux switches it on";
+        let text = "the cache was off when the register was read; the preset has it on, because Linux switches it on";
         settings.note(fields::CACHE_CTRL, text);
     }
     if let Some(policy) = register.supported_value(fields::CACHE_FLUSH_POLICY) {

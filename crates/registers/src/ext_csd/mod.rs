@@ -59,18 +59,18 @@ impl ExtCsdRegister {
 
     fn of(bytes: &[u8]) -> Result<Self> {
         let Some(text) = text_of(bytes) else { return Self::raw(bytes) };
-        let found = read_sentences(&text)?;
+        let lines = read_sentences(&text)?;
         let dumped = match register_in_dump(&text) {
             Ok(dumped) => dumped,
-            Err(_) if !found.is_empty() => None,
+            Err(_) if !lines.is_empty() => None,
             Err(error) => return Err(error),
         };
         let mut register = match dumped {
             Some(bytes) => Self::of_bytes(&bytes)?,
-            None if found.is_empty() => return Err(Self::unknown(&text)),
+            None if lines.is_empty() => return Err(Self::unknown(&text)),
             None => Self::unknown_register(),
         };
-        for FieldLine { field, value, line } in found {
+        for FieldLine { field, value, line } in lines {
             register.add(field, &value).map_err(|error| error.at_line(line))?;
         }
         Ok(register)
@@ -111,7 +111,7 @@ impl ExtCsdRegister {
         let is_known = self.known_bytes[range.clone()].iter().all(|known| *known);
         if is_known && self.bytes[range.clone()] != *value {
             let other = crate::report::hex_number(&self.bytes[range]);
-            return Err(Error::new(ErrorClass::Value, format!("contradicts {other}, which is given elsewhere"))
+            return Err(Error::new(ErrorClass::Value, format!("contradicts {other}, which the same text has elsewhere"))
                 .of_field(field.name, 0, crate::report::hex_number(value).as_bytes())
                 .hint("give one register of one device"));
         }
@@ -128,7 +128,7 @@ impl ExtCsdRegister {
             (fields::S_CMD_SET, 31, "no set of command sets"),
         ] {
             if let Some(value) = self.number(field).filter(|value| *value > u64::from(most)) {
-                let problem = format!("is {what} (at most {most}); the bytes are damaged, or of something else");
+                let problem = format!("is {what} (at most {most}); the bytes are damaged, or not those of a register");
                 return Err(Error::new(ErrorClass::Value, problem)
                     .at_offset(field.byte.into())
                     .of_field(field.name, 0, format!("{value:#04x}").as_bytes())
@@ -180,14 +180,14 @@ fn register_in_dump(text: &str) -> Result<Option<[u8; REGISTER_BYTES]>> {
 
 /// The bytes of a dump as a register. The last row of a table with ten columns may be short or padded.
 fn register_of(HexDump { mut bytes, end }: HexDump<'_>) -> Result<[u8; REGISTER_BYTES]> {
-    let found = bytes.len();
+    let count = bytes.len();
     bytes.truncate(REGISTER_BYTES);
     if let Ok(register) = <[u8; REGISTER_BYTES]>::try_from(bytes)
-        && found < REGISTER_BYTES + dump::MOST_IN_ROW
+        && count < REGISTER_BYTES + dump::MOST_IN_ROW
     {
         return Ok(register);
     }
-    let problem = format!("the dump has {found} bytes, and the register {REGISTER_BYTES}");
+    let problem = format!("the dump has {count} bytes, and the register {REGISTER_BYTES}");
     let hint = "dump the register again, as a whole";
     Err(match end {
         Some((line, content)) => Error::new(ErrorClass::Syntax, format!("no row of digits; {problem}")).at_line(line).of_field(
@@ -195,7 +195,7 @@ fn register_of(HexDump { mut bytes, end }: HexDump<'_>) -> Result<[u8; REGISTER_
             0,
             content.as_bytes(),
         ),
-        None if found < REGISTER_BYTES => Error::new(ErrorClass::Truncated, problem).at_offset(found as u64),
+        None if count < REGISTER_BYTES => Error::new(ErrorClass::Truncated, problem).at_offset(count as u64),
         None => Error::new(ErrorClass::Syntax, problem),
     }
     .hint(hint))
@@ -269,14 +269,14 @@ fn in_order(bytes: &[u8; REGISTER_BYTES]) -> Result<([u8; REGISTER_BYTES], Optio
         let mut turned = *bytes;
         turned.chunks_mut(size).for_each(<[u8]>::reverse);
         if order_signs(&turned).is_empty() && fields::EXT_CSD_REV.get(&turned) > 0 {
-            return Ok((turned, Some(format!("{order} ({shown} as printed): the register was turned"))));
+            return Ok((turned, Some(format!("{order} ({shown} as printed): they were put into the order of the standard"))));
         }
     }
     // A single contradiction may be a peculiarity of the device.
     if let [sign] = &*signs {
         return Ok((*bytes, Some(format!("{sign}: the dump may be damaged"))));
     }
-    Err(Error::new(ErrorClass::Value, format!("{shown}: the bytes are damaged, in another order, or of something else"))
+    Err(Error::new(ErrorClass::Value, format!("{shown}: the bytes are damaged, in another order, or not those of a register"))
         .at_offset(0)
         .hint(HINT))
 }
@@ -306,13 +306,13 @@ struct FieldLine {
 
 /// The fields in sentences of mmc-utils; empty if the text has no such sentence.
 fn read_sentences(text: &str) -> Result<Vec<FieldLine>> {
-    let mut found = Vec::new();
+    let mut fields = Vec::new();
     for (line, content) in (1..).zip(text.lines()) {
-        if let Some(one) = sentence(content.trim()).map_err(|error| error.at_line(line))? {
-            found.push(FieldLine { line, ..one });
+        if let Some(field) = sentence(content.trim()).map_err(|error| error.at_line(line))? {
+            fields.push(FieldLine { line, ..field });
         }
     }
-    Ok(found)
+    Ok(fields)
 }
 
 /// Whether a text contains sentences of mmc-utils.

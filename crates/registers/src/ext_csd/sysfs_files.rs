@@ -26,8 +26,8 @@ const fn part(
 }
 
 const PARTS: [CardFile; 7] = [
-    part("cid", "CID", "CID", "[127:0]", "the whole register, with the serial number"),
-    part("csd", "CSD", "CSD", "[127:0]", "the whole register"),
+    part("cid", "CID", "CID", "[127:0]", "whole register, with the serial number"),
+    part("csd", "CSD", "CSD", "[127:0]", "whole register"),
     part("manfid", "CID", "MID", "[127:120]", "number of the manufacturer"),
     part("oemid", "CID", "OID", "[111:104]", "number of the OEM"),
     part("name", "CID", "PNM", "[103:56]", "name of the product"),
@@ -164,9 +164,9 @@ impl CardRegisters {
         let numbers = if numbers.is_empty() { String::new() } else { format!("({})", numbers.join(", ")) };
         let name = [self.text("name").unwrap_or_default(), &numbers];
         let name = name.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
-        let made = self.text("date").map_or_else(String::new, |date| format!("made {date}"));
-        let said = [name, made].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
-        (!said.is_empty()).then_some(said)
+        let date = self.text("date").map_or_else(String::new, |date| format!("made {date}"));
+        let product = [name, date].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+        (!product.is_empty()).then_some(product)
     }
 
     /// All known parts.

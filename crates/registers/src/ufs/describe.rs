@@ -45,7 +45,7 @@ impl UfsDescriptors {
 
     /// A field with its value, such as `bQueueDepth = 0x20`.
     pub(super) fn field_with_value(&self, name: &'static str) -> String {
-        let value = self.all(name).next().map_or_else(|| "not given".to_owned(), |(_, given)| format_value(given));
+        let value = self.all(name).next().map_or_else(|| "not given".to_owned(), |(_, entry)| format_value(entry));
         format!("{name} = {value}")
     }
 
@@ -53,7 +53,7 @@ impl UfsDescriptors {
     fn rows(&self) -> Vec<FieldRow> {
         let mut rows = Vec::new();
         for (at, field) in FIELDS.iter().enumerate() {
-            let mut found = self.values.iter().filter(|((other, _), _)| *other == at).peekable();
+            let mut values = self.values.iter().filter(|((other, _), _)| *other == at).peekable();
             let row = |unit: Option<u32>, value| FieldRow {
                 name: field.name,
                 register: match unit {
@@ -64,11 +64,11 @@ impl UfsDescriptors {
                 value,
                 meaning: field.meaning,
             };
-            if found.peek().is_none() {
+            if values.peek().is_none() {
                 rows.push(row(None, None));
             }
-            rows.extend(found.map(|((_, unit), given)| {
-                let value = match given {
+            rows.extend(values.map(|((_, unit), entry)| {
+                let value = match entry {
                     DescriptorValue::Number(value) => RegisterValue::Number(*value),
                     DescriptorValue::Text(text) => RegisterValue::Text(text.clone()),
                 };
@@ -329,8 +329,8 @@ fn without_booster(set: &mut impl FnMut(&'static str, String, &'static str), fie
 
 /// Notes on features that the device model does not have.
 fn without_settings(descriptors: &UfsDescriptors) -> Vec<String> {
-    let mut notes = vec!["no descriptor has the size of the volatile cache".to_owned()];
-    let enhanced = descriptors.all("bMemoryType").any(|(_, given)| matches!(given, DescriptorValue::Number(3..=6)));
+    let mut notes = vec!["no descriptor contains the size of the volatile cache".to_owned()];
+    let enhanced = descriptors.all("bMemoryType").any(|(_, entry)| matches!(entry, DescriptorValue::Number(3..=6)));
     if enhanced {
         notes.push("bMemoryType: logical units of enhanced memory are modelled as normal ones".to_owned());
     }

@@ -36,7 +36,7 @@ pub(super) fn of_file(path: &Path, content: &str) -> Result<Option<FieldValue>> 
 
 /// The fields in a text: lines with names of the standard, output of `grep -r .`, and output of `head` or `tail` over sysfs files.
 pub(super) fn of_text(text: &str) -> Result<Vec<FieldValue>> {
-    let mut found = Vec::new();
+    let mut values = Vec::new();
     let mut block = CurrentDescriptor::default();
     // The path in the last line `==> path <==`.
     let mut announced: Option<&str> = None;
@@ -49,18 +49,18 @@ pub(super) fn of_text(text: &str) -> Result<Vec<FieldValue>> {
         if line.is_empty() {
             continue;
         }
-        let one = match announced.take() {
+        let value = match announced.take() {
             Some(path) => value_of_file(path, line),
             None => match of_name(line, &mut block) {
                 Ok(None) => of_grep(line),
-                one => one,
+                value => value,
             },
         };
-        if let Some(one) = one.map_err(|error| error.at_line(number))? {
-            found.push(FieldValue { line: Some(number), ..one });
+        if let Some(value) = value.map_err(|error| error.at_line(number))? {
+            values.push(FieldValue { line: Some(number), ..value });
         }
     }
-    Ok(found)
+    Ok(values)
 }
 
 /// Whether the first bytes of a text contain such lines.
@@ -235,9 +235,9 @@ fn bytes_of(content: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut rest = &*text;
     // Dumps of several descriptors may be separated by headings.
-    while let Ok(Some(found)) = dump::read(rest, MOST_BYTES) {
-        bytes.extend(found.bytes);
-        let Some((line, _)) = found.end else { break };
+    while let Ok(Some(dump)) = dump::read(rest, MOST_BYTES) {
+        bytes.extend(dump.bytes);
+        let Some((line, _)) = dump.end else { break };
         rest = rest.splitn(usize::try_from(line).unwrap_or(usize::MAX), '\n').last().unwrap_or_default();
         if bytes.len() > MOST_BYTES {
             return None;
@@ -263,15 +263,15 @@ pub(crate) fn may_be_raw(content: &[u8]) -> bool {
 
 /// Whether a whole file consists of raw descriptors, with a plausible value of a field that identifies them.
 pub(super) fn is_raw(content: &[u8]) -> bool {
-    let is_mark = |found: &FieldValue| {
-        MARKS.contains(&found.field.name)
-            && matches!(found.value, DescriptorValue::Number(value) if value > 0 && impossible(found.field.name, value).is_none())
+    let is_mark = |entry: &FieldValue| {
+        MARKS.contains(&entry.field.name)
+            && matches!(entry.value, DescriptorValue::Number(value) if value > 0 && impossible(entry.field.name, value).is_none())
     };
-    matches!(read_raw(content), Ok(Some(found)) if found.iter().any(is_mark))
+    matches!(read_raw(content), Ok(Some(values)) if values.iter().any(is_mark))
 }
 
 fn fields_of(bytes: &[u8]) -> Result<Vec<FieldValue>> {
-    let mut found = Vec::new();
+    let mut values = Vec::new();
     let mut at = 0;
     while let Some([length, kind]) = bytes.get(at..at + HEADER) {
         // A buffer may be longer than its descriptor; the rest is zeros.
@@ -292,10 +292,10 @@ fn fields_of(bytes: &[u8]) -> Result<Vec<FieldValue>> {
                 .of_field("bLength", 0, format!("{length:#04x}").as_bytes())
                 .hint("read the descriptor again, as a whole"));
         };
-        found.extend(part.into_iter().flat_map(|part| fields(descriptor, part)));
+        values.extend(part.into_iter().flat_map(|part| fields(descriptor, part)));
         at += usize::from(*length);
     }
-    Ok(found)
+    Ok(values)
 }
 
 /// The fields of a descriptor. A device of an older version has a shorter descriptor, without the last fields.

@@ -43,9 +43,9 @@ impl UfsDescriptors {
     pub fn read(sources: &[RegisterSource<'_>]) -> Result<Self> {
         let mut out = Self::default();
         for source in sources {
-            let found = Self::of(source).map_err(|error| error.in_file(source.path))?;
-            for one in found {
-                out.add(one, source.path)?;
+            let values = Self::of(source).map_err(|error| error.in_file(source.path))?;
+            for value in values {
+                out.add(value, source.path)?;
             }
         }
         out.order = reverse_bytes(&mut out.values);
@@ -56,11 +56,11 @@ impl UfsDescriptors {
 
     fn of(source: &RegisterSource<'_>) -> Result<Vec<FieldValue>> {
         let is_file = forms::is_path(source.path);
-        if !is_file && let Some(found) = forms::read_raw(source.bytes)? {
-            return Ok(found);
+        if !is_file && let Some(values) = forms::read_raw(source.bytes)? {
+            return Ok(values);
         }
         let content = text_of(source.bytes).ok_or_else(|| {
-            Error::new(ErrorClass::Syntax, "this is no text, and no descriptor by its length and type").hint(HINT)
+            Error::new(ErrorClass::Syntax, "this is neither text nor a descriptor by its length and type").hint(HINT)
         })?;
         if is_file {
             return Ok(forms::of_file(source.path, &content)?.into_iter().collect());
@@ -68,10 +68,10 @@ impl UfsDescriptors {
         forms::of_text(&content)
     }
 
-    fn add(&mut self, found: FieldValue, path: &Path) -> Result<()> {
-        let key = (index(found.field), found.unit);
+    fn add(&mut self, new: FieldValue, path: &Path) -> Result<()> {
+        let key = (index(new.field), new.unit);
         if let Some(other) = self.values.get(&key)
-            && *other != found.value
+            && *other != new.value
         {
             let place = self.positions.get(&key).map(|(path, line)| match line {
                 Some(line) => format!("{}:{line}", path.display()),
@@ -81,15 +81,15 @@ impl UfsDescriptors {
                 format!("contradicts {}, which {} has", format_value(other), place.as_deref().unwrap_or("another file"));
             let error = Error::new(ErrorClass::Value, problem)
                 .in_file(path)
-                .of_field(found.field.name, 0, format_value(&found.value).as_bytes())
+                .of_field(new.field.name, 0, format_value(&new.value).as_bytes())
                 .hint("give the descriptors of one device; of logical units with the path or bUnitIndex of each");
-            return Err(match found.line {
+            return Err(match new.line {
                 Some(line) => error.at_line(line),
                 None => error,
             });
         }
-        self.positions.entry(key).or_insert_with(|| (path.to_owned(), found.line));
-        self.values.insert(key, found.value);
+        self.positions.entry(key).or_insert_with(|| (path.to_owned(), new.line));
+        self.values.insert(key, new.value);
         Ok(())
     }
 
@@ -98,14 +98,14 @@ impl UfsDescriptors {
         if self.values.is_empty() {
             return Err(Error::new(ErrorClass::UnknownFormat, "there are no descriptors of a UFS").hint(HINT));
         }
-        let is_number = |given: &&DescriptorValue| matches!(given, DescriptorValue::Number(_));
+        let is_number = |entry: &&DescriptorValue| matches!(entry, DescriptorValue::Number(_));
         let numbers = || self.values.values().filter(is_number);
-        if numbers().count() > 3 && numbers().all(|given| *given == DescriptorValue::Number(0)) {
+        if numbers().count() > 3 && numbers().all(|entry| *entry == DescriptorValue::Number(0)) {
             return Err(Error::new(ErrorClass::Value, "every value is 0: nothing was read from the device").hint(HINT));
         }
         for name in IMPOSSIBLE {
-            for ((_, unit), given) in self.all(name) {
-                if let DescriptorValue::Number(value) = given
+            for ((_, unit), entry) in self.all(name) {
+                if let DescriptorValue::Number(value) = entry
                     && unit.is_none_or(|unit| unit < WELL_KNOWN)
                     && let Some(problem) = impossible(name, *value)
                 {
@@ -124,14 +124,14 @@ impl UfsDescriptors {
 
     /// The number in a field that belongs to no logical unit.
     fn number(&self, name: &'static str) -> Option<u64> {
-        self.all(name).find_map(|(_, given)| match given {
+        self.all(name).find_map(|(_, entry)| match entry {
             DescriptorValue::Number(value) => Some(*value),
             DescriptorValue::Text(_) => None,
         })
     }
 
     fn text(&self, name: &'static str) -> Option<&str> {
-        self.all(name).find_map(|(_, given)| match given {
+        self.all(name).find_map(|(_, entry)| match entry {
             DescriptorValue::Text(text) => Some(text.as_str()),
             DescriptorValue::Number(_) => None,
         })
@@ -139,7 +139,7 @@ impl UfsDescriptors {
 
     /// The number in a field of a logical unit.
     fn of_unit(&self, unit: Option<u32>, name: &'static str) -> Option<u64> {
-        self.all(name).find_map(|((_, other), given)| match given {
+        self.all(name).find_map(|((_, other), entry)| match entry {
             DescriptorValue::Number(value) if *other == unit => Some(*value),
             _ => None,
         })
@@ -184,13 +184,13 @@ const IMPOSSIBLE: [&str; 6] =
 fn impossible(name: &str, value: u64) -> Option<&'static str> {
     match name {
         "wSpecVersion" if !is_version(value) => {
-            Some("is no version of the standard, which are as 0x0310; nothing was read, or something else")
+            Some("is no version of the standard, such as 0x0310; nothing was read, or this is not a descriptor")
         }
         "bLogicalBlockSize" if value != 0 && !(9..=16).contains(&value) => {
             Some("is no size of a logical block, which is a power of 2 from 9 to 16")
         }
         "qTotalRawDeviceCapacity" if !is_capacity(value) => {
-            Some("is no capacity of a UFS, in units of 512 bytes; nothing was read, or something else")
+            Some("is no capacity of a UFS, in units of 512 bytes; nothing was read, or this is not a descriptor")
         }
         "bPreEOLInfo" | "bDeviceLifeTimeEstA" | "bDeviceLifeTimeEstB" if value == 0xff => {
             Some("nothing was read from the device")
@@ -213,8 +213,8 @@ const fn decimal(value: u64) -> u64 {
     (value >> 4 & 0xf) * 10 + (value & 0xf)
 }
 
-fn format_value(given: &DescriptorValue) -> String {
-    match given {
+fn format_value(entry: &DescriptorValue) -> String {
+    match entry {
         DescriptorValue::Number(value) => format!("{value:#x}"),
         DescriptorValue::Text(text) => text.clone(),
     }
@@ -250,28 +250,28 @@ const fn is_capacity(sectors: u64) -> bool {
 
 /// Reverses the bytes of all fields of several bytes if only this makes version and capacities plausible; returns a note.
 fn reverse_bytes(values: &mut BTreeMap<Key, DescriptorValue>) -> Option<String> {
-    let judged = |key: &Key, given: &DescriptorValue| match (FIELDS[key.0].name, given) {
+    let is_possible = |key: &Key, entry: &DescriptorValue| match (FIELDS[key.0].name, entry) {
         ("wSpecVersion", DescriptorValue::Number(version)) => Some(is_version(*version)),
         ("qTotalRawDeviceCapacity" | "qLogicalBlockCount", DescriptorValue::Number(count)) => Some(is_capacity(*count)),
         _ => None,
     };
-    let (key, odd) = values.iter().find(|(key, given)| judged(key, given) == Some(false))?;
+    let (key, odd) = values.iter().find(|(key, entry)| is_possible(key, entry) == Some(false))?;
     let (key, odd) = (*key, format_value(odd));
     let mut turned = values.clone();
-    for (key, given) in &mut turned {
+    for (key, entry) in &mut turned {
         let field = &FIELDS[key.0];
         // Attributes are numbers in every form; only descriptors are arrays of bytes.
-        if let DescriptorValue::Number(value) = given
+        if let DescriptorValue::Number(value) = entry
             && field.offset.is_some()
         {
             *value = value.swap_bytes() >> (64 - 8 * u32::from(field.bytes));
         }
     }
-    if turned.iter().any(|(key, given)| judged(key, given) == Some(false)) {
+    if turned.iter().any(|(key, entry)| is_possible(key, entry) == Some(false)) {
         return None;
     }
     let note = format!(
-        "{} = {odd} has its lowest byte first, as Qualcomm's kernels print it: all fields of several bytes were turned, and it is {}",
+        "{} = {odd} has its lowest byte first, as Qualcomm's kernels print it: all fields of several bytes were reversed, and it is {}",
         FIELDS[key.0].name,
         format_value(&turned[&key])
     );

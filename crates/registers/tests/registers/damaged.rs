@@ -29,9 +29,9 @@ fn what_nothing_answered_is_no_register() {
 fn an_impossible_value_is_named_with_its_byte_and_field() {
     let mut bytes = register();
     fields::EXT_CSD_REV.put(&mut bytes, 77);
-    let said = refused(&bytes);
+    let message = refused(&bytes);
     for part in ["byte 192", "EXT_CSD_REV", "0x4d"] {
-        assert!(said.contains(part), "{said}");
+        assert!(message.contains(part), "{message}");
     }
     let mut sector = register();
     sector[510..].copy_from_slice(&[0x55, 0xaa]);
@@ -72,10 +72,10 @@ fn a_damaged_row_is_named_with_its_line() {
 
 #[test]
 fn sentences_that_contradict_each_other_are_refused_with_their_line() {
-    let said = refused(
+    let message = refused(
         b"  Extended CSD rev 1.8 (MMC 5.1)\nSector Count [SEC_COUNT: 0x00e90000]\nSector Count [SEC_COUNT: 0x00e90001]\n",
     );
-    assert!(said.contains("dump:3") && said.contains("SEC_COUNT") && said.contains("0x00e90000"), "{said}");
+    assert!(message.contains("dump:3") && message.contains("SEC_COUNT") && message.contains("0x00e90000"), "{message}");
     let wide = refused(b"  Extended CSD rev 1.8 (MMC 5.1)\nBackground operations support [BKOPS_SUPPORT: 0x101]\n");
     assert!(wide.contains("dump:2") && wide.contains("BKOPS_SUPPORT"), "{wide}");
     let words = refused(b"  Extended CSD rev 1.8 (MMC 5.1)\nBackground operations support [BKOPS_SUPPORT: 0xzz]\n");
@@ -84,8 +84,8 @@ fn sentences_that_contradict_each_other_are_refused_with_their_line() {
 
 #[test]
 fn the_summary_of_u_boot_is_refused_by_name() {
-    let said = refused(b"Device: FSL_SDHC\nManufacturer ID: 15\nBus Speed: 52000000\nHigh Capacity: Yes\nCapacity: 7.3 GiB\n");
-    assert!(said.contains("mmc info"), "{said}");
+    let message = refused(b"Device: FSL_SDHC\nManufacturer ID: 15\nBus Speed: 52000000\nHigh Capacity: Yes\nCapacity: 7.3 GiB\n");
+    assert!(message.contains("mmc info"), "{message}");
 }
 
 proptest! {

@@ -153,7 +153,7 @@ fn a_register_in_another_order_of_its_bytes_is_turned_with_a_note() {
             assert!(is_ext_csd(&text), "{form} in words of {size}");
             let report = read_one(&text).unwrap();
             assert_eq!((&report.facts, &report.fields), (&expected.facts, &expected.fields), "{form} in words of {size}");
-            assert!(has_note(&report, "the register was turned"), "{form} in words of {size}: {:?}", report.notes);
+            assert!(has_note(&report, "put into the order of the standard"), "{form} in words of {size}: {:?}", report.notes);
         }
     }
 }

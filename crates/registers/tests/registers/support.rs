@@ -102,8 +102,8 @@ pub fn read_one(bytes: &[u8]) -> emmclab_base::Result<RegisterReport> {
 
 /// The fact on a topic; empty if it is not known.
 pub fn fact(report: &RegisterReport, topic: &str) -> String {
-    let found = report.facts.iter().find(|fact| fact.topic == topic).unwrap_or_else(|| panic!("no {topic}"));
-    found.text.clone().unwrap_or_default()
+    let result = report.facts.iter().find(|fact| fact.topic == topic).unwrap_or_else(|| panic!("no {topic}"));
+    result.text.clone().unwrap_or_default()
 }
 
 pub fn setting(report: &RegisterReport, key: &str) -> Option<String> {
