@@ -64,7 +64,7 @@ def test_a_parquet_trace_in_another_unit_is_refused(tmp_path: Path) -> None:
     }
     wrong = tmp_path / "wrong.parquet"
     parquet.write_table(arrow.table(columns), wrong)
-    assert_refused(emmclab("profile", wrong), "wrong.parquet", "absurd", "multiply")
+    assert_refused(emmclab("profile", wrong), "wrong.parquet", "implausible", "multiply")
 
 
 def test_an_empty_word_is_not_the_current_folder(trace: Path) -> None:

@@ -119,41 +119,41 @@ impl TargetDisks {
         let source = self.mounts.get(name).map_or(name, String::as_str);
         let short = source.rsplit('/').next().unwrap_or(source);
         let short = self.numbers.get(source).map_or(short, String::as_str);
-        let mut found = BTreeSet::new();
-        self.descend(short, &mut found, 0);
-        if found.is_empty() {
+        let mut below = BTreeSet::new();
+        self.descend(short, &mut below, 0);
+        if below.is_empty() {
             let names: Vec<_> = self.by_name.values().filter(|disk| disk.sectors > 0).map(|disk| &*disk.name).collect();
             return Err(Error::new(ErrorClass::Config, "is not a block device of the recorded machine")
                 .of_field("device", 0, name.as_bytes())
                 .hint(format!("name one of [{}], or a partition or mount point of these", names.join(", "))));
         }
-        Ok(found.iter().filter_map(|name| self.by_name.get(*name)).cloned().collect())
+        Ok(below.iter().filter_map(|name| self.by_name.get(*name)).cloned().collect())
     }
 
     /// The disks, partitions and mapped devices that are on one of these disks: names by device number.
     pub(crate) fn standing_on(&self, disks: &[TargetDisk]) -> BTreeMap<u32, String> {
         let reaches = |name: &str| {
-            let mut found = BTreeSet::new();
-            self.descend(name, &mut found, 0);
-            disks.iter().any(|disk| found.contains(&*disk.name))
+            let mut below = BTreeSet::new();
+            self.descend(name, &mut below, 0);
+            disks.iter().any(|disk| below.contains(&*disk.name))
         };
         let named = self.numbers.iter().filter(|(_, name)| reaches(name));
         named.filter_map(|(number, name)| Some((device_number(number)?, name.clone()))).collect()
     }
 
-    fn descend<'a>(&'a self, name: &'a str, found: &mut BTreeSet<&'a str>, depth: u32) {
+    fn descend<'a>(&'a self, name: &'a str, disks: &mut BTreeSet<&'a str>, depth: u32) {
         // Devices are stacked only a few levels deep; the limit guards against cycles.
         if depth > 16 {
             return;
         }
         if let Some(disk) = self.partitions.get(name) {
-            self.descend(disk, found, depth + 1);
+            self.descend(disk, disks, depth + 1);
         } else if let Some(below) = self.lower_disks.get(name) {
             for name in below {
-                self.descend(name, found, depth + 1);
+                self.descend(name, disks, depth + 1);
             }
         } else if let Some((name, _)) = self.by_name.get_key_value(name) {
-            found.insert(name);
+            disks.insert(name);
         }
     }
 
@@ -303,9 +303,9 @@ mod tests {
     fn a_partition_a_mapping_and_a_mount_point_lead_to_their_disk() {
         let disks = phone();
         for name in ["mmcblk0", "/dev/block/mmcblk0p1", "dm-0", "/dev/dm-1", "179:1", "179:0", "/data"] {
-            let found = disks.resolve(name).unwrap();
-            assert_eq!(names(&found), ["mmcblk0"], "{name}");
-            assert_eq!(found[0].device, 179 << 20);
+            let resolved = disks.resolve(name).unwrap();
+            assert_eq!(names(&resolved), ["mmcblk0"], "{name}");
+            assert_eq!(resolved[0].device, 179 << 20);
         }
         let above = disks.standing_on(&disks.resolve("mmcblk0").unwrap());
         assert_eq!(above.values().collect::<Vec<_>>(), ["mmcblk0", "mmcblk0p1", "dm-0", "dm-1"]);
@@ -343,9 +343,9 @@ mod tests {
     fn a_loop_device_is_recorded_only_where_it_backs_something() {
         let disks = "disk sda 8:0 5\ndisk loop0 7:0 9\ndisk loop1 7:1 9\npart loop1p1 259:0 loop1\ndisk loop2 7:2 9\n\
                      disk loop3 7:3 9\ndisk dm-0 253:0 9\nslave loop3 dm-0\ndisk ram0 1:0 9\n";
-        let found = TargetDisks::parse(disks, "/dev/loop0 /snap squashfs ro 0 0\n/dev/loop1p1 /mnt ext4 rw 0 0\n");
-        assert_eq!(names(&found.default_disks()), ["loop0", "loop1", "loop3", "sda"]);
-        let reason = found.default_reason();
+        let parsed = TargetDisks::parse(disks, "/dev/loop0 /snap squashfs ro 0 0\n/dev/loop1p1 /mnt ext4 rw 0 0\n");
+        assert_eq!(names(&parsed.default_disks()), ["loop0", "loop1", "loop3", "sda"]);
+        let reason = parsed.default_reason();
         assert!(reason.starts_with("every disk but dm-0, loop2, ram0, which"), "{reason}");
         assert_eq!(TargetDisks::parse("disk sda 8:0 5\n", "").default_reason(), "every disk");
         assert_eq!(phone().default_reason(), "the disk behind /data");

@@ -71,7 +71,7 @@ impl KernelFormat {
     fn read(files: &Files, needs_block: bool) -> Result<Self> {
         let file = |name: &str| {
             files.get(name).map(String::as_str).filter(|text| !text.trim().is_empty()).ok_or_else(|| {
-                Error::new(ErrorClass::Unsupported, format!("the recorded machine gave no `{name}`"))
+                Error::new(ErrorClass::Unsupported, format!("the recorded machine has no `{name}`"))
                     .hint("use a kernel with CONFIG_BLK_DEV_IO_TRACE or CONFIG_EVENT_TRACING, and make tracefs readable")
             })
         };
@@ -122,8 +122,8 @@ impl KernelFormat {
     /// Calls `record` with the id of the event of each record in a page.
     pub(crate) fn numbers(&self, page: &[u8], mut record: impl FnMut(u16)) {
         let Ok(records) = self.layout.open(page) else { return };
-        for found in records.map_while(Result::ok) {
-            record(self.layout.order.unsigned(found.data, 0, 2).unwrap_or(0) as u16);
+        for item in records.map_while(Result::ok) {
+            record(self.layout.order.unsigned(item.data, 0, 2).unwrap_or(0) as u16);
         }
     }
 

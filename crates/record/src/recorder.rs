@@ -234,7 +234,7 @@ impl RecorderWorker {
     fn run(mut self, mut header: TraceHeader) -> RecordOutcome {
         let mut interrupted = None;
         let mut broken = false;
-        let (mut given, mut looked) = (Instant::now(), Instant::now());
+        let (mut last_batch, mut looked) = (Instant::now(), Instant::now());
         loop {
             if !self.stopping && looked.elapsed() >= LOOK_AFTER_DISKS {
                 looked = Instant::now();
@@ -259,9 +259,9 @@ impl RecorderWorker {
                     break;
                 }
             }
-            let late = given.elapsed() >= PATIENCE;
+            let late = last_batch.elapsed() >= PATIENCE;
             if self.give(if late { 1 } else { BATCH_ROWS }) || late {
-                given = Instant::now();
+                last_batch = Instant::now();
             }
         }
         self.stopping = true;
@@ -372,8 +372,8 @@ fn header(files: &Files, disks: &[TargetDisk]) -> TraceHeader {
 /// The number of lost events in the `stats` text of a CPU: events that were overwritten before they were read, and dropped events.
 pub(crate) fn lost_by_counters(text: &str) -> u64 {
     let count = |name: &str| -> u64 {
-        let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        found.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
     };
     count("overrun") + count("commit overrun") + count("dropped events")
 }

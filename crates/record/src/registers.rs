@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn logical_units_of_a_ufs_are_one_device_and_what_lacks_is_named_by_its_folder() {
-        let found = devices(&texts(&[
+        let parsed = devices(&texts(&[
             (
                 "sda",
                 "ufs /sys/x/1.ufshc\n+ flags/wb_enable true\n- flags/hpb cannot be read\n- flags/a cannot be read\n\
@@ -109,17 +109,17 @@ mod tests {
             ),
             ("sdb", "ufs /sys/x/1.ufshc\n"),
         ]));
-        let [device] = &found[..] else { panic!("{found:?}") };
+        let [device] = &parsed[..] else { panic!("{parsed:?}") };
         assert_eq!(device.disks, ["sda", "sdb"]);
         assert_eq!(device.files["flags/wb_enable"], "true");
         assert_eq!(device.gaps, ["health_descriptor is not there", "flags: hpb, a cannot be read"]);
-        assert!(remarks(&found)[0].starts_with("sda, sdb: registers incomplete: health"), "{:?}", remarks(&found));
+        assert!(remarks(&parsed)[0].starts_with("sda, sdb: registers incomplete: health"), "{:?}", remarks(&parsed));
     }
 
     #[test]
     fn a_register_without_debugfs_is_a_gap_that_says_what_helps() {
-        let found = devices(&texts(&[("mmcblk0", "emmc /sys/x/mmc0:0001\n+ cid 150100\n- ext_csd is not there\n")]));
-        assert!(found[0].gaps[0].contains("mount -t debugfs"), "{:?}", found[0].gaps);
+        let parsed = devices(&texts(&[("mmcblk0", "emmc /sys/x/mmc0:0001\n+ cid 150100\n- ext_csd is not there\n")]));
+        assert!(parsed[0].gaps[0].contains("mount -t debugfs"), "{:?}", parsed[0].gaps);
         assert_eq!(devices(&texts(&[("vda", "")])), []);
     }
 

@@ -110,14 +110,14 @@ fn check_header_event(text: &str) -> Result<()> {
         ("data max type_len", "== 28"),
     ];
     for (name, value) in expected {
-        let found = text.lines().find_map(|line| {
+        let actual = text.lines().find_map(|line| {
             let rest = line.trim().strip_prefix(name)?.trim_start();
             Some(rest.strip_prefix(':').unwrap_or(rest).trim())
         });
-        if found != Some(value) {
-            let found = found.unwrap_or("");
+        if actual != Some(value) {
+            let actual = actual.unwrap_or("");
             return Err(Error::new(ErrorClass::Unsupported, format!("expected `{value}` in `header_event`"))
-                .of_field(name, 0, found.as_bytes())
+                .of_field(name, 0, actual.as_bytes())
                 .hint("report the kernel version and its events/header_event"));
         }
     }

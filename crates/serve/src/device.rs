@@ -136,7 +136,7 @@ pub trait BlockDevice: Send + Sync {
     fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>);
 
     /// Appends the extents of the `sectors` sectors from `sector` on to `extents`, at most `most` of them.
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>);
+    fn extents(&self, sector: u64, sectors: u64, most: usize, extents: &mut Vec<AllocationExtent>);
 }
 
 /// Sectors of a chunk, the unit of memory allocation.
@@ -230,16 +230,16 @@ impl BlockDevice for MemoryDevice {
         completions.complete(&mut completed);
     }
 
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
+    fn extents(&self, sector: u64, sectors: u64, most: usize, extents: &mut Vec<AllocationExtent>) {
         let end = sector.saturating_add(sectors).min(self.limits.sectors);
         let chunks = self.chunks();
-        let start = found.len();
+        let start = extents.len();
         for (chunk, _, count) in parts(sector, end) {
             let (sectors, allocated) = ((count / SECTOR) as u64, chunks.contains_key(&chunk));
-            if let Some(last) = found[start..].last_mut().filter(|last| last.allocated == allocated) {
+            if let Some(last) = extents[start..].last_mut().filter(|last| last.allocated == allocated) {
                 last.sectors += sectors;
-            } else if found.len() - start < most {
-                found.push(AllocationExtent { sectors, allocated });
+            } else if extents.len() - start < most {
+                extents.push(AllocationExtent { sectors, allocated });
             } else {
                 return;
             }

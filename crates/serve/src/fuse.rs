@@ -188,14 +188,14 @@ impl FuseFileSystem {
     /// The first offset at or after `offset` that is allocated (or not allocated, if `allocated` is false); `None` if there is none.
     fn seek(&self, offset: u64, allocated: bool) -> Option<u64> {
         let mut sector = offset / SECTOR as u64;
-        let mut found: Vec<AllocationExtent> = Vec::new();
+        let mut extents: Vec<AllocationExtent> = Vec::new();
         while sector < self.limits.sectors {
-            found.clear();
-            self.requests.device.extents(sector, self.limits.sectors - sector, 64, &mut found);
-            if found.iter().all(|extent| extent.sectors == 0) {
+            extents.clear();
+            self.requests.device.extents(sector, self.limits.sectors - sector, 64, &mut extents);
+            if extents.iter().all(|extent| extent.sectors == 0) {
                 break;
             }
-            for extent in &found {
+            for extent in &extents {
                 if extent.allocated == allocated {
                     return Some(offset.max(sector * SECTOR as u64));
                 }

@@ -285,9 +285,9 @@ impl MkfsOptions {
         let (package, arguments) = kind.tool();
         let mut command = host_programs::tool(&format!("mkfs.{}", kind.name()), package)?;
         if !self.overwrite
-            && let Some(found) = existing_signature(device)?
+            && let Some(contents) = existing_signature(device)?
         {
-            let problem = format!("the device holds {found}, which a new {} would overwrite", kind.name());
+            let problem = format!("the device contains {contents}, which a new {} would overwrite", kind.name());
             return Err(Error::new(ErrorClass::Config, problem).in_file(device).hint("allow it to be overwritten (--overwrite)"));
         }
         command.args(arguments).args(&self.options).arg(device);
@@ -299,13 +299,13 @@ impl MkfsOptions {
 fn existing_signature(device: &Path) -> Result<Option<String>> {
     let mut command = host_programs::tool("blkid", "util-linux")?;
     command.args(["--probe", "--output", "export"]).arg(device);
-    let found = match host_programs::run(ErrorClass::Io, command) {
-        Ok(found) => found,
+    let output = match host_programs::run(ErrorClass::Io, command) {
+        Ok(output) => output,
         // blkid exits with status 2 if the device has no signature.
         Err(error) if error.to_string().contains("exit status: 2") => return Ok(None),
         Err(error) => return Err(error),
     };
-    let value = |key: &str| found.lines().find_map(|line| line.strip_prefix(key)).map(str::to_owned);
+    let value = |key: &str| output.lines().find_map(|line| line.strip_prefix(key)).map(str::to_owned);
     let table = value("PTTYPE=").map(|kind| format!("a partition table ({kind})"));
     Ok(value("TYPE=").or(table).or_else(|| Some("several signatures".to_owned())))
 }
@@ -389,8 +389,8 @@ fn attach(file: &Path, block_bytes: u32, partitions: bool) -> Result<PathBuf> {
 
 /// Whether another process took the free device, or the node of a new device does not exist yet.
 fn is_attach_race(error: &Error) -> bool {
-    let said = error.to_string();
-    ["busy", "temporarily unavailable", "No such device", "No such file"].iter().any(|why| said.contains(why))
+    let message = error.to_string();
+    ["busy", "temporarily unavailable", "No such device", "No such file"].iter().any(|why| message.contains(why))
 }
 
 /// Detaches the device from the file and waits until the file is released.
@@ -463,7 +463,7 @@ fn mount(device: &Path, options: &LinuxMountOptions) -> Result<PathBuf> {
     command.arg("--").arg(device).arg(&folder);
     host_programs::run(ErrorClass::Config, command).map_err(|error| {
         error.hint(
-            "check that it holds a file system that this kernel knows (/proc/filesystems); `emmclab crash --guest KERNEL` mounts with \
+            "check that it contains a file system that this kernel supports (/proc/filesystems); `emmclab crash --guest KERNEL` mounts with \
              another kernel",
         )
     })?;
@@ -480,7 +480,7 @@ fn refuse_files(folder: &Path) -> Result<()> {
     if entries.next().is_none() {
         return Ok(());
     }
-    Err(Error::new(ErrorClass::Config, "the folder is not empty, and a mounted file system would hide what is in it")
+    Err(Error::new(ErrorClass::Config, "the folder is not empty, and a mounted file system would hide its files")
         .in_file(folder)
         .hint("name an empty folder, or a new one, which is removed again at the end"))
 }

@@ -51,13 +51,13 @@ fn check_output(name: &str, output: io::Result<Output>, kind: ErrorClass) -> Res
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
+    let message = String::from_utf8_lossy(&output.stderr);
     // The usage text after the error does not help the user.
-    let lines = said.lines().map(str::trim).take_while(|line| !line.to_lowercase().starts_with("usage"));
-    let said = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
-    let said = if said.is_empty() { output.status.to_string() } else { said };
-    let said = said.strip_prefix(&format!("{name}: ")).unwrap_or(&said).to_owned();
-    Err(Error::new(kind, format!("{name}: {said}")))
+    let lines = message.lines().map(str::trim).take_while(|line| !line.to_lowercase().starts_with("usage"));
+    let message = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+    let message = if message.is_empty() { output.status.to_string() } else { message };
+    let message = message.strip_prefix(&format!("{name}: ")).unwrap_or(&message).to_owned();
+    Err(Error::new(kind, format!("{name}: {message}")))
 }
 
 /// Runs a program to its end in its own process group, so that Ctrl-C does not interrupt it.
@@ -128,17 +128,17 @@ fn uses(process: &Path, folder: &Path) -> bool {
 
 /// Processes that use the mount at `folder`, as `NAME (pid N)`. Only root finds processes of other users.
 pub(crate) fn holders(folder: &Path) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut processes = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
             continue;
         };
         if uses(&entry.path(), folder) {
             let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            found.push(format!("{} (pid {pid})", name.trim_end()));
+            processes.push(format!("{} (pid {pid})", name.trim_end()));
         }
     }
-    found
+    processes
 }
 
 /// Other mounts below `folder`, which also keep it busy.
@@ -152,18 +152,18 @@ fn mounts(folder: &Path) -> Vec<String> {
 }
 
 /// A sentence that lists the first few holders of a mount and counts the others; `None` if there are none.
-pub(crate) fn holder_sentence(mut found: Vec<String>) -> Option<String> {
-    let more = found.len().saturating_sub(NAMED);
-    found.truncate(NAMED);
+pub(crate) fn holder_sentence(mut holders: Vec<String>) -> Option<String> {
+    let more = holders.len().saturating_sub(NAMED);
+    holders.truncate(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    (!found.is_empty()).then(|| format!("it is in use by {}{more}", found.join(", ")))
+    (!holders.is_empty()).then(|| format!("it is in use by {}{more}", holders.join(", ")))
 }
 
 /// Adds the processes and mounts that keep the mount at `folder` busy to an error.
 pub(crate) fn name_holders_in(error: Error, folder: &Path) -> Error {
-    let mut found = holders(folder);
-    found.extend(mounts(folder));
-    match holder_sentence(found) {
+    let mut all = holders(folder);
+    all.extend(mounts(folder));
+    match holder_sentence(all) {
         None => error,
         Some(problem) => {
             Error::new(error.kind(), problem).in_file(folder).hint("end these processes, or let them leave the folder")

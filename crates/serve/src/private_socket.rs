@@ -50,9 +50,9 @@ impl PrivateSocket {
             }
             other => other.map_err(io)?,
         }
-        let found = fs::symlink_metadata(path).map_err(|error| Error::io(path, error))?;
-        let listener = Self { socket, path: path.to_owned(), identity: (found.dev(), found.ino()) };
-        if found.mode() & 0o077 != 0 {
+        let metadata = fs::symlink_metadata(path).map_err(|error| Error::io(path, error))?;
+        let listener = Self { socket, path: path.to_owned(), identity: (metadata.dev(), metadata.ino()) };
+        if metadata.mode() & 0o077 != 0 {
             let problem = "this system gives the socket a mode that lets others connect";
             return Err(Error::new(ErrorClass::Io, problem).in_file(path).hint("use a folder on a local file system"));
         }
@@ -64,19 +64,19 @@ impl PrivateSocket {
 impl Drop for PrivateSocket {
     fn drop(&mut self) {
         // Another server may have replaced the socket.
-        if fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.identity) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
 fn check_folder(folder: &Path, file: &File) -> Result<()> {
-    let found = file.metadata().map_err(|error| Error::io(folder, error))?;
-    let problem = if !found.is_dir() {
+    let metadata = file.metadata().map_err(|error| Error::io(folder, error))?;
+    let problem = if !metadata.is_dir() {
         "this is not a folder"
-    } else if found.uid() != rustix::process::geteuid().as_raw() {
+    } else if metadata.uid() != rustix::process::geteuid().as_raw() {
         "the folder of the socket belongs to another user"
-    } else if found.mode() & 0o022 != 0 {
+    } else if metadata.mode() & 0o022 != 0 {
         "other users can write in the folder of the socket"
     } else {
         return Ok(());
@@ -103,7 +103,7 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(Error::io(path, error)),
-        Ok(found) if !found.file_type().is_socket() => {
+        Ok(metadata) if !metadata.file_type().is_socket() => {
             return taken("there is a file of this name, which is not a socket", "choose another path");
         }
         Ok(_) => {}
@@ -111,7 +111,7 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<()> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).and_then(|probe| connect(&probe, address));
     if probe != Err(Errno::CONNREFUSED) {
-        return taken("a program listens on this socket already", "stop it or choose another path");
+        return taken("a program already listens on this socket", "stop it or choose another path");
     }
     fs::remove_file(path).map_err(|error| Error::io(path, error))
 }

@@ -60,7 +60,7 @@ impl Supervisor {
         let groups = (PathBuf::from(supervisor.answer()?), PathBuf::from(supervisor.answer()?));
         supervisor.groups = Some(groups).filter(|(group, _)| !group.as_os_str().is_empty());
         if folder.is_empty() {
-            return Err(Error::new(ErrorClass::Io, "no folder could be made there")
+            return Err(Error::new(ErrorClass::Io, "no folder could be created there")
                 .in_file(&base)
                 .hint("set TMPDIR to a folder that you can write"));
         }

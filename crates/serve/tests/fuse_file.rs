@@ -320,7 +320,7 @@ fn a_user_without_root_gets_the_file() {
     let script = format!("{}\n{script}", emmclab_testing::LEAVE_FOREIGN_MOUNTS);
     command.args(["--mount", "sh", "-c", &script]).arg(inner.get_program()).args(inner.get_args());
     let output = command.env("TMPDIR", &path).current_dir("/").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("served as a user"), "{said}\n{output:?}");
+    let output_text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && output_text.contains("served as a user"), "{output_text}\n{output:?}");
     wait_until("everything is undone", || left_in(&path.join("work")).is_empty());
 }

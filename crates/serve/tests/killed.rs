@@ -79,8 +79,8 @@ impl Drop for Served {
 fn connection(temporary: &Path) -> Option<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let fields = table.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let mut found = fields.filter(|fields| Path::new(fields[4]).starts_with(temporary) && fields[2].starts_with("0:"));
-    found.next().map(|fields| fields[2].to_owned())
+    let mut mount_lines = fields.filter(|fields| Path::new(fields[4]).starts_with(temporary) && fields[2].starts_with("0:"));
+    mount_lines.next().map(|fields| fields[2].to_owned())
 }
 
 impl Served {

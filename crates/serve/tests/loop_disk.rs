@@ -287,8 +287,8 @@ fn fio_reads_back_what_it_wrote_at_depth_32_from_a_device_that_answers_late_and_
             disk.path().display(),
             at.display()
         );
-        let said = run("fio", &arguments.split_whitespace().collect::<Vec<_>>());
-        assert!(!said.is_empty());
+        let output = run("fio", &arguments.split_whitespace().collect::<Vec<_>>());
+        assert!(!output.is_empty());
         disk.stop().unwrap();
     }
 }

@@ -117,7 +117,7 @@ impl Client {
 
     /// Sets up memory, interrupt and bus mastering, and power, clock and interrupts of the controller.
     fn set_up(&mut self) {
-        let map = [words(&[32, 3]), [0_u64, 0, RAM].iter().flat_map(|one| one.to_ne_bytes()).collect()].concat();
+        let map = [words(&[32, 3]), [0_u64, 0, RAM].iter().flat_map(|number| number.to_ne_bytes()).collect()].concat();
         let memory = self.memory.try_clone().unwrap();
         self.call(2, &map, Some(memory.as_fd())).unwrap();
         let interrupt = self.interrupt.try_clone().unwrap();
@@ -185,7 +185,7 @@ fn a_client_drives_the_card_by_registers_and_interrupts() {
     client.transfer(true, 0x8000);
     client.command(6, 3 << 24 | 33 << 16 | 1 << 8, 3, 0, 3);
     client.command(6, 3 << 24 | 32 << 16 | 1 << 8, 3, 0, 3);
-    let flushes = served.device.take().into_iter().filter(|one| one.action == BlockAction::Flush).count();
+    let flushes = served.device.take().into_iter().filter(|request| request.action == BlockAction::Flush).count();
     assert_eq!(flushes, 1);
     client.transfer(false, 0xc000);
     let mut data = [0; 4096];
@@ -228,7 +228,7 @@ fn a_program_that_does_not_speak_the_protocol_is_no_virtual_machine() {
     other.socket.write_all(&[words(&[1]), words(&[u32::MAX, 0, 0])].concat()).unwrap();
     assert!(other.closed());
     let SessionEvent::Refused(reason) = served.news.recv().unwrap() else { panic!("not refused") };
-    assert!(SessionEvent::Refused(reason).to_string().contains("no virtual machine was disconnected"));
+    assert!(SessionEvent::Refused(reason).to_string().contains("not a virtual machine was disconnected"));
     drop(served.connect());
     assert_eq!(served.news.recv().unwrap(), SessionEvent::Disconnected);
 }
@@ -239,7 +239,7 @@ fn what_a_client_must_not_send_is_refused() {
     let mut client = served.connect();
     let invalid = rustix::io::Errno::INVAL.raw_os_error() as u32;
     let long = Client::access(0, 0, 1 << 30);
-    let numbers = |numbers: &[u64]| numbers.iter().flat_map(|one| one.to_ne_bytes()).collect::<Vec<u8>>();
+    let numbers = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_ne_bytes()).collect::<Vec<u8>>();
     let wrapping = [words(&[32, 3]), numbers(&[0, u64::MAX, 2])].concat();
     let beyond = [words(&[32, 3]), numbers(&[0, 0, RAM + 4096])].concat();
     let memory = client.memory.try_clone().unwrap();
@@ -284,7 +284,7 @@ fn memory_that_is_not_shared_is_named() {
     let mut client = served.connect();
     client.set_up();
     client.identify();
-    let numbers = [0x1000_0000_u64, RAM].iter().flat_map(|one| one.to_ne_bytes()).collect();
+    let numbers = [0x1000_0000_u64, RAM].iter().flat_map(|number| number.to_ne_bytes()).collect();
     let map = [words(&[32, 3]), 0_u64.to_ne_bytes().to_vec(), numbers].concat();
     client.call(2, &map, None).unwrap();
     client.set(0, 0x58, 0x1000_0000);

@@ -31,9 +31,9 @@ fn run(guest: &Parts, settings: &CardSettings, device: impl Fn() -> TestDevice, 
         let export = SdhciExport::start(device.clone(), settings, &socket, send).unwrap();
         let driver = "vfio-user-pci";
         let card = format!(r#"{{"driver":"{driver}","socket":{{"type":"unix","path":"{}"}}}}"#, socket.display());
-        let said = Guest::boot(guest, &guest.initrd(), 1, &["-device", &card], parameters).finish();
-        if said.has_crashed() && boots < BOOTS {
-            eprintln!("boot {boots}: the kernel of the guest crashed:\n{}", &*said);
+        let console = Guest::boot(guest, &guest.initrd(), 1, &["-device", &card], parameters).finish();
+        if console.has_crashed() && boots < BOOTS {
+            eprintln!("boot {boots}: the kernel of the guest crashed:\n{}", &*console);
             continue;
         }
         // The thread of the export may notice only now that QEMU has ended.
@@ -42,8 +42,8 @@ fn run(guest: &Parts, settings: &CardSettings, device: impl Fn() -> TestDevice, 
         }
         export.stop();
         assert_eq!(news.iter().next(), None);
-        assert!(!said.contains("FAILED"));
-        return (said, device.take());
+        assert!(!console.contains("FAILED"));
+        return (console, device.take());
     }
 }
 
@@ -75,12 +75,12 @@ fn a_kernel_drives_the_card_and_its_files_survive_a_reset() {
     assert_eq!(synced[0].modifiers, CommandFlags::empty());
     assert!(synced[..flush].iter().any(|request| request.modifiers == CommandFlags::META), "the journal is tagged");
     // Every commit is a reliable write; the cache is on from the beginning.
-    assert!(seen.iter().filter(|one| commits(one)).all(|one| one.modifiers.contains(CommandFlags::RELIABLE)));
+    assert!(seen.iter().filter(|request| commits(request)).all(|request| request.modifiers.contains(CommandFlags::RELIABLE)));
     assert!(seen.iter().all(|request| !request.modifiers.contains(CommandFlags::FORCED)));
     // fstrim between the second and the third file, blkdiscard after them.
     assert!(seen[words[1]..words[2]].iter().any(|request| removes(request, false)));
     let tail = (8 << 20) - 8192;
-    assert!(seen[words[2]..].iter().any(|one| removes(one, false) && (one.sector, one.sectors) == (tail, 8192)));
+    assert!(seen[words[2]..].iter().any(|request| removes(request, false) && (request.sector, request.sectors) == (tail, 8192)));
     // The secure removal has the same range; sanitize removes the ranges without data.
     assert!(seen.iter().any(|request| removes(request, true) && (request.sector, request.sectors) == (tail, 2048)));
     assert!(seen.iter().filter(|request| removes(request, true)).count() > 10);
@@ -93,7 +93,7 @@ fn a_small_card_without_a_cache_gets_no_flush() {
     let (said, seen) = run(&guest, &settings, || recorded(1 << 20), "");
     assert!(said.contains("SECOND BOOT DONE"));
     assert!(seen.iter().all(|request| request.action != BlockAction::Flush));
-    assert!(seen.iter().filter(|one| commits(one)).all(|one| one.modifiers.contains(CommandFlags::RELIABLE)));
+    assert!(seen.iter().filter(|request| commits(request)).all(|request| request.modifiers.contains(CommandFlags::RELIABLE)));
     assert!(seen.iter().any(commits));
 }
 

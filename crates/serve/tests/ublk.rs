@@ -85,9 +85,9 @@ fn a_host_without_the_driver_is_told_what_it_takes() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(MIB));
     let error = HostDisk::on_ublk(&device, &UblkOptions::default()).err().unwrap();
     assert_eq!(error.kind(), ErrorClass::Unsupported);
-    let said = format!("{error} {}", error.hint_text().unwrap_or_default());
+    let message = format!("{error} {}", error.hint_text().unwrap_or_default());
     for word in ["/dev/ublk-control", "modprobe ublk_drv", "Linux 6.0", "CONFIG_BLK_DEV_UBLK"] {
-        assert!(said.contains(word), "{word}: {said}");
+        assert!(message.contains(word), "{word}: {message}");
     }
 }
 
@@ -192,22 +192,22 @@ fn ext4_syncs_by_a_flush_and_a_commit_with_fua_and_keeps_its_files() {
     file.write_all_at(&[7; 8192], 0).unwrap();
     file.sync_all().unwrap();
     let seen = device.take();
-    let data = |one: &ServedRequest| matches!(&one.action, BlockAction::Write(data) if data.starts_with(&[7; 8192]));
+    let data = |request: &ServedRequest| matches!(&request.action, BlockAction::Write(data) if data.starts_with(&[7; 8192]));
     let position = |what: &dyn Fn(&ServedRequest) -> bool| seen.iter().position(what).unwrap();
     let (data, commit) = (position(&data), position(&commits));
-    let flush = seen[data..].iter().position(|one| one.action == BlockAction::Flush).unwrap() + data;
+    let flush = seen[data..].iter().position(|request| request.action == BlockAction::Flush).unwrap() + data;
     assert!(data < flush && flush < commit, "{data} {flush} {commit}");
     assert_eq!(seen[data].modifiers, CommandFlags::empty());
     assert!(seen[commit].modifiers.contains(CommandFlags::RELIABLE));
-    assert!(seen[..flush].iter().any(|one| one.modifiers.contains(CommandFlags::META)), "metadata is marked");
+    assert!(seen[..flush].iter().any(|request| request.modifiers.contains(CommandFlags::META)), "metadata is marked");
     // FUA is not replaced by a flush after the write.
-    assert!(seen[commit..].iter().all(|one| one.action != BlockAction::Flush));
+    assert!(seen[commit..].iter().all(|request| request.action != BlockAction::Flush));
     drop(file);
     fs::write(point.join("gone"), vec![1; 4 << 20]).unwrap();
     run("sync", &[]);
     fs::remove_file(point.join("gone")).unwrap();
     run("fstrim", &[point.to_str().unwrap()]);
-    let discards = |one: &ServedRequest| matches!(one.action, BlockAction::Discard { .. });
+    let discards = |request: &ServedRequest| matches!(request.action, BlockAction::Discard { .. });
     assert!(device.requests.lock().unwrap().iter().any(discards));
     disk.unmount().unwrap();
     run("e2fsck", &["-fn", disk.path().to_str().unwrap()]);
@@ -245,15 +245,15 @@ fn file_systems_of_phones_are_made_mounted_and_found_clean() {
         let file = fs::File::options().append(true).open(point.join("file3")).unwrap();
         file.write_at(b"end", 50_000).unwrap();
         file.sync_all().unwrap();
-        let flushes = device.requests.lock().unwrap().iter().filter(|one| one.action == BlockAction::Flush).count();
+        let flushes = device.requests.lock().unwrap().iter().filter(|request| request.action == BlockAction::Flush).count();
         assert!(flushes > 0, "{}: fsync flushes", kind.name());
         drop(file);
         fs::remove_file(point.join("file4")).unwrap();
         run("sync", &[]);
         disk.unmount().unwrap();
         // Status 0 means that nothing must be repaired.
-        let said = run(check, &[if kind == LinuxFileSystem::F2fs { "--dry-run" } else { "-n" }, disk.path().to_str().unwrap()]);
-        assert!(!said.contains("[Fail]"), "{said}");
+        let output = run(check, &[if kind == LinuxFileSystem::F2fs { "--dry-run" } else { "-n" }, disk.path().to_str().unwrap()]);
+        assert!(!output.contains("[Fail]"), "{output}");
         // Existing data is not overwritten without the option.
         let error = disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Vfat)).unwrap_err();
         assert!(error.to_string().contains(kind.name()), "{error}");
@@ -287,7 +287,7 @@ fn a_device_without_a_volatile_cache_gets_no_flushes() {
     disk.stop().unwrap();
     let seen = device.requests.lock().unwrap();
     assert!(seen.iter().any(commits));
-    assert!(seen.iter().all(|one| one.action != BlockAction::Flush && !one.modifiers.durable()));
+    assert!(seen.iter().all(|request| request.action != BlockAction::Flush && !request.modifiers.durable()));
 }
 
 #[test]
@@ -446,7 +446,7 @@ fn all_of_these_tests_pass_in_a_guest() {
         return;
     }
     let (_folder, temporary) = folder();
-    let said = Guest::boot(&parts, &initrd(&parts, &temporary), 2, &[], "").finish();
-    assert!(said.contains("STATUS 0"));
-    assert!(!said.contains("KERNEL"));
+    let message = Guest::boot(&parts, &initrd(&parts, &temporary), 2, &[], "").finish();
+    assert!(message.contains("STATUS 0"));
+    assert!(!message.contains("KERNEL"));
 }

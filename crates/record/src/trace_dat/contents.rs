@@ -250,10 +250,10 @@ impl TraceDatContents {
 
     fn header_info<R: Read>(&mut self, parser: &mut TraceDatParser<R>) -> Result<()> {
         for name in ["header_page", "header_event"] {
-            let found = parser.word()?;
-            if found != name {
-                return Err(Error::new(ErrorClass::Syntax, format!("is in the place of `{name}`"))
-                    .of_field("section", 0, found.as_bytes())
+            let section = parser.word()?;
+            if section != name {
+                return Err(Error::new(ErrorClass::Syntax, format!("was read instead of `{name}`"))
+                    .of_field("section", 0, section.as_bytes())
                     .hint("copy or record the file again: it is damaged"));
             }
             self.files.insert(format!("events/{name}"), parser.text()?);
@@ -289,7 +289,7 @@ fn pages(cpu: u64, at: u64, size: u64) -> Option<CpuPages> {
 }
 
 fn no_pages(tag: &[u8]) -> Error {
-    Error::new(ErrorClass::Unsupported, "holds no pages of events")
+    Error::new(ErrorClass::Unsupported, "contains no pages of events")
         .of_field("data", 0, tag)
         .hint("record events in place of this latency trace, with `trace-cmd record -e block`")
 }

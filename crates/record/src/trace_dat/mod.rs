@@ -177,7 +177,7 @@ fn choose(
     parser: &mut TraceDatParser<File>, contents: &TraceDatContents, kernel: &KernelFormat, page: &mut [u8],
 ) -> Result<usize> {
     if contents.buffers.is_empty() {
-        return Err(Error::new(ErrorClass::Empty, "the file holds no event").hint("record again while the device has I/O"));
+        return Err(Error::new(ErrorClass::Empty, "the file contains no event").hint("record again while the device has I/O"));
     }
     if contents.buffers.len() > 1 {
         for (number, buffer) in contents.buffers.iter().enumerate() {

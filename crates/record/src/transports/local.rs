@@ -223,7 +223,7 @@ pub(crate) fn tracefs() -> Result<&'static Path> {
     }
     mounted().ok_or_else(|| {
         let hint = if root { "the kernel needs CONFIG_FTRACE" } else { "recording needs root: run it with sudo" };
-        Error::new(ErrorClass::Io, "tracefs is not there, or not readable by this user").hint(hint)
+        Error::new(ErrorClass::Io, "tracefs is not mounted, or this user cannot read it").hint(hint)
     })
 }
 

@@ -70,11 +70,11 @@ fn every_event_comes_out_as_the_kernel_prints_it() {
     let text = String::from_utf8(fixture("host.trace.zst")).unwrap();
     let lines: Vec<_> = text.lines().filter(|line| line.contains(": block_")).collect();
     let mut expected: Vec<_> = lines.iter().map(|line| printed(line).unwrap_or_else(|| panic!("{line}"))).collect();
-    let mut found: Vec<_> = events.iter().map(shown).collect();
+    let mut shown_events: Vec<_> = events.iter().map(shown).collect();
     expected.sort();
-    found.sort();
-    for (found, expected) in found.iter().zip(&expected) {
-        assert_eq!(found, expected);
+    shown_events.sort();
+    for (shown_event, expected) in shown_events.iter().zip(&expected) {
+        assert_eq!(shown_event, expected);
     }
     assert_eq!((total.events, total.other, total.lost), (lines.len() as u64, 0, 0));
     assert!(!total.damaged);
@@ -243,7 +243,7 @@ fn times_add_up_over_deltas_extends_stamps_and_discarded_records() {
         assert_eq!(layout.page_bytes(), 4096);
         let records = layout.open(&bytes).unwrap();
         assert_eq!(records.lost, LostEvents::None);
-        let found: Vec<_> = records
+        let decoded: Vec<_> = records
             .map(|record| {
                 let record = record.unwrap();
                 let words = record.data.chunks(4).map(|word| order.u32(word, 0).unwrap()).collect::<Vec<_>>();
@@ -253,7 +253,7 @@ fn times_add_up_over_deltas_extends_stamps_and_discarded_records() {
         let second = 1_005 + (3 << 27) + 7;
         let third = second + 101;
         let fourth = (1 << 47) + 9 + 2;
-        assert_eq!(found, [(1_005, vec![1, 2]), (second, vec![3]), (third, vec![4, 5]), (fourth, vec![6])]);
+        assert_eq!(decoded, [(1_005, vec![1, 2]), (second, vec![3]), (third, vec![4, 5]), (fourth, vec![6])]);
     }
 }
 

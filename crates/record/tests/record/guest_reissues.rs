@@ -64,16 +64,16 @@ fn issues(text: &str) -> Vec<Issue> {
             "requeue" if open.contains_key(&place) => drop(back.insert(place)),
             "complete" => {
                 let end = sector + sectors;
-                let ends = |one: &Place| {
-                    one.write == place.write && one.sector <= sector && (sector + 1..=end).contains(&(one.sector + one.sectors))
+                let ends = |key: &Place| {
+                    key.write == place.write && key.sector <= sector && (sector + 1..=end).contains(&(key.sector + key.sectors))
                 };
-                open.retain(|one, numbers| {
-                    if ends(one) {
+                open.retain(|key, numbers| {
+                    if ends(key) {
                         for number in &*numbers {
                             issues[*number].complete_ns = Some(time_ns);
                         }
                     }
-                    !ends(one)
+                    !ends(key)
                 });
             }
             _ => {}
@@ -150,18 +150,18 @@ fn judged(guest: &Guest, command_ns: u32) -> [Judgement; 3] {
         let text = guest.ssh(&format!("sh /requeues {scheduler} {command_ns}")).unwrap();
         assert!(!text.contains("FAILED"), "{text}");
         let issues = issues(&text);
-        let again: Vec<_> = issues.iter().filter(|issue| issue.again_after_ns.is_some()).collect();
-        assert!(again.len() >= 20, "{scheduler}: {} of {} issued again", again.len(), issues.len());
+        let reissues: Vec<_> = issues.iter().filter(|issue| issue.again_after_ns.is_some()).collect();
+        assert!(reissues.len() >= 20, "{scheduler}: {} of {} issued again", reissues.len(), issues.len());
         let by_worker = |issue: &&&Issue| issue.process.starts_with("kworker/") && issue.by_another;
-        let by_workers = again.iter().filter(by_worker).count();
-        let mut after_ms: Vec<_> = again.iter().filter_map(|issue| Some(issue.again_after_ns? as f64 / 1e6)).collect();
+        let by_workers = reissues.iter().filter(by_worker).count();
+        let mut after_ms: Vec<_> = reissues.iter().filter_map(|issue| Some(issue.again_after_ns? as f64 / 1e6)).collect();
         after_ms.sort_by(f64::total_cmp);
         let quartiles: Vec<_> = (0..5).map(|part| format!("{:.2}", after_ms[part * (after_ms.len() - 1) / 4])).collect();
         eprintln!(
             "{scheduler}, commands of {} ms: {} of {} issues are second ones, {by_workers} by workers for another \
              process, after {} ms (quartiles)",
             f64::from(command_ns) / 1e6,
-            again.len(),
+            reissues.len(),
             issues.len(),
             quartiles.join(" / "),
         );
@@ -170,19 +170,19 @@ fn judged(guest: &Guest, command_ns: u32) -> [Judgement; 3] {
         let without = ledger_of_text(text.lines().filter(|line| !line.contains("block_rq_requeue")));
         eprintln!("  events: {with_requeues}\n  without requeues: {without}");
         // Before the first requeue event, after 20 commands, two simultaneous reads of the same range are taken for one.
-        assert!(with_requeues.requeued >= again.len() as u64 && with_requeues.unpaired <= 20, "{with_requeues}");
+        assert!(with_requeues.requeued >= reissues.len() as u64 && with_requeues.unpaired <= 20, "{with_requeues}");
 
         let ways = [(false, None), (false, Some("0-100ms")), (true, Some("0-100ms"))];
         for (sum, (completions, window)) in sums.iter_mut().zip(ways) {
-            let found = judge(&issues, completions, window);
+            let result = judge(&issues, completions, window);
             eprintln!(
-                "  {}, {}: precision {:.2}, recall {:.2}, {found:?}",
+                "  {}, {}: precision {:.2}, recall {:.2}, {result:?}",
                 window.unwrap_or("0.5ms-3ms"),
                 if completions { "completions" } else { "issues only" },
-                found.precision(),
-                found.recall(),
+                result.precision(),
+                result.recall(),
             );
-            *sum = sum.add(found);
+            *sum = sum.add(result);
         }
     }
     sums

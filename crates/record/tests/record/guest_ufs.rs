@@ -10,7 +10,7 @@ use emmclab_trace::{CommandCounts, CommandKind, Nanos, Op, RequestFlags};
 
 /// Number and bytes of commands by kind, from the kernel's text of the events.
 fn printed(text: &str) -> BTreeMap<CommandKind, (u64, u64)> {
-    let mut found = BTreeMap::new();
+    let mut result = BTreeMap::new();
     for line in text.lines().filter(|line| line.contains(": send_req: ")) {
         let field = |name: &str| line.split_once(name)?.1.split([',', ' ']).next();
         let kind = match (field("opcode: 0x"), field("cmd: 0x")) {
@@ -24,10 +24,10 @@ fn printed(text: &str) -> BTreeMap<CommandKind, (u64, u64)> {
             _ => CommandKind::Other,
         };
         let bytes = field("size: ").and_then(|size| size.parse().ok()).unwrap_or(0);
-        let row: &mut (u64, u64) = found.entry(kind).or_default();
+        let row: &mut (u64, u64) = result.entry(kind).or_default();
         *row = (row.0 + 1, row.1 + bytes);
     }
-    found
+    result
 }
 
 /// Boots a guest whose UFS has these options and records its work; also returns the output of the work.
@@ -69,8 +69,8 @@ fn check(options: &str) {
     assert!(outcome.activity.hosts.iter().all(|host| host.unpaired == 0 && host.busy.0 > 0));
 
     // Each file was made durable by a commit, with a flush before it and FUA.
-    let forced = requests.iter().filter(|one| one.request.flags.contains(RequestFlags::FUA)).count();
-    let flushes = requests.iter().filter(|one| one.request.op == Op::Flush).count() as u64;
+    let forced = requests.iter().filter(|recorded| recorded.request.flags.contains(RequestFlags::FUA)).count();
+    let flushes = requests.iter().filter(|recorded| recorded.request.op == Op::Flush).count() as u64;
     assert!(forced >= 5, "{forced} requests with FUA");
     assert!(flushes <= seen[&CommandKind::Flush].0 && seen[&CommandKind::Flush].0 >= 5);
     let sync = outcome.activity.syncs.iter().find(|row| row.process == "dd").unwrap();
@@ -82,9 +82,9 @@ fn check(options: &str) {
     assert!(row(CommandKind::Hibernate).count >= 2 && row(CommandKind::WakeUp).count >= 2);
     let late: Vec<Nanos> = requests
         .iter()
-        .filter(|one| one.request.op == Op::Read && one.request.sectors == 8)
-        .filter(|one| [2001 * 8, 2002 * 8].contains(&one.request.sector.0))
-        .map(|one| Nanos(one.request.complete.unwrap().0 - one.request.arrival.0))
+        .filter(|recorded| recorded.request.op == Op::Read && recorded.request.sectors == 8)
+        .filter(|recorded| [2001 * 8, 2002 * 8].contains(&recorded.request.sector.0))
+        .map(|recorded| Nanos(recorded.request.complete.unwrap().0 - recorded.request.arrival.0))
         .collect();
     let wake = row(CommandKind::WakeUp);
     let shortest = wake.time.0 - wake.longest.0 * (wake.count as i64 - 1);

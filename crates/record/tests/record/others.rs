@@ -84,8 +84,8 @@ fn trace_cmd_and_perfetto_say_the_same() {
         let expected = read(&version_6_of(Order::Little, &files, &cpus, None), "trace-cmd");
         assert_eq!(read(&version_7_of(Packing::Zstd, &[("", &cpus)], &files), "trace-cmd"), expected);
         for (unknown, period) in [(Unknown::Named, 50), (Unknown::Described, 400), (Unknown::Described, 10_000)] {
-            let found = read(&perfetto_trace(&files, &cpus, unknown, period), "perfetto");
-            assert_eq!(found, expected, "{name}, rounds of {period}");
+            let trace = read(&perfetto_trace(&files, &cpus, unknown, period), "perfetto");
+            assert_eq!(trace, expected, "{name}, rounds of {period}");
         }
     }
 }
@@ -100,19 +100,19 @@ fn the_kernels_own_text_says_the_same_to_the_microsecond() {
         time.0 = (time.0 + 500) / 1_000 * 1_000;
     }
     for (bytes, format) in [(text.clone(), "ftrace"), (page.concat(), "systrace")] {
-        let mut found = read(&bytes, format);
-        assert_eq!(found.ledger, expected.ledger, "{format}");
-        for ((found, expected), process) in found.requests.iter().zip(&expected.requests).map(|(a, b)| ((&a.0, &b.0), &a.1)) {
-            assert_eq!(found, expected, "{format}: {process}");
+        let mut trace = read(&bytes, format);
+        assert_eq!(trace.ledger, expected.ledger, "{format}");
+        for ((trace, expected), process) in trace.requests.iter().zip(&expected.requests).map(|(a, b)| ((&a.0, &b.0), &a.1)) {
+            assert_eq!(trace, expected, "{format}: {process}");
         }
-        assert_eq!(found.requests, expected.requests, "{format}");
+        assert_eq!(trace.requests, expected.requests, "{format}");
         // Each of the 204 commands may differ by a microsecond.
         let mut whole = expected.activity.clone();
-        for (found, expected) in durations(&mut found.activity).into_iter().zip(durations(&mut whole)) {
-            assert!((found.0 - expected.0).abs() <= 204_000, "{found:?}, {expected:?}");
-            *found = *expected;
+        for (trace, expected) in durations(&mut trace.activity).into_iter().zip(durations(&mut whole)) {
+            assert!((trace.0 - expected.0).abs() <= 204_000, "{trace:?}, {expected:?}");
+            *trace = *expected;
         }
-        assert_eq!(found.activity, whole, "{format}");
+        assert_eq!(trace.activity, whole, "{format}");
     }
 }
 

@@ -318,11 +318,11 @@ impl Server {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let server = Self { home: tempfile::tempdir().unwrap(), port, serial: serial.clone() };
             server.adb(&["start-server"]);
-            let said = server.adb(&["connect", &serial]);
-            if said.contains("connected to") {
+            let output = server.adb(&["connect", &serial]);
+            if output.contains("connected to") {
                 return server;
             }
-            tried.push(format!("port {port}: {said}"));
+            tried.push(format!("port {port}: {output}"));
         }
         panic!("no adb server can be started: {tried:?}");
     }

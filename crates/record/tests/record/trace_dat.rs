@@ -170,7 +170,7 @@ fn a_file_that_was_compressed_as_a_whole_is_read_as_it_is() {
 fn what_cannot_be_read_is_said_with_a_way_out() {
     // Processor cycles are not times.
     let mut bytes = version_6();
-    let at = bytes.windows(19).position(|found| found == b"local global [mono]").unwrap();
+    let at = bytes.windows(19).position(|bytes_there| bytes_there == b"local global [mono]").unwrap();
     bytes[at..at + 19].copy_from_slice(b"[counter] mono     ");
     let error = open_and_read(&bytes).err().unwrap();
     assert_eq!(error.kind(), ErrorClass::Unsupported, "{error}");

@@ -98,7 +98,7 @@ impl NbdMemoryShare {
     fn leave_queue(&mut self) {
         if std::mem::take(&mut self.waits) {
             let mut common = self.budget.lock_state();
-            common.waiting_clients.retain(|one| !Arc::ptr_eq(one, &self.wake));
+            common.waiting_clients.retain(|waiting| !Arc::ptr_eq(waiting, &self.wake));
             common.call();
         }
     }

@@ -131,12 +131,12 @@ impl NbdConnection {
     /// requests may have the lock of the device.
     fn report(&self, query: BlockStatusQuery) {
         let (sector, sectors) = (query.offset / SECTOR_BYTES, u64::from(query.length) / SECTOR_BYTES);
-        let mut found = Vec::new();
+        let mut extents = Vec::new();
         let most = if query.single_extent { 1 } else { MAX_EXTENTS };
-        self.export.device.extents(sector, sectors, most, &mut found);
-        found.truncate(most);
-        let extents = states(&found, sectors);
-        self.link.state().pending.output.block_status(query.cookie, CONTEXT_ID, &extents);
+        self.export.device.extents(sector, sectors, most, &mut extents);
+        extents.truncate(most);
+        let states = states(&extents, sectors);
+        self.link.state().pending.output.block_status(query.cookie, CONTEXT_ID, &states);
     }
 
     /// Receives input, or sleeps until there is work; returns false if the connection has ended.
@@ -215,10 +215,10 @@ impl NbdConnection {
 }
 
 /// Converts extents into lengths in bytes and flags: at least one extent, and no more than `sectors` in total.
-fn states(found: &[AllocationExtent], sectors: u64) -> Vec<(u32, u32)> {
+fn states(extents: &[AllocationExtent], sectors: u64) -> Vec<(u32, u32)> {
     let mut left = sectors;
-    let mut states: Vec<(u32, u32)> = Vec::with_capacity(found.len());
-    for extent in found {
+    let mut states: Vec<(u32, u32)> = Vec::with_capacity(extents.len());
+    for extent in extents {
         let length = extent.sectors.min(left);
         left -= length;
         let (bytes, flags) = ((length * SECTOR_BYTES) as u32, if extent.allocated { 0 } else { STATE_HOLE_ZERO });

@@ -249,9 +249,9 @@ impl NbdListener {
                 let listening =
                     TcpListener::bind(address).and_then(|listener| Ok((listener.local_addr()?, OwnedFd::from(listener))));
                 let (address, socket) = listening.map_err(|error| {
-                    let said = error.to_string();
-                    let said = said.split(" (os error").next().unwrap_or_default();
-                    Error::new(ErrorClass::Io, format!("cannot listen on {address}: {said}"))
+                    let message = error.to_string();
+                    let message = message.split(" (os error").next().unwrap_or_default();
+                    Error::new(ErrorClass::Io, format!("cannot listen on {address}: {message}"))
                         .hint("choose another port; port 0 chooses a free one")
                 })?;
                 Ok(Self::Tcp(socket, address))

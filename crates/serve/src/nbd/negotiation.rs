@@ -42,7 +42,7 @@ pub(super) struct NbdNegotiation {
 /// A rejected option: type of the reply, and message for users.
 type OptionRefusal = (u32, &'static str);
 
-const MALFORMED: OptionRefusal = (option_reply::ERR_INVALID, "the option's data does not have its form");
+const MALFORMED: OptionRefusal = (option_reply::ERR_INVALID, "the data of the option is malformed");
 const NO_EXPORT: OptionRefusal = (option_reply::ERR_UNKNOWN, "there is no export of this name");
 
 /// Sends the greeting, which comes before all other data.
@@ -144,16 +144,16 @@ impl NbdNegotiation {
                 return Ok((kind == option::GO).then(|| self.session(name)));
             }
             option::LIST_META_CONTEXT => {
-                let (_, found) = self.contexts(data, export, true)?;
-                if found {
+                let (_, matches) = self.contexts(data, export, true)?;
+                if matches {
                     context_reply(kind, 0, output);
                 }
             }
             option::SET_META_CONTEXT => {
                 // A failed selection also cancels the previous one.
                 self.selected = None;
-                let (name, found) = self.contexts(data, export, false)?;
-                if found {
+                let (name, matches) = self.contexts(data, export, false)?;
+                if matches {
                     self.selected = Some(name.to_vec());
                     context_reply(kind, CONTEXT_ID, output);
                 }
@@ -174,7 +174,7 @@ impl NbdNegotiation {
             return Err(MALFORMED);
         }
         let canonical = export.named(name).ok_or(NO_EXPORT)?;
-        let wanted = |item| fields.0.as_chunks().0.iter().any(|asked| u16::from_be_bytes(*asked) == item);
+        let wanted = |item| fields.0.as_chunks().0.iter().any(|item_bytes| u16::from_be_bytes(*item_bytes) == item);
         let mut inform = |item: u16, payload: &[&[u8]]| {
             let data = [&[&item.to_be_bytes()[..]], payload].concat().concat();
             output.option_reply(kind, option_reply::INFO, &data);
@@ -202,19 +202,19 @@ impl NbdNegotiation {
         let name = fields.string().ok_or(MALFORMED)?;
         let count = fields.u32().ok_or(MALFORMED)?;
         // Without queries, all contexts are listed and none is selected.
-        let mut found = listing && count == 0;
+        let mut matches = listing && count == 0;
         for _ in 0..count {
             let query = fields.string().ok_or(MALFORMED)?;
             if query.len() > MAX_STRING || !query.contains(&b':') {
                 return Err((option_reply::ERR_INVALID, "a query is a namespace, a colon and a name"));
             }
-            found |= query == CONTEXT.as_bytes() || listing && query == b"base:";
+            matches |= query == CONTEXT.as_bytes() || listing && query == b"base:";
         }
         if !fields.0.is_empty() {
             return Err(MALFORMED);
         }
         export.named(name).ok_or(NO_EXPORT)?;
-        Ok((name, found))
+        Ok((name, matches))
     }
 }
 

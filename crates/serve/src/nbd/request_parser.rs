@@ -136,10 +136,10 @@ impl NbdRequestParser {
                         }
                         Err(error) => self.refuse(header, error, pending),
                         Ok(NbdCommand::Cache) => pending.answer(header.cookie, Ok(())),
-                        Ok(NbdCommand::Status { single_extent: one }) => {
+                        Ok(NbdCommand::Status { single_extent }) => {
                             buffer.consume(HEADER);
                             let NbdRequestHeader { cookie, offset, length, .. } = header;
-                            return ParserPause::Status(BlockStatusQuery { cookie, offset, length, single_extent: one });
+                            return ParserPause::Status(BlockStatusQuery { cookie, offset, length, single_extent });
                         }
                         Ok(NbdCommand::Read { .. }) if !pending.has_room(header.length as usize) => {
                             return ParserPause::Stalled;
@@ -321,7 +321,7 @@ impl NbdRequestHeader {
         let discards = export.discard_bytes();
         let whole_units = self.offset.is_multiple_of(discards) && u64::from(self.length).is_multiple_of(discards);
         if self.has(FAST_ZERO) && (!whole_units || self.has(NO_HOLE) || fua) {
-            return Err(NbdError(errno::ENOTSUP, "only whole discard units can be zeroed faster than by a write"));
+            return Err(NbdError(errno::ENOTSUP, "zeroing faster than a write needs whole discard units"));
         }
         Ok(command)
     }

@@ -62,10 +62,10 @@ impl fmt::Display for SessionEvent {
             ),
             Self::Fault(reason) => write!(f, "the virtual machine was disconnected: {reason}"),
             Self::Stranger => {
-                f.write_str("a program that is no virtual machine connected to the socket of the card, and disconnected")
+                f.write_str("a program that is not a virtual machine connected to the socket of the card, and disconnected")
             }
             Self::Refused(reason) => {
-                write!(f, "a program that is no virtual machine was disconnected from the card: {reason}")
+                write!(f, "a program that is not a virtual machine was disconnected from the card: {reason}")
             }
         }
     }

@@ -282,8 +282,8 @@ impl DmaMappings {
     /// Removes the mappings in a range. Fails if the range contains only a part of a mapping.
     pub fn unmap(&mut self, address: u64, bytes: u64) -> Result<(), Errno> {
         let end = address.checked_add(bytes).ok_or(Errno::INVAL)?;
-        let inside: Vec<_> = self.0.range(address..end).map(|(start, one)| (*start, one.bytes)).collect();
-        let cut_before = self.0.range(..address).next_back().is_some_and(|(start, one)| start + one.bytes > address);
+        let inside: Vec<_> = self.0.range(address..end).map(|(start, mapping)| (*start, mapping.bytes)).collect();
+        let cut_before = self.0.range(..address).next_back().is_some_and(|(start, mapping)| start + mapping.bytes > address);
         if inside.is_empty() {
             return Err(if cut_before { Errno::INVAL } else { Errno::NOENT });
         }

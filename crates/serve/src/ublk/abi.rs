@@ -227,9 +227,9 @@ mod tests {
         bytes[..4].copy_from_slice(&(1 | UblkIoDescriptor::FUA | UblkIoDescriptor::META).to_ne_bytes());
         bytes[4..8].copy_from_slice(&8_u32.to_ne_bytes());
         bytes[8..16].copy_from_slice(&(1_u64 << 33).to_ne_bytes());
-        let found = UblkIoDescriptor::parse(&bytes);
+        let parsed = UblkIoDescriptor::parse(&bytes);
         let flags = UblkIoDescriptor::FUA | UblkIoDescriptor::META;
-        assert_eq!(found, UblkIoDescriptor { operation: UblkIoDescriptor::WRITE, flags, sectors: 8, sector: 1 << 33 });
-        assert_eq!(found.data_bytes(), 4096);
+        assert_eq!(parsed, UblkIoDescriptor { operation: UblkIoDescriptor::WRITE, flags, sectors: 8, sector: 1 << 33 });
+        assert_eq!(parsed.data_bytes(), 4096);
     }
 }

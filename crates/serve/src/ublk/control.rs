@@ -158,13 +158,13 @@ fn mounts(table: &str, device: u32) -> Vec<PathBuf> {
         let partition = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
         rest.is_empty() || rest.strip_prefix('p').is_some_and(partition)
     };
-    let found = table.lines().filter_map(|line| {
+    let points = table.lines().filter_map(|line| {
         let (mount, file_system) = line.split_once(" - ")?;
         of_disk(file_system.split(' ').nth(1)?).then(|| mount.split(' ').nth(4)).flatten()
     });
-    let mut found: Vec<_> = found.map(unescaped).collect();
-    found.reverse();
-    found
+    let mut points: Vec<_> = points.map(unescaped).collect();
+    points.reverse();
+    points
 }
 
 /// Detaches the file systems of a removed disk; later operations of processes that use them fail.

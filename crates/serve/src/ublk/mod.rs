@@ -74,7 +74,7 @@ fn longest_request(limits: &BlockDeviceLimits) -> Result<u32> {
     let longest = longest.min(u64::from(LONGEST_BYTES)) as u32 / PAGE * PAGE;
     if longest == 0 {
         let problem =
-            format!("the device accepts requests of at most {} sectors, but ublk sends whole pages", limits.max_sectors);
+            format!("the device accepts requests of at most {} sectors, and ublk sends whole pages", limits.max_sectors);
         return Err(Error::new(ErrorClass::Config, problem).hint("let it accept requests of 8 sectors or more"));
     }
     Ok(longest)
@@ -99,7 +99,7 @@ fn check(limits: &BlockDeviceLimits, options: &UblkOptions) -> Result<()> {
 }
 
 /// The error for a command that the driver rejects.
-fn refused(work: &str, errno: Errno) -> Error {
+fn rejected(work: &str, errno: Errno) -> Error {
     Error::new(ErrorClass::Io, format!("ublk_drv refuses to {work}: {}", io::Error::from(errno)))
         .in_file(Path::new(PATH))
         .hint("see `dmesg` for the reason")
@@ -137,11 +137,11 @@ impl UblkDevice {
         let supervisor = Supervisor::start(&cleaner)?;
         let wanted =
             UblkDeviceInfo { queues: options.queues, depth: options.depth, buffer_bytes, device: u32::MAX, flags: 0, token };
-        let info = control.add(&wanted).map_err(|errno| refused("make a device", errno))?;
+        let info = control.add(&wanted).map_err(|errno| rejected("create a device", errno))?;
         let mut ublk = Self { supervisor, control, device: info.device, queues: Vec::new(), started: true };
         ublk.control
             .set_parameters(info.device, abi::parameters(&limits, info.buffer_bytes.min(buffer_bytes)))
-            .map_err(|errno| refused("accept the limits of the device", errno))?;
+            .map_err(|errno| rejected("accept the limits of the device", errno))?;
         // The file can be opened only once.
         let path = PathBuf::from(format!("/dev/ublkc{}", info.device));
         let file = Arc::new(appearing(&path, |path| OpenOptions::new().read(true).write(true).open(path))?);
@@ -151,7 +151,7 @@ impl UblkDevice {
         drop(file);
         let queues = &ublk.queues;
         let failed = || queues.iter().any(|(_, thread)| thread.is_finished());
-        ublk.control.start(info.device, failed).map_err(|errno| refused("start the device", errno))?;
+        ublk.control.start(info.device, failed).map_err(|errno| rejected("start the device", errno))?;
         appearing(&ublk.path(), Path::metadata)?;
         Ok(ublk)
     }
@@ -182,7 +182,7 @@ impl UblkDevice {
         if !std::mem::take(&mut self.started) {
             return Ok(());
         }
-        let stopped = self.control.stop(self.device).map_err(|errno| refused("stop the device", errno));
+        let stopped = self.control.stop(self.device).map_err(|errno| rejected("stop the device", errno));
         let until = Instant::now() + QUEUES_END;
         for (inbox, thread) in self.queues.drain(..) {
             while !thread.is_finished() && Instant::now() < until {
@@ -196,7 +196,7 @@ impl UblkDevice {
         let deleted = match self.control.delete(self.device, control::PATIENCE) {
             Ok(()) => Ok(()),
             Err(Errno::TIMEDOUT) => Err(self.in_use()),
-            Err(errno) => Err(refused("delete the device", errno)),
+            Err(errno) => Err(rejected("delete the device", errno)),
         };
         self.supervisor.end();
         stopped.and(deleted)

@@ -274,11 +274,11 @@ impl UblkQueue {
     }
 
     /// Appends the events since the last call to `events`.
-    pub(super) fn events(&mut self, found: &mut Vec<UblkQueueEvent>) {
+    pub(super) fn events(&mut self, events: &mut Vec<UblkQueueEvent>) {
         for entry in self.ring.completion() {
             if entry.user_data() == WAKE {
                 self.polled = false;
-                found.push(UblkQueueEvent::Woken);
+                events.push(UblkQueueEvent::Woken);
                 continue;
             }
             let tag = entry.user_data() as u16;
@@ -286,7 +286,7 @@ impl UblkQueue {
                 // UBLK_IO_RES_OK is 0; with another result the tag can no longer be used.
                 *state = if entry.result() == 0 { UblkTagOwner::Ours } else { UblkTagOwner::Gone };
                 if entry.result() == 0 {
-                    found.push(UblkQueueEvent::Request(tag));
+                    events.push(UblkQueueEvent::Request(tag));
                 }
             }
         }

@@ -88,8 +88,8 @@ impl TestDevice {
 
     /// The device with one sector that can be neither read nor written.
     pub fn with_bad_sector(self, bad: u64) -> Self {
-        let is_bad = move |one: &ServedRequest| (one.sector..one.end()).contains(&bad);
-        self.with_fate(move |one| if is_bad(one) { Fate::Fails(RequestFailure::Io) } else { Fate::Done })
+        let is_bad = move |request: &ServedRequest| (request.sector..request.end()).contains(&bad);
+        self.with_fate(move |request| if is_bad(request) { Fate::Fails(RequestFailure::Io) } else { Fate::Done })
     }
 
     /// The requests since the last call.
@@ -145,14 +145,14 @@ impl BlockDevice for TestDevice {
         let address = |completion| (completion, Arc::clone(completions));
         match &self.delivery {
             Delivery::AtOnce => completions.complete(&mut finished),
-            Delivery::Late(queue) => finished.into_iter().map(address).for_each(|one| queue.send(one).unwrap()),
+            Delivery::Late(queue) => finished.into_iter().map(address).for_each(|completion| queue.send(completion).unwrap()),
             Delivery::Held(kept) => kept.lock().unwrap().extend(finished.into_iter().map(address)),
         }
     }
 
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
+    fn extents(&self, sector: u64, sectors: u64, most: usize, extents: &mut Vec<AllocationExtent>) {
         if self.knows_extents {
-            self.memory.extents(sector, sectors, most, found);
+            self.memory.extents(sector, sectors, most, extents);
         }
     }
 }

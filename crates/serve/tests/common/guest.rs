@@ -19,8 +19,8 @@ impl Parts {
     /// `None` if there is no guest, and the test must be skipped.
     pub fn find() -> Option<Self> {
         let named = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.exists());
-        let found = named("EMMCLAB_GUEST").filter(|folder| folder.join("initrd-serve").exists());
-        let both = found.zip(named("EMMCLAB_QEMU"));
+        let folder = named("EMMCLAB_GUEST").filter(|folder| folder.join("initrd-serve").exists());
+        let both = folder.zip(named("EMMCLAB_QEMU"));
         if both.is_none() {
             emmclab_testing::skip_always("a guest", "make test-guest");
         }
@@ -104,8 +104,8 @@ impl Drop for Guest {
         let _ = self.qemu.kill();
         let _ = self.qemu.wait();
         if std::thread::panicking() {
-            let said = fs::read(&self.console).unwrap_or_default();
-            eprintln!("the guest said:\n{}", String::from_utf8_lossy(&said));
+            let console = fs::read(&self.console).unwrap_or_default();
+            eprintln!("the guest said:\n{}", String::from_utf8_lossy(&console));
         }
     }
 }

@@ -27,9 +27,9 @@ fn a_socket_has_mode_0600_and_goes_with_the_server() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("nbd");
     let server = start(&path).unwrap();
-    let found = fs::symlink_metadata(&path).unwrap();
-    assert!(found.file_type().is_socket());
-    assert_eq!(found.permissions().mode() & 0o777, 0o600);
+    let metadata = fs::symlink_metadata(&path).unwrap();
+    assert!(metadata.file_type().is_socket());
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
     assert_eq!(server.uri(), format!("nbd+unix:///?socket={}", path.display()));
     drop(server);
     assert!(!path.exists());
@@ -43,7 +43,7 @@ fn a_taken_path_is_refused_and_a_stale_socket_replaced() {
     assert!(refused(&path).contains("not a socket"));
     fs::remove_file(&path).unwrap();
     let server = start(&path).unwrap();
-    assert!(refused(&path).contains("listens on this socket already"));
+    assert!(refused(&path).contains("already listens on this socket"));
     assert_eq!(Client::connect(&path).ready(true).ask(READ, 0, 0, 512).error, 0);
     server.stop();
     drop(UnixListener::bind(&path).unwrap());

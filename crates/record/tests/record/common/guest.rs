@@ -146,8 +146,8 @@ impl Drop for Guest {
         let _ = self.qemu.kill();
         let _ = self.qemu.wait();
         if std::thread::panicking() {
-            let said = fs::read(&self.console).unwrap_or_default();
-            eprintln!("the guest said:\n{}", String::from_utf8_lossy(&said));
+            let console = fs::read(&self.console).unwrap_or_default();
+            eprintln!("the guest said:\n{}", String::from_utf8_lossy(&console));
         }
     }
 }

@@ -154,8 +154,8 @@ impl EmmcCard {
                 CommandReply::R1
             }
             (17, Selected) => {
-                let one = PresetBlockCount { blocks: Some(1), modifiers: CommandFlags::empty() };
-                self.start_read(argument, one);
+                let single_block = PresetBlockCount { blocks: Some(1), modifiers: CommandFlags::empty() };
+                self.start_read(argument, single_block);
                 CommandReply::R1
             }
             (18, Selected) => {
@@ -186,8 +186,8 @@ impl EmmcCard {
                 CommandReply::R1
             }
             (24, Selected) => {
-                let one = PresetBlockCount { blocks: Some(1), modifiers: CommandFlags::empty() };
-                self.start_write(argument, one);
+                let single_block = PresetBlockCount { blocks: Some(1), modifiers: CommandFlags::empty() };
+                self.start_write(argument, single_block);
                 CommandReply::R1
             }
             (25, Selected) => {

@@ -304,10 +304,10 @@ mod tests {
         let source = RegisterSource { path: Path::new("ext_csd"), bytes: &register.bytes };
         let report = emmclab_registers::read(&[source]).unwrap();
         assert_eq!((report.standard.as_str(), report.capacity.unwrap().bytes), ("eMMC 5.1", 1 << 30));
-        let said = |topic| report.facts.iter().find(|fact| fact.topic == topic).unwrap().text.clone();
-        assert_eq!(said("volatile cache").as_deref(), Some("512 KB, off when it was read"));
-        assert_eq!(said("boot partitions").as_deref(), Some("2 of 4 MB"));
-        assert_eq!(said("erasing").as_deref(), Some("secure erase, trim, sanitize"));
+        let text = |topic| report.facts.iter().find(|fact| fact.topic == topic).unwrap().text.clone();
+        assert_eq!(text("volatile cache").as_deref(), Some("512 KB, off when it was read"));
+        assert_eq!(text("boot partitions").as_deref(), Some("2 of 4 MB"));
+        assert_eq!(text("erasing").as_deref(), Some("secure erase, trim, sanitize"));
     }
 
     #[test]

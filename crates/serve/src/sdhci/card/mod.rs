@@ -237,14 +237,14 @@ impl EmmcCard {
     fn sanitize(&mut self) {
         const MOST: usize = 256;
         let mut at = 0;
-        let mut found: Vec<AllocationExtent> = Vec::new();
+        let mut extents: Vec<AllocationExtent> = Vec::new();
         while at < self.sectors {
-            found.clear();
-            self.device.extents(at, self.sectors - at, MOST, &mut found);
-            if found.iter().all(|extent| extent.sectors == 0) {
+            extents.clear();
+            self.device.extents(at, self.sectors - at, MOST, &mut extents);
+            if extents.iter().all(|extent| extent.sectors == 0) {
                 break;
             }
-            for extent in &found {
+            for extent in &extents {
                 let end = at.saturating_add(extent.sectors).min(self.sectors);
                 if !extent.allocated {
                     self.discard(at, end, true);

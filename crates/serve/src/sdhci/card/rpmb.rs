@@ -98,12 +98,12 @@ impl RpmbPartition {
     pub fn write(&mut self, frames: &[u8], reliable: bool) {
         let Some(last) = frames.chunks_exact(FRAME).last() else { return };
         let kind = read_number(last, field::TYPE) as u16;
-        let one = frames.len() == FRAME;
+        let single_frame = frames.len() == FRAME;
         let address = read_number(last, field::ADDRESS) as u16;
         self.response = match kind {
             request::PROGRAM_KEY => {
                 // The key can be programmed only once.
-                let outcome = if self.key.is_none() && one && reliable {
+                let outcome = if self.key.is_none() && single_frame && reliable {
                     self.key = Some(read_bytes(last, field::MAC));
                     RpmbResult::Ok
                 } else {
@@ -115,10 +115,10 @@ impl RpmbPartition {
                 let outcome = if reliable { self.program(frames) } else { RpmbResult::GeneralFailure };
                 RpmbResponse::Result(kind, outcome, address)
             }
-            request::READ_COUNTER if one => RpmbResponse::Counter(read_bytes(last, field::NONCE)),
-            request::READ if one => RpmbResponse::Data { nonce: read_bytes(last, field::NONCE), address },
+            request::READ_COUNTER if single_frame => RpmbResponse::Counter(read_bytes(last, field::NONCE)),
+            request::READ if single_frame => RpmbResponse::Data { nonce: read_bytes(last, field::NONCE), address },
             // The result of the previous operation remains for the next read.
-            request::READ_RESULT if one => return,
+            request::READ_RESULT if single_frame => return,
             _ => RpmbResponse::Result(kind, RpmbResult::GeneralFailure, 0),
         };
     }

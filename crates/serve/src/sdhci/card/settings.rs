@@ -147,7 +147,7 @@ impl CardSettings {
     pub(in crate::sdhci) fn check(&self, limits: &BlockDeviceLimits) -> Result<()> {
         let check = |fits: bool, field: &str, value: &dyn Display, hint: &str| {
             let refused = || {
-                Error::new(ErrorClass::Config, "a card cannot state this")
+                Error::new(ErrorClass::Config, "the registers of a card cannot encode this value")
                     .of_field(field, 0, value.to_string().as_bytes())
                     .hint(hint)
             };
@@ -160,8 +160,8 @@ impl CardSettings {
         let cache = self.cache_bytes.is_multiple_of(128) && u32::try_from(self.cache_bytes / 128).is_ok();
         check(cache, "cache_bytes", &self.cache_bytes, "use a multiple of 128 below 512 GiB")?;
         let has_cache = self.cache_bytes > 0;
-        check(!self.barrier || has_cache, "barrier", &true, "give the card a cache, or switch barriers off")?;
-        let hint = "give the card a cache, or switch its order off";
+        check(!self.barrier || has_cache, "barrier", &true, "give the card a cache, or disable barriers")?;
+        let hint = "give the card a cache, or do not keep its order";
         check(!self.cache_in_order || has_cache, "cache_in_order", &true, hint)?;
         check(self.reliable_sectors > 0, "reliable_sectors", &0, "use at least 1")?;
         let units = |bytes: u32, unit: u32, most: u32| bytes.is_multiple_of(unit) && bytes / unit <= most;

@@ -294,9 +294,9 @@ fn secure_trim_removes_in_its_second_step() {
     host.erase(9, 9, 0x8000_0001);
     assert_eq!(host.requests.len(), before);
     host.erase(5, 6, 0x8000_8000);
-    let removed: Vec<_> = host.requests[before..].iter().map(|one| (one.sector, one.sectors)).collect();
+    let removed: Vec<_> = host.requests[before..].iter().map(|request| (request.sector, request.sectors)).collect();
     assert_eq!(removed, [(5, 2), (9, 1)]);
-    assert!(host.requests[before..].iter().all(|one| one.action == BlockAction::Discard { secure: true }));
+    assert!(host.requests[before..].iter().all(|request| request.action == BlockAction::Discard { secure: true }));
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn sanitize_leaves_what_is_mapped() {
     host.complete();
     let before = host.requests.len();
     assert_eq!(host.switch(165, 1), CardStatus::empty());
-    let removed: Vec<_> = host.requests[before..].iter().map(|one| (one.sector, one.sectors)).collect();
+    let removed: Vec<_> = host.requests[before..].iter().map(|request| (request.sector, request.sectors)).collect();
     assert_eq!(removed, [(0, 128), (256, 768)]);
     assert_eq!(host.read_one(17, 128 * 512), [7; SECTOR]);
 }
@@ -569,7 +569,7 @@ proptest! {
                     prop_assert_eq!(data.len(), count as usize * SECTOR);
                     for (sector, data) in (first..).zip(data.chunks(SECTOR)) {
                         let byte = model.get(&(partition, sector)).copied().unwrap_or(0);
-                        prop_assert!(data.iter().all(|one| *one == byte));
+                        prop_assert!(data.iter().all(|value| *value == byte));
                     }
                 }
                 CardModelStep::Erase(first, last, argument) => {

@@ -274,9 +274,9 @@ impl SdhciController {
                     done.map_err(|_| TransferFault::Adma(AdmaState::Transfer, false))?;
                     segment.address += bytes as u64;
                     segment.bytes -= bytes;
-                    let asked = std::mem::take(&mut adma.interrupt);
+                    let interrupt = std::mem::take(&mut adma.interrupt);
                     self.registers.adma_address = adma.address.into();
-                    if asked {
+                    if interrupt {
                         self.raise(interrupt::DMA);
                     }
                 }
@@ -288,7 +288,7 @@ impl SdhciController {
     /// Reads the buffer port for the driver.
     pub(super) fn read_buffer(&mut self, into: &mut [u8]) {
         into.fill(0);
-        if let Some(transfer) = self.transfer.as_mut().filter(|one| one.reads && one.waits_for_port()) {
+        if let Some(transfer) = self.transfer.as_mut().filter(|transfer| transfer.reads && transfer.waits_for_port()) {
             let bytes = into.len().min(transfer.data.len() - transfer.moved);
             into[..bytes].copy_from_slice(&transfer.data[transfer.moved..transfer.moved + bytes]);
             transfer.moved += bytes;
@@ -297,7 +297,7 @@ impl SdhciController {
 
     /// Writes the buffer port for the driver.
     pub(super) fn write_buffer(&mut self, from: &[u8], memory: &mut dyn GuestMemory) {
-        if let Some(transfer) = self.transfer.as_mut().filter(|one| !one.reads && one.waits_for_port()) {
+        if let Some(transfer) = self.transfer.as_mut().filter(|transfer| !transfer.reads && transfer.waits_for_port()) {
             let bytes = from.len().min(transfer.data.len() - transfer.moved);
             transfer.data[transfer.moved..transfer.moved + bytes].copy_from_slice(&from[..bytes]);
             transfer.moved += bytes;

@@ -157,7 +157,7 @@ impl SdhciController {
             word::SYSTEM_ADDRESS => {
                 registers.system_address = merged(registers.system_address);
                 // The upper byte resumes a transfer that stopped at a boundary.
-                let paused = self.transfer.as_mut().filter(|one| one.pause == TransferPause::Boundary);
+                let paused = self.transfer.as_mut().filter(|transfer| transfer.pause == TransferPause::Boundary);
                 if let Some(transfer) = paused.filter(|_| mask >> 24 != 0) {
                     transfer.pause = TransferPause::None;
                 }
