@@ -282,7 +282,7 @@ def test_a_picture_that_cannot_be_is_refused(command: list[str], words: list[str
 def test_a_picture_is_not_read_as_a_trace(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "chat.pftrace"
     assert emmclab("convert", trace, out).returncode == 0
-    assert_refused(emmclab("profile", out), "chat.pftrace", "picture", "read the trace that")
+    assert_refused(emmclab("profile", out), "chat.pftrace", "picture", "read the trace from which")
 
 
 def test_a_run_that_is_interrupted_leaves_no_picture(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_conditions_hold_for_the_whole_trace(file: Path, recording: Path, parts:
 
 def test_conditions_that_nothing_meets_and_mending_in_parts_are_refused(file: Path, parts: Path) -> None:
     for place in (file, parts):
-        with pytest.raises(ConfigError, match="no request meets all conditions") as refused:
+        with pytest.raises(ConfigError, match="no request satisfies all conditions") as refused:
             profile_parts(place, 2, reading={"only": "from=1000h"})
         assert refused.value.field == "--only"
         with pytest.raises(ConfigError, match="mended only in one pass") as refused:

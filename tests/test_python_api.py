@@ -91,7 +91,7 @@ def test_a_missing_column_is_named_with_what_it_holds(needed: str) -> None:
     with pytest.raises(FormatError, match=f"`{needed}`.* missing") as caught:
         Trace.from_polars(polars.DataFrame(frame(**{needed: None})))
     assert caught.value.field == needed
-    assert "needed are arrival_ns, sector, sectors and op" in str(caught.value.hint)
+    assert "required are arrival_ns, sector, sectors and op" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("column", ["arrival", "arrival_us", "Arrival_Time"])
@@ -126,7 +126,7 @@ def test_a_column_of_another_type_is_named_with_its_type(column: str, values: li
         ({"op": ["write", "write", "reed", "read"]}, 3, "`reed`: is not an operation"),
         ({"sectors": [8, -8, 8, 0]}, 2, "`sectors`: .*UInt32"),
         ({"sectors": [8, 0, 8, 0]}, 2, "without data"),
-        ({"arrival_ns": [0, 5, 4, 6]}, 3, "arrives before the request in front of it"),
+        ({"arrival_ns": [0, 5, 4, 6]}, 3, "arrives before the previous request"),
         ({"complete_ns": [1, 1_000_001, 1_999_999, 3_000_001]}, 3, "earlier"),
     ],
 )
@@ -145,7 +145,7 @@ def test_the_row_of_a_fault_counts_from_the_first_of_the_frame() -> None:
     table = polars.DataFrame(
         {"arrival_ns": arrivals, "sector": [0] * rows, "sectors": [8] * rows, "op": ["write"] * rows}
     )
-    with pytest.raises(FormatError, match="arrives before the request in front of it") as caught:
+    with pytest.raises(FormatError, match="arrives before the previous request") as caught:
         _ = Trace.from_polars(table).ledger
     assert caught.value.line == 15_001
 

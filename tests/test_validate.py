@@ -240,5 +240,5 @@ def test_a_recording_of_several_devices_is_refused_under_its_own_name(tmp_path: 
     path = tmp_path / "two.csv"
     rows = [f"{row},sd{'ab'[number % 2]}" for number, row in enumerate(rows_of(400))]
     path.write_text("\n".join([f"{HEADING},device", *rows]) + "\n")
-    assert_refused(emmclab("validate", path), f"{path}: the trace holds requests to 2 devices", "--only device=")
+    assert_refused(emmclab("validate", path), f"{path}: the trace contains requests to 2 devices", "--only device=")
     assert emmclab("validate", path, "--only", "device=sda", "--device", OTHER).returncode == 0

@@ -92,7 +92,7 @@ def test_recordings_without_completions_or_of_zones_or_too_short_are_refused_by_
         "43-blktrace-version-8/zoned.blktrace.0": "zones",
         "11-biosnoop/plain.txt": "several devices|3 devices",
         "02-kdab-emmc-270ms/one-line.txt": "at least 100",
-        "29-trace-dat-2016-android/trace.dat.gz": "the trace holds no request",
+        "29-trace-dat-2016-android/trace.dat.gz": "the trace contains no request",
     }
     if not cases.is_dir():
         missing("the folder of real recordings", "put the folder `cases` beside that of EMMCLAB_TRACES")

@@ -155,7 +155,7 @@ class FormatError(EmmclabError, ValueError):
 
 
 class UnitError(FormatError):
-    """Times or sizes are absurd in the assumed unit."""
+    """Times or sizes are implausible in the assumed unit."""
 
 
 class ConfigError(EmmclabError, ValueError):

@@ -71,12 +71,12 @@ impl Batch {
     ) -> Result<Self> {
         // Other tools use a type of their own for a column without values: pandas writes numbers as Float64 and names as Null.
         let has_values = |array: &ArrayRef| array.logical_null_count() < array.len();
-        let found = |column: TraceColumn| {
+        let array_of = |column: TraceColumn| {
             let array = record.column_by_name(column.name());
             array.filter(|array| *array.data_type() == column.data_type() || has_values(array))
         };
         for column in TraceColumn::ALL.into_iter().filter(|column| !column.of_notes()) {
-            let Some(array) = found(column) else {
+            let Some(array) = array_of(column) else {
                 if column.optional() {
                     continue;
                 }
@@ -92,23 +92,23 @@ impl Batch {
             }
         }
         let rows = record.num_rows();
-        let flags = match found(TraceColumn::Flags) {
+        let flags = match array_of(TraceColumn::Flags) {
             Some(array) => from_arrow::<UInt16Type>(Some(array), 0),
             None => vec![0; rows].into(),
         };
         Ok(Self {
-            arrival: from_arrow::<Int64Type>(found(TraceColumn::Arrival), NO_TIME),
-            start: from_arrow::<Int64Type>(found(TraceColumn::Start), NO_TIME),
-            issue: from_arrow::<Int64Type>(found(TraceColumn::Issue), NO_TIME),
-            served: from_arrow::<Int64Type>(found(TraceColumn::Served), NO_TIME),
-            complete: from_arrow::<Int64Type>(found(TraceColumn::Complete), NO_TIME),
-            sector: from_arrow::<UInt64Type>(found(TraceColumn::Sector), 0),
-            sectors: from_arrow::<UInt32Type>(found(TraceColumn::Sectors), 0),
-            op: found(TraceColumn::Op).map_or_else(|| Ok(Vec::new().into()), ops_from_arrow)?,
+            arrival: from_arrow::<Int64Type>(array_of(TraceColumn::Arrival), NO_TIME),
+            start: from_arrow::<Int64Type>(array_of(TraceColumn::Start), NO_TIME),
+            issue: from_arrow::<Int64Type>(array_of(TraceColumn::Issue), NO_TIME),
+            served: from_arrow::<Int64Type>(array_of(TraceColumn::Served), NO_TIME),
+            complete: from_arrow::<Int64Type>(array_of(TraceColumn::Complete), NO_TIME),
+            sector: from_arrow::<UInt64Type>(array_of(TraceColumn::Sector), 0),
+            sectors: from_arrow::<UInt32Type>(array_of(TraceColumn::Sectors), 0),
+            op: array_of(TraceColumn::Op).map_or_else(|| Ok(Vec::new().into()), ops_from_arrow)?,
             flags,
-            pid: from_arrow::<Int32Type>(found(TraceColumn::Pid), NO_PID),
-            process: names_from_arrow(TraceColumn::Process, found(TraceColumn::Process), processes)?,
-            device: names_from_arrow(TraceColumn::Device, found(TraceColumn::Device), devices)?,
+            pid: from_arrow::<Int32Type>(array_of(TraceColumn::Pid), NO_PID),
+            process: names_from_arrow(TraceColumn::Process, array_of(TraceColumn::Process), processes)?,
+            device: names_from_arrow(TraceColumn::Device, array_of(TraceColumn::Device), devices)?,
             notes: BatchNotes::from_arrow(record, before)?.map(Arc::new),
             processes: processes.shared().clone(),
             devices: devices.shared().clone(),
@@ -116,13 +116,13 @@ impl Batch {
     }
 }
 
-#[allow(clippy::needless_pass_by_value)] // `map_err` hands it over.
+#[allow(clippy::needless_pass_by_value)] // `map_err` passes it by value.
 pub(crate) fn arrow_error(error: arrow_schema::ArrowError) -> Error {
     Error::new(ErrorClass::Syntax, error.to_string())
 }
 
-pub(crate) fn wrong_type(name: &str, found: &DataType) -> Error {
-    Error::new(ErrorClass::Syntax, format!("column `{name}` is of type {found}"))
+pub(crate) fn wrong_type(name: &str, data_type: &DataType) -> Error {
+    Error::new(ErrorClass::Syntax, format!("column `{name}` is of type {data_type}"))
         .hint("compare with `emmclab.read(emmclab.bundled()[0]).to_arrow().schema`")
 }
 
@@ -402,11 +402,11 @@ impl BatchNotes {
         for row in 0..record.num_rows() {
             let here = |error: Error| error.at_line(before + row as u64 + 1);
             let at = roles.lists.range(row);
-            let same_length = |column, found: Range<usize>| {
-                if found.len() == at.len() {
-                    return Ok(found.start);
+            let same_length = |column, range: Range<usize>| {
+                if range.len() == at.len() {
+                    return Ok(range.start);
                 }
-                let what = format!("has {} entries in a row in which `role` has {}", found.len(), at.len());
+                let what = format!("has {} entries in a row in which `role` has {}", range.len(), at.len());
                 let error = Error::new(ErrorClass::Value, what).in_field(TraceColumn::name(column));
                 Err(here(error.hint("all note columns of a row need lists of the same length: one entry for each note")))
             };

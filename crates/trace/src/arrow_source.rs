@@ -120,17 +120,17 @@ fn check_columns(schema: &Schema) -> Result<Vec<String>> {
             if column.optional() {
                 continue;
             }
-            let there: Vec<&str> = names().collect();
+            let columns: Vec<&str> = names().collect();
             return Err(Error::new(ErrorClass::Syntax, "this column is missing").in_field(column.name()).hint(format!(
-                "give {}; needed are arrival_ns, sector, sectors and op, and these are there: {}",
+                "give {}; required are arrival_ns, sector, sectors and op; the columns are: {}",
                 meaning(column),
-                there.join(", ")
+                columns.join(", ")
             )));
         };
         if !takes(column, field.data_type()) {
-            let found = field.data_type().to_string();
+            let data_type = field.data_type().to_string();
             return Err(Error::new(ErrorClass::Syntax, "is a type that this column cannot have")
-                .of_field(column.name(), 0, found.as_bytes())
+                .of_field(column.name(), 0, data_type.as_bytes())
                 .hint(format!("give {}", meaning(column))));
         }
     }
@@ -157,35 +157,35 @@ fn meaning(column: TraceColumn) -> String {
     format!("{kind}{unit}, {}", column.about())
 }
 
-fn is_text(found: &DataType) -> bool {
-    match found {
+fn is_text(data_type: &DataType) -> bool {
+    match data_type {
         DataType::Dictionary(_, value) => is_text(value),
-        found => matches!(found, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View),
+        data_type => matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View),
     }
 }
 
 /// Whether values of this type can be converted to those of the column. Floating-point numbers cannot, because they round nanoseconds.
-fn takes(column: TraceColumn, found: &DataType) -> bool {
+fn takes(column: TraceColumn, data_type: &DataType) -> bool {
     // A column that contains only nulls has the type Null.
-    let empty = column.optional() && column != TraceColumn::Flags && *found == DataType::Null;
-    let is_list = *found != item(found);
-    let fits = |wanted: &DataType, found: &DataType| {
+    let empty = column.optional() && column != TraceColumn::Flags && *data_type == DataType::Null;
+    let is_list = *data_type != item(data_type);
+    let fits = |wanted: &DataType, data_type: &DataType| {
         // The item type of lists that are all empty is Null.
-        let nothing = column.of_notes() && *found == DataType::Null;
-        nothing || if is_text(wanted) { is_text(found) } else { found.is_integer() }
+        let nothing = column.of_notes() && *data_type == DataType::Null;
+        nothing || if is_text(wanted) { is_text(data_type) } else { data_type.is_integer() }
     };
-    empty || (is_list == column.of_notes() && fits(&item(&column.data_type()), &item(found)))
+    empty || (is_list == column.of_notes() && fits(&item(&column.data_type()), &item(data_type)))
 }
 
 /// The item type of a list type; for other types, the type itself.
-fn item(found: &DataType) -> DataType {
-    match found {
+fn item(data_type: &DataType) -> DataType {
+    match data_type {
         DataType::List(field)
         | DataType::LargeList(field)
         | DataType::FixedSizeList(field, _)
         | DataType::ListView(field)
         | DataType::LargeListView(field) => field.data_type().clone(),
-        found => found.clone(),
+        data_type => data_type.clone(),
     }
 }
 

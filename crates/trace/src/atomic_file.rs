@@ -170,14 +170,14 @@ pub fn sweep(folder: &Path) {
         }
         let path = entry.path();
         let Some(left) = lock(&path) else { continue };
-        let is_dir = left.metadata().is_ok_and(|found| found.is_dir());
+        let is_dir = left.metadata().is_ok_and(|metadata| metadata.is_dir());
         let _ = if is_dir { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
     }
 }
 
 /// Locks an existing regular file or folder of this user; `None` for anything else, and if a living process has the lock.
 fn lock(path: &Path) -> Option<File> {
-    let is_own = |found: &Metadata| found.uid() == geteuid().as_raw() && (found.is_file() || found.is_dir());
+    let is_own = |metadata: &Metadata| metadata.uid() == geteuid().as_raw() && (metadata.is_file() || metadata.is_dir());
     if !is_own(&path.symlink_metadata().ok()?) {
         return None;
     }
@@ -245,8 +245,8 @@ mod tests {
         let file = create_locked(folder.path(), 0o600).unwrap();
         let full = File::options().write(true).open("/dev/full").unwrap();
         let mut out = OutputTarget::Aside(NamedTempFile::from_parts(full, file.into_temp_path()));
-        let said = out.write(b"text").unwrap_err().to_string();
-        assert!(!said.contains(ASIDE_PREFIX), "{said}");
+        let message = out.write(b"text").unwrap_err().to_string();
+        assert!(!message.contains(ASIDE_PREFIX), "{message}");
     }
 
     #[test]

@@ -357,7 +357,7 @@ impl BatchBuilder {
     /// Adds a request with its block notes, which cover all its sectors; an empty slice means that they are not known.
     #[inline]
     pub fn push_noted(&mut self, request: &Request, notes: &[BlockNote]) {
-        debug_assert!(fault_of_notes(request, notes).is_none(), "{notes:?} are no notes of {request:?}");
+        debug_assert!(fault_of_notes(request, notes).is_none(), "{notes:?} do not fit {request:?}");
         if !notes.is_empty() {
             let row = self.len();
             self.notes.get_or_insert_default().push(row, notes);
@@ -389,7 +389,7 @@ impl Batch {
         if sorted {
             return Ok(());
         }
-        Err(Error::new(ErrorClass::Order, "a request is out of order: it arrives before the request in front of it")
+        Err(Error::new(ErrorClass::Order, "a request is out of order: it arrives before the previous request")
             .of_field("arrival_ns", 1, b"")
             .hint("sort the rows by `arrival_ns`"))
     }

@@ -51,11 +51,11 @@ const ACTIONS: RecorderEventNames = RecorderEventNames {
 pub(crate) fn no_request(tally: &EventTally, ledger: &Ledger, header: &TraceHeader, lenient: bool) -> Error {
     let error = |text: String| Error::new(ErrorClass::Empty, text);
     if ledger.filtered > 0 {
-        return error(format!("the choice by --only leaves none of {} requests", ledger.filtered))
+        return error(format!("--only selects none of {} requests", ledger.filtered))
             .hint("choose a wider range, or other values");
     }
     if tally.is_empty() {
-        let problem = error("the trace holds no request".to_owned());
+        let problem = error("the trace contains no request".to_owned());
         return problem.hint(if lenient && ledger.skipped > 0 {
             format!("all {} records were skipped; read without --lenient to see why", ledger.skipped)
         } else {
@@ -68,7 +68,7 @@ pub(crate) fn no_request(tally: &EventTally, ledger: &Ledger, header: &TraceHead
         () => KERNEL,
     };
     if let Some(packets) = tally.packets.as_deref().filter(|_| ledger.unpaired == 0) {
-        return error(format!("the trace holds no read or write, but {packets}"))
+        return error(format!("the trace contains no read or write, but {packets}"))
             .hint("record while files are read or written: such commands of programs (INQUIRY, SMART) move no blocks");
     }
     let commands = commands(header);
@@ -92,7 +92,7 @@ pub(crate) fn no_request(tally: &EventTally, ledger: &Ledger, header: &TraceHead
         cure
     };
     let commands = commands.unwrap_or_default();
-    error(format!("the trace holds no request, but {}{commands}", list(tally, &vocabulary))).hint(cure)
+    error(format!("the trace contains no request, but {}{commands}", list(tally, &vocabulary))).hint(cure)
 }
 
 /// The recorded commands of the drivers as a text that begins with a semicolon; `None` if there are none.
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn events_of_requests_are_listed_first_and_missing_ones_named() {
         let (problem, hint) = message_and_hint(&[("sched_switch", 755), ("block_rq_complete", 840)], &Ledger::default());
-        assert_eq!(problem, "the trace holds no request, but 840 block_rq_complete, 755 sched_switch, no block_rq_issue");
+        assert_eq!(problem, "the trace contains no request, but 840 block_rq_complete, 755 sched_switch, no block_rq_issue");
         assert!(hint.contains("both block_rq_issue and block_rq_complete"), "{hint}");
     }
 
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn actions_of_blkparse_are_named_by_their_letters() {
         let (problem, hint) = message_and_hint(&[("C", 840)], &Ledger::default());
-        assert_eq!(problem, "the trace holds no request, but 840 C, no D");
+        assert_eq!(problem, "the trace contains no request, but 840 C, no D");
         assert!(hint.contains("without `-a`"), "{hint}");
     }
 

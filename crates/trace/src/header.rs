@@ -165,7 +165,7 @@ impl RecordedFeatures {
         let ops = ops.map(|op| (op.name(), Self { ops: 1 << op as u8, flags: RequestFlags(0) }));
         let flags = RequestFlags::NAMES.into_iter().zip(0..);
         ops.chain(flags.map(|(name, bit)| (name, Self { ops: 0, flags: RequestFlags(1 << bit) })))
-            .filter(move |(_, one)| self.intersection(*one) == *one)
+            .filter(move |(_, feature)| self.intersection(*feature) == *feature)
     }
 }
 
@@ -189,7 +189,7 @@ impl<'de> Deserialize<'de> for RecordedFeatures {
         let text = String::deserialize(deserializer)?;
         let known: Vec<_> = Self::ALL.named().collect();
         let named = text.split_whitespace().filter_map(|word| known.iter().find(|(name, _)| *name == word));
-        Ok(named.fold(Self::NONE, |all, (_, one)| all.union(*one)))
+        Ok(named.fold(Self::NONE, |all, (_, feature)| all.union(*feature)))
     }
 }
 

@@ -76,7 +76,7 @@ impl TraceReader {
             let problem = Error::new(ErrorClass::Config, "the trace already marks the requests that are re-issues");
             return Err(problem
                 .of_field("--reissue-window", 0, window.to_string().as_bytes())
-                .hint("read the trace that it was converted from with this option")
+                .hint("use this option to read the trace from which it was converted")
                 .in_file(path));
         }
         Ok(Self::of_source(path, source, guard, (recognised, recorded), options))
@@ -143,8 +143,8 @@ impl TraceReader {
     /// The next batch that is not empty after screening.
     fn next_screened(&mut self) -> Result<Option<Batch>> {
         while let Some(batch) = self.advance()? {
-            if let Some(found) = &mut self.observed_features {
-                found.see(&batch.rows());
+            if let Some(features) = &mut self.observed_features {
+                features.see(&batch.rows());
             }
             let batch = self.screen.apply(batch);
             // A trace that will be rejected is read to its end, so that the error lists all devices.
@@ -207,13 +207,13 @@ impl TraceReader {
             let message = format!("a request is more than {window} requests after its place in the order of arrivals");
             return Ok(Error::new(ErrorClass::Order, message)
                 .of_field("arrival", 0, format!("{behind} before its predecessor").as_bytes())
-                .hint(format!("give a larger --reorder-window (now {window})")));
+                .hint(format!("use a larger --reorder-window (now {window})")));
         };
         let back = Nanos(jump.length_ns.min(i64::MAX as u64).cast_signed());
         let message =
             format!("the clock jumps back at request {}, after which no request can be sorted into its place", jump.request);
         Ok(Error::new(ErrorClass::Order, message).of_field("arrival", 0, format!("{back} back").as_bytes()).hint(format!(
-            "give --mend-clock to put them after the earlier ones, or a larger --reorder-window (now {window}) if they \
+            "use --mend-clock to put them after the earlier ones, or a larger --reorder-window (now {window}) if they \
              belong between them"
         )))
     }

@@ -48,8 +48,8 @@ impl TraceWriter {
                 .hint(format!("choose one of: {}", names.join(", "))));
         };
         if compression.is_some() && formats::compresses_itself(format) {
-            let message = format!("`{}` compresses by itself", format.name);
-            return Err(Error::new(ErrorClass::Unsupported, message).in_file(path).hint("leave out the second ending"));
+            let message = format!("`{}` is already compressed", format.name);
+            return Err(Error::new(ErrorClass::Unsupported, message).in_file(path).hint("leave out the second extension"));
         }
         let file = if path == Path::new("-") { AtomicFile::stdout() } else { AtomicFile::create(path) };
         let sink = create(file?.compressed(compression)?, header)?;

@@ -255,10 +255,10 @@ def _refuse_empty_selection(place: Path, ledger: Ledger) -> None:
     """Raise an error if `only` selects no request."""
     if not ledger["kept"]:
         raise ConfigError(
-            f"{place}: no request meets all conditions",
+            f"{place}: no request satisfies all conditions together",
             file=str(place),
             field="--only",
-            hint="give fewer conditions, or a longer time",
+            hint="use fewer conditions or a longer time",
         )
 
 

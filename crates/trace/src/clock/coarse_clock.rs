@@ -72,7 +72,7 @@ impl CoarseClock {
 fn step(stamps: &[i64]) -> Option<u64> {
     let first = *stamps.first()?;
     let of_group = |group: &[i64]| group.iter().fold(0, |all, stamp| divisor(all, stamp.abs_diff(first)));
-    let mut divisors: Vec<_> = stamps.chunks(GROUP).map(of_group).filter(|found| *found > 0).collect();
+    let mut divisors: Vec<_> = stamps.chunks(GROUP).map(of_group).filter(|divisor| *divisor > 0).collect();
     divisors.sort_unstable();
     divisors.iter().skip(divisors.len() / SPOILED).copied().reduce(divisor)
 }

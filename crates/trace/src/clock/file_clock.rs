@@ -62,18 +62,18 @@ impl FileClock {
             self.order.skip_to(last.arrival.0);
             return;
         }
-        let Self { order, faults: found } = self;
+        let Self { order, faults } = self;
         for request in requests {
-            found.requests += 1;
-            let arrival = NumberedArrival { request: found.requests, at: request.arrival.0 };
-            order.take(arrival, &mut |arrival, step| found.take(arrival, step));
+            faults.requests += 1;
+            let arrival = NumberedArrival { request: faults.requests, at: request.arrival.0 };
+            order.take(arrival, &mut |arrival, step| faults.take(arrival, step));
         }
     }
 
     /// Ends the file: classifies the requests that are kept back.
     pub fn finish(&mut self) {
-        let Self { order, faults: found } = self;
-        order.finish(&mut |arrival, step| found.take(arrival, step));
+        let Self { order, faults } = self;
+        order.finish(&mut |arrival, step| faults.take(arrival, step));
     }
 
     /// Whether the last requests may be the first after a backward jump.

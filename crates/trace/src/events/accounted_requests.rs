@@ -54,8 +54,8 @@ impl AccountedRequests {
         let at = if event.op == Op::Flush { 0 } else { event.sector };
         let holds = |request: &Request| request.op == event.op && (request.end().0 > at || request.sector.0 == at);
         let mut before = self.open.range((event.device, 0)..=(event.device, at)).rev().take(NEIGHBOURS);
-        let found = before.find_map(|(key, list)| Some((*key, list.iter().position(holds)?)));
-        let Some((key, place)) = found else {
+        let open = before.find_map(|(key, list)| Some((*key, list.iter().position(holds)?)));
+        let Some((key, place)) = open else {
             ledger.unpaired += 1;
             return;
         };

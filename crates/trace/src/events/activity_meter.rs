@@ -171,7 +171,7 @@ impl HostCommandCounters {
         self.unpaired += u64::from(self.open.insert(id, (time, kind)).is_some());
     }
 
-    fn command_done(&mut self, time: Nanos, id: u64, failed: bool, again: bool) {
+    fn command_done(&mut self, time: Nanos, id: u64, failed: bool, repeated: bool) {
         let Some((start, kind)) = self.open.remove(&id) else {
             self.unpaired += 1;
             return;
@@ -182,7 +182,7 @@ impl HostCommandCounters {
         let took = between(start, time);
         let row = self.kind(kind);
         row.errors += u64::from(failed);
-        row.retries += u64::from(again);
+        row.retries += u64::from(repeated);
         row.time = sum(row.time, took);
         row.longest = row.longest.max(took);
     }
@@ -200,8 +200,8 @@ impl ActivityMeter {
                 row.reliable += u64::from(reliable);
                 host.start(time, event.id, kind);
             }
-            CommandStep::Done { failed, will_be_repeated: again } => {
-                host.command_done(time, event.id, failed, again);
+            CommandStep::Done { failed, will_be_repeated } => {
+                host.command_done(time, event.id, failed, will_be_repeated);
             }
         }
     }

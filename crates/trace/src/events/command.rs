@@ -222,9 +222,9 @@ impl CommandEvent {
             }
             KernelEvent::ScsiStart => Self { host: scsi_host(values), id: scsi_id(values), step: scsi_start(values) },
             KernelEvent::ScsiRefused | KernelEvent::ScsiDone | KernelEvent::ScsiTimeout => {
-                let again = event == KernelEvent::ScsiRefused;
+                let will_be_repeated = event == KernelEvent::ScsiRefused;
                 let failed = event != KernelEvent::ScsiDone || values.number(EventField::Status) != 0;
-                let step = CommandStep::Done { failed, will_be_repeated: again };
+                let step = CommandStep::Done { failed, will_be_repeated };
                 Self { host: scsi_host(values), id: scsi_id(values), step }
             }
             KernelEvent::SyncBegin(_)

@@ -92,9 +92,9 @@ impl DriverRequests {
                 }
                 self.start(time, event, ledger);
             }
-            CommandStep::Done { failed, will_be_repeated: again } => {
+            CommandStep::Done { failed, will_be_repeated } => {
                 self.has_command_ends = true;
-                self.end(time, event, failed, again, ledger);
+                self.end(time, event, failed, will_be_repeated, ledger);
             }
         }
     }
@@ -150,10 +150,10 @@ impl DriverRequests {
         }
     }
 
-    fn end(&mut self, time: Nanos, event: &CommandEvent, failed: bool, again: bool, ledger: &mut Ledger) {
+    fn end(&mut self, time: Nanos, event: &CommandEvent, failed: bool, will_be_repeated: bool, ledger: &mut Ledger) {
         let Some(host) = self.hosts.get_mut(&event.host) else { return };
         match host.open.remove(&event.id) {
-            Some(OpenCommand::Request(row) | OpenCommand::Again(row)) if again => {
+            Some(OpenCommand::Request(row) | OpenCommand::Again(row)) if will_be_repeated => {
                 ledger.requeued += 1;
                 host.open.insert(event.id, OpenCommand::Again(row));
             }

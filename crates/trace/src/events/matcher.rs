@@ -218,8 +218,8 @@ impl EventMatcher {
         const LONG_BLOCK: u64 = 8;
         match target {
             CommandTarget::Sectors { first, .. } => {
-                let found = disk.or_else(|| self.find_disk(host, first, op, ledger))?;
-                Some((found, first))
+                let disk = disk.or_else(|| self.find_disk(host, first, op, ledger))?;
+                Some((disk, first))
             }
             // The address is in logical blocks or in sectors; the issued requests show which.
             CommandTarget::Blocks { first, .. } => [first.saturating_mul(LONG_BLOCK), first].into_iter().find_map(|sector| {
@@ -289,8 +289,8 @@ impl EventMatcher {
     /// The note for the trace: the origin of requests that are not from block events, zone commands, writes of zeroes, and
     /// errors. `None` if there is nothing to note.
     pub fn note(&self) -> Option<String> {
-        let made = self.accounted.note().or_else(|| self.driver.note());
-        let notes: Vec<_> = made.into_iter().chain(self.pairer.special.note()).collect();
+        let origin = self.accounted.note().or_else(|| self.driver.note());
+        let notes: Vec<_> = origin.into_iter().chain(self.pairer.special.note()).collect();
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 

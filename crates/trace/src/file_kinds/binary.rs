@@ -8,7 +8,7 @@ macro_rules! image {
         ForeignFileKind {
             noun_phrase: concat!("an image of ", $what),
             matches: $is,
-            hint: "a trace records requests, an image holds contents: record with `emmclab record`, blktrace or \
+            hint: "an image has the contents of a disk, a trace its requests: record with `emmclab record`, blktrace or \
                    trace-cmd while the device works; `emmclab crash --base IMAGE` takes an image as the disk before a log",
         }
     };
@@ -18,7 +18,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     ForeignFileKind {
         noun_phrase: "a zip archive",
         matches: |head| head.has(0, b"PK\x03\x04") || head.has(0, b"PK\x05\x06"),
-        hint: "unpack it with `unzip` and name a file in it; of compressed files gzip, bzip2, xz and zstd are read as they are",
+        hint: "unpack it with `unzip` and name a file in it; files compressed by gzip, bzip2, xz or zstd are read directly",
     },
     ForeignFileKind {
         noun_phrase: "a tar archive",
@@ -28,7 +28,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     ForeignFileKind {
         noun_phrase: "an archive of 7-Zip or RAR",
         matches: |head| head.has(0, b"7z\xbc\xaf\x27\x1c") || head.has(0, b"Rar!\x1a\x07"),
-        hint: "unpack it and name a file in it; of compressed files gzip, bzip2, xz and zstd are read as they are",
+        hint: "unpack it and name a file in it; files compressed by gzip, bzip2, xz or zstd are read directly",
     },
     ForeignFileKind {
         noun_phrase: "a file compressed by lz4, lzop, lzip or compress",
@@ -44,7 +44,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     ForeignFileKind {
         noun_phrase: "a recording of `perf record` (perf.data)",
         matches: |head| head.has(0, b"PERFILE2") || head.has(0, b"PERFFILE"),
-        hint: "print it as text and read that: `perf script -i perf.data > trace.txt`; it must hold block events \
+        hint: "print it as text and read that: `perf script -i perf.data > trace.txt`; it must contain block events \
                (`perf record -a -e 'block:*'`)",
     },
     ForeignFileKind {
@@ -72,7 +72,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
         matches: |head| {
             head.has(0, b"\x89PNG\r\n") || head.has(0, &[0xff, 0xd8, 0xff]) || head.has(0, b"GIF8") || head.has(0, b"%PDF-")
         },
-        hint: "name the trace that it was made from",
+        hint: "name the trace from which it was made",
     },
     ForeignFileKind {
         noun_phrase: "a capture of network packets (pcap)",
@@ -90,12 +90,12 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     ForeignFileKind {
         noun_phrase: "an Android sparse image",
         matches: |head| head.has(0, &[0x3a, 0xff, 0x26, 0xed]),
-        hint: "a trace records requests, an image holds contents: record with `emmclab record`; `simg2img` makes a plain image of it",
+        hint: "an image has the contents of a disk, a trace its requests: record with `emmclab record`; `simg2img` makes a plain image of it",
     },
     ForeignFileKind {
         noun_phrase: "an image of a virtual disk (qcow2, VMDK, VDI)",
         matches: |head| head.has(0, b"QFI\xfb") || head.has(0, b"KDMV") || head.has(0, b"<<< "),
-        hint: "a trace records requests, an image holds contents: record with `emmclab record` in the guest, or blktrace on the host",
+        hint: "an image has the contents of a disk, a trace its requests: record with `emmclab record` in the guest, or blktrace on the host",
     },
     image!("a disk with partitions or a boot sector", |head: &FileHead| {
         head.has(510, &[0x55, 0xaa]) && (head.bytes.len() > 512 || head.has(0, &[0xeb])) && head.bytes.contains(&0)
@@ -124,8 +124,8 @@ mod tests {
             (at(510, &[0x55, 0xaa]), "boot sector"),
             (at(0, b"\x7fELF"), "ELF"),
         ] {
-            let said = named(&bytes);
-            assert!(said.starts_with("this is no trace, but a") && said.contains(word), "{word}: {said}");
+            let name = named(&bytes);
+            assert!(name.starts_with("this is no trace, but a") && name.contains(word), "{word}: {name}");
         }
     }
 }

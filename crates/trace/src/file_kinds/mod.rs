@@ -59,7 +59,7 @@ impl<'a> FileHead<'a> {
     /// Whether one of the first lines contains all of these words.
     fn has_words(&self, words: &[&str]) -> bool {
         self.lines()
-            .any(|line| words.iter().all(|word| line.split(u8::is_ascii_whitespace).any(|found| found == word.as_bytes())))
+            .any(|line| words.iter().all(|word| line.split(u8::is_ascii_whitespace).any(|token| token == word.as_bytes())))
     }
 
     /// Whether the first bytes contain this text.

@@ -6,7 +6,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     ForeignFileKind {
         noun_phrase: "a log of fio of latencies, bandwidth or IOPS (_lat.log, _bw.log, _iops.log)",
         matches: is_fio_log,
-        hint: "of latencies with --log_offset=1 it is read with `--columns complete_ms,response_ns,op_read0,size_bytes,offset_bytes` \
+        hint: "a latency log with --log_offset=1 can be read with `--columns complete_ms,response_ns,op_read0,size_bytes,offset_bytes` \
                (one more `,-` where it has a sixth column); for a trace run the job with --write_iolog=FILE, or record it with \
                blktrace",
     },
@@ -30,7 +30,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
             };
             head.has_many(1, is_result) || head.has_lines(&["sysbench "]) || head.holds("Iozone: Performance Test")
         },
-        hint: record!("figures of a run contain no single requests: run it again, and during the run "),
+        hint: record!("results of a benchmark contain no single requests: run it again, and meanwhile "),
     },
     ForeignFileKind {
         noun_phrase: "a program as text (source code or a script)",
@@ -98,8 +98,8 @@ mod tests {
             (" Performance counter stats for 'dd':\n\n  12 block:block_rq_issue\n", "perf stat"),
             ("100+0 records in\n100+0 records out\n409600 bytes (410 kB, 400 KiB) copied, 0.12 s, 3.4 MB/s\n", "benchmark"),
         ] {
-            let said = named(text.as_bytes());
-            assert!(said.starts_with("this is no trace, but ") && said.contains(word), "{word}: {said}");
+            let name = named(text.as_bytes());
+            assert!(name.starts_with("this is no trace, but ") && name.contains(word), "{word}: {name}");
         }
     }
 }

@@ -58,7 +58,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
         noun_phrase: "text of blkparse in a format of your own (-f)",
         matches: is_of_own_format,
         hint: "name the binary files (NAME.blktrace.0), or print them without -f: `blkparse -i NAME > trace.txt`; each request has \
-               several lines (Q, D, C), of which a table keeps one: if nothing but this text is left, keep the lines of C alone \
+               several lines (Q, D, C), of which a table needs one: if you have only this text, keep only the lines of C \
                and name their columns with --columns",
     },
     ForeignFileKind {

@@ -23,7 +23,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
 /// The error for a file that looks like a damaged register; `None` for other files.
 pub(super) fn damaged(head: &[u8]) -> Option<Error> {
     let fault = fault_of_ext_csd(head)?;
-    let problem = format!("this is no trace, but seems to be an EXT_CSD register, and cannot be one: {fault}");
+    let problem = format!("this is no trace; it looks like an EXT_CSD register, but is not valid: {fault}");
     Some(Error::new(ErrorClass::UnknownFormat, problem).hint(fault.hint_text().unwrap_or_default()))
 }
 
@@ -39,8 +39,8 @@ mod tests {
             (vec![0; 512], "every byte is 0"),
             (vec![0xff; 512], "every byte is 0xff"),
         ] {
-            let found = named(&bytes);
-            assert!(found.contains("EXT_CSD") && found.contains(fault), "{found}");
+            let name = named(&bytes);
+            assert!(name.contains("EXT_CSD") && name.contains(fault), "{name}");
         }
         assert_eq!(named("ab".repeat(20).as_bytes()), "unknown");
     }

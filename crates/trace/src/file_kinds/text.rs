@@ -7,12 +7,12 @@ pub(super) static OWN: &[ForeignFileKind] = &[
     ForeignFileKind {
         noun_phrase: "a report page of emmclab",
         matches: |head| is_html(head) && head.holds("<p class=\"brand\">emmclab") || head.holds(" - emmclab</title>"),
-        hint: "read the trace that it was made from, which the page names under Provenance",
+        hint: "read the trace from which it was made; the page lists it under Provenance",
     },
     ForeignFileKind {
         noun_phrase: "a result of emmclab (--json)",
         matches: |head| is_json(head) && head.holds("\"ledger\"") && head.holds("\"seen\""),
-        hint: "read the trace that it was made from; `emmclab convert TRACE x.csv` prints requests as text",
+        hint: "read the trace from which it was made; `emmclab convert TRACE x.csv` prints requests as text",
     },
 ];
 
@@ -43,7 +43,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     ForeignFileKind {
         noun_phrase: "a trace for Chrome's viewer (JSON)",
         matches: |head| is_json(head) && head.holds("\"traceEvents\""),
-        hint: record!("it holds slices, and no block events: record with Perfetto (ftrace, `block`), or "),
+        hint: record!("it contains slices, but no block events: record with Perfetto (ftrace, `block`), or "),
     },
     ForeignFileKind {
         noun_phrase: "output of strace",
@@ -61,12 +61,12 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
                     begins && [&b"tps"[..], b"r/s", b"rkB/s"].iter().any(|word| memchr::memmem::find(line, word).is_some())
                 })
         },
-        hint: record!("averages cannot be taken apart again: "),
+        hint: record!("averages contain no single requests: "),
     },
     ForeignFileKind {
         noun_phrase: "output of vmstat",
         matches: |head| head.has_lines(&["procs -"]),
-        hint: record!("averages cannot be taken apart again: "),
+        hint: record!("averages contain no single requests: "),
     },
     ForeignFileKind {
         noun_phrase: "/proc/diskstats or the file `stat` of a disk, which are counters",
@@ -99,7 +99,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
         noun_phrase: "the state of an MMC host (`ios` of debugfs)",
         matches: |head| head.has_lines(&["clock:", "bus width:"]) && head.holds("timing spec:"),
         hint: record!(
-            "it states how the bus is driven (clock, width, timing), which `[interface]` of a device preset holds; for a trace "
+            "it states how the bus is driven (clock, width, timing), which a device preset states in `[interface]`; for a trace "
         ),
     },
     ForeignFileKind {
@@ -128,7 +128,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     ForeignFileKind {
         noun_phrase: "output of btt, which is a summary of blktrace",
         matches: |head| head.holds(" All Devices ====") || head.has_words(&["ALL", "MIN", "AVG", "MAX", "N"]),
-        hint: "read the files of blktrace that btt was given, or the text of blkparse",
+        hint: "read the input of btt (files of blktrace) or the text of blkparse",
     },
     ForeignFileKind {
         noun_phrase: "the kernel's log (dmesg)",
@@ -136,21 +136,19 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
             let all = head.lines().count().min(3);
             all > 0 && head.has_many(all, is_of_kernel_log) && !head.holds(": block_rq_")
         },
-        hint: record!(
-            "if a module of your own prints requests there, keep their fields alone and name them with --columns; else "
-        ),
+        hint: record!("if your own module prints requests there, keep only their fields and name them with --columns; else "),
     },
     ForeignFileKind {
         noun_phrase: "a log or bug report of Android",
         matches: |head| head.has_lines(&["--------- beginning of"]) || head.holds("== dumpstate: "),
-        hint: record!("it holds no requests: on a phone use `emmclab record --adb`, Perfetto or `atrace disk`, else "),
+        hint: record!("it contains no requests: on a phone use `emmclab record --adb`, Perfetto or `atrace disk`, else "),
     },
     ForeignFileKind {
         noun_phrase: "output of smartctl or nvme-cli",
         matches: |head| {
             head.has_lines(&["smartctl "]) || head.holds("Smart Log for NVME") || head.holds("START OF INFORMATION SECTION")
         },
-        hint: record!("it states the wear of a disk, not its requests: "),
+        hint: record!("it has the wear of a disk, not its requests: "),
     },
     ForeignFileKind {
         noun_phrase: "a list of disks, partitions or mounts (lsblk, df, mount)",
@@ -159,7 +157,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
                 || head.has_words(&["Filesystem", "Use%"])
                 || head.has_words(&["major", "minor", "#blocks", "name"])
         },
-        hint: record!("it names devices, but no requests: "),
+        hint: record!("it lists devices, not requests: "),
     },
     ForeignFileKind {
         noun_phrase: "a preset or study (TOML)",
@@ -173,7 +171,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     ForeignFileKind {
         noun_phrase: "a document (JSON) without requests",
         matches: |head| is_json(head),
-        hint: record!("of JSON emmclab reads fio's results (`emmclab calibrate`); for a trace "),
+        hint: record!("the only JSON that emmclab reads are results of fio (`emmclab calibrate`); for a trace "),
     },
 ];
 
@@ -288,8 +286,8 @@ mod tests {
             ("name = \"nexus5\"\n[geometry]\ndies_per_chip = 2\n", "TOML"),
             ("{\"a\": 1}\n", "JSON"),
         ] {
-            let said = named(text.as_bytes());
-            assert!(said.starts_with("this is no trace, but ") && said.contains(word), "{word}: {said}");
+            let name = named(text.as_bytes());
+            assert!(name.starts_with("this is no trace, but ") && name.contains(word), "{word}: {name}");
         }
     }
 

@@ -70,7 +70,7 @@ impl<F: RecordFormat> RecordSource<F> {
             let problem = format!("the file ends after {got} of the {} bytes of a record", self.raw.len());
             return Err(Error::new(ErrorClass::Truncated, problem)
                 .at_offset(self.offset)
-                .hint("copy it again, or give --lenient to read up to there"));
+                .hint("copy it again, or use --lenient to read up to there"));
         }
         Ok(false)
     }
@@ -90,7 +90,7 @@ impl<F: RecordFormat> TraceSource for RecordSource<F> {
                     out.truncate(rows);
                     self.context.ledger.skipped += 1;
                 }
-                result => result.map_err(|error| error.at_offset(begin).hint("give --lenient to skip and count bad records"))?,
+                result => result.map_err(|error| error.at_offset(begin).hint("use --lenient to skip and count bad records"))?,
             }
         }
         Ok(true)

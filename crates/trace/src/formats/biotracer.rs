@@ -136,15 +136,15 @@ impl LineWriter for BiotracerWriter {
     fn line(&mut self, request: &Request, _batch: &Batch, out: &mut Vec<u8>) -> Result<()> {
         let time = |name: &str, time: Option<Nanos>| {
             let missing = || {
-                Error::new(ErrorClass::Unsupported, "a BIOtracer log needs this time of every request")
+                Error::new(ErrorClass::Unsupported, "a BIOtracer log needs this time for every request")
                     .of_field(name, 0, b"")
-                    .hint("write Parquet or CSV, which may leave times out")
+                    .hint("write Parquet or CSV, which need not have all times")
             };
             let Nanos(ns) = time.ok_or_else(missing)?;
             if ns < 0 {
-                return Err(Error::new(ErrorClass::Unsupported, "a BIOtracer log cannot hold negative times")
+                return Err(Error::new(ErrorClass::Unsupported, "a BIOtracer log cannot contain negative times")
                     .of_field(name, 0, ns.to_string().as_bytes())
-                    .hint("write Parquet or CSV, which hold any time"));
+                    .hint("write Parquet or CSV, which can contain any time"));
             }
             Ok((ns / 1_000_000_000, ns % 1_000_000_000))
         };
@@ -159,7 +159,7 @@ impl LineWriter for BiotracerWriter {
             let problem = "a BIOtracer log marks packed requests by one sector above a multiple of 4 KB";
             return Err(Error::new(ErrorClass::Unsupported, problem)
                 .of_field("sectors", 0, request.sectors.to_string().as_bytes())
-                .hint("write Parquet or CSV, which hold any size and flag"));
+                .hint("write Parquet or CSV, which can contain any size and flag"));
         }
         let write = if request.op == Op::Write { WRITE } else { 0 };
         let no_wait = if request.flags.contains(RequestFlags::NO_WAIT) { NO_WAIT } else { 0 };

@@ -187,7 +187,7 @@ impl LineFormat for BlkparseFormat {
     fn finish(&mut self, context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()> {
         self.pairer.finish(&mut context.ledger, out);
         if context.ledger.seen == 0 {
-            return Err(Error::new(ErrorClass::Empty, "the file holds no event of blkparse")
+            return Err(Error::new(ErrorClass::Empty, "the file contains no event of blkparse")
                 .hint("print the events with `blkparse -i NAME`, without -q or a format of your own (-f)"));
         }
         Ok(())

@@ -332,9 +332,9 @@ impl TraceSource for BlktraceSource {
     fn progress(&self) -> ReadProgress {
         let mut all = ReadProgress { done: 0, total: Some(0) };
         for meter in &self.meters {
-            let one = meter();
-            all.done += one.done;
-            all.total = all.total.zip(one.total).map(|(a, b)| a + b);
+            let file = meter();
+            all.done += file.done;
+            all.total = all.total.zip(file.total).map(|(a, b)| a + b);
         }
         all
     }
@@ -376,7 +376,7 @@ fn numbered(prefix: &str) -> Vec<(u32, PathBuf)> {
     let whole = Path::new(prefix);
     let folder = whole.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let stem = format!("{}{MIDDLE}", whole.file_name().unwrap_or_default().to_string_lossy());
-    let mut found: Vec<(u32, PathBuf)> = fs::read_dir(folder)
+    let mut files: Vec<(u32, PathBuf)> = fs::read_dir(folder)
         .into_iter()
         .flatten()
         .flatten()
@@ -386,8 +386,8 @@ fn numbered(prefix: &str) -> Vec<(u32, PathBuf)> {
             Some((number, folder.join(name)))
         })
         .collect();
-    found.sort();
-    found
+    files.sort();
+    files
 }
 
 /// The CPUs whose files are missing.
@@ -421,7 +421,7 @@ impl MissingCpus {
         const NAMED: usize = 8;
         if let Some(only) = self.alone.filter(|_| !complete) {
             return Some(format!(
-                "only the file of processor {only} is here, so that events of others are missing: copy all of {prefix}{MIDDLE}*"
+                "only the file of processor {only} exists here; the events of others are missing: copy all of {prefix}{MIDDLE}*"
             ));
         }
         if self.gaps.is_empty() {
@@ -567,9 +567,9 @@ impl BlktraceFileReader {
         let word = [raw[0], raw[1], raw[2], raw[3]];
         let magic = if self.order == BlktraceByteOrder::Little { u32::from_le_bytes(word) } else { u32::from_be_bytes(word) };
         if magic & !0xff != MAGIC {
-            return Err(Error::new(ErrorClass::Syntax, "a record does not begin with its magic number")
+            return Err(Error::new(ErrorClass::Syntax, "a record does not begin with the magic number")
                 .of_field("magic", 0, format!("{magic:#010x}").as_bytes())
-                .hint("copy it again, as binary: the file is damaged, or was copied as text"));
+                .hint("copy it again in binary mode: the file is damaged or was copied as text"));
         }
         let version = magic & 0xff;
         if ![VERSION, WIDE_VERSION].contains(&version) {
@@ -595,5 +595,5 @@ impl BlktraceFileReader {
 }
 
 fn cut(problem: &str) -> Error {
-    Error::new(ErrorClass::Truncated, problem).hint("give --lenient to read up to there: the recording was cut short")
+    Error::new(ErrorClass::Truncated, problem).hint("use --lenient to read up to there: the recording is incomplete")
 }

@@ -233,7 +233,7 @@ fn alibaba_devices(head: &[u8], path: &Path) -> Option<Error> {
     let is_named = || path.file_name().is_some_and(|name| name.to_string_lossy().contains("device_size"));
     let two_numbers = || comma_separated(line).count() == 2 && comma_separated(line).all(is_digits);
     (line == b"device_id,capacity" || is_named() && two_numbers()).then(|| {
-        let problem = "is no trace: it lists the devices of the Alibaba traces with their capacities in bytes";
+        let problem = "is not a trace: it lists the devices of the Alibaba traces with their capacities in bytes";
         Error::new(ErrorClass::UnknownFormat, problem).hint("the requests are in io_traces.csv of the same archive")
     })
 }
@@ -317,7 +317,7 @@ impl LineFormat for CsvTableReader {
     fn header(&self) -> TraceHeader {
         let (count, line) = (self.lost, self.first_lost);
         let note = (count > 0)
-            .then(|| format!("{count} of the records have no operation (IOType) and are left out, the first in line {line}"));
+            .then(|| format!("{count} of the records have no operation (IOType) and were skipped, the first in line {line}"));
         TraceHeader { clock: self.table.clock.into(), note, ..TraceHeader::default() }
     }
 }

@@ -86,7 +86,7 @@ fn not_a_number(field: &[u8], name: &str, column: u64, too_large: bool) -> Error
 }
 
 /// The hint for a number that a spreadsheet rounded.
-pub(crate) const LOST_DIGITS: &str = "take the file as it was before the spreadsheet: lost digits cannot be restored";
+pub(crate) const LOST_DIGITS: &str = "use the file from before the spreadsheet: lost digits cannot be restored";
 
 /// The error for a field that is not a number: the cause if another program has changed it, otherwise `problem`.
 #[cold]
@@ -360,16 +360,16 @@ impl<const N: usize> ColumnPositions<N> {
 
     /// The fields of a line in the order of the names.
     pub fn read<'a>(&self, fields: impl Iterator<Item = &'a [u8]>) -> Result<[LineField<'a>; N]> {
-        let mut found = [LineField::default(); N];
+        let mut values = [LineField::default(); N];
         let mut count = 0;
         for (at, bytes) in fields.enumerate() {
             count += 1;
             if let Some(Some(name)) = self.name_of_column.get(at) {
-                found[*name] = LineField { bytes, name: self.names[*name], column: at as u64 + 1 };
+                values[*name] = LineField { bytes, name: self.names[*name], column: at as u64 + 1 };
             }
         }
         if count == self.name_of_column.len() {
-            return Ok(found);
+            return Ok(values);
         }
         let problem = format!("has {count} fields, but the heading has {}", self.name_of_column.len());
         Err(Error::new(ErrorClass::Syntax, problem).of_field("line", count as u64, b""))

@@ -32,7 +32,7 @@ fn columns(head: &[u8]) -> Option<ColumnPositions<7>> {
 
 fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let columns = columns(input.head()).ok_or_else(|| {
-        Error::new(ErrorClass::Syntax, "the first line does not name the columns of hfplayer")
+        Error::new(ErrorClass::Syntax, "the first line does not contain the columns of hfplayer")
             .at_line(1)
             .hint("keep the heading of the file (`#DUMP_OFFSET.I,ELAPSED_USECS.D,...`)")
     })?;

@@ -61,7 +61,7 @@ struct BoundedDecoder<R> {
 impl<R: Read> BoundedDecoder<R> {
     fn refused(&self, problem: String) -> io::Error {
         let tool = self.tool;
-        let hint = format!("if that is right, unpack it yourself, `{tool} -dc FILE > UNPACKED`, and name that file");
+        let hint = format!("if that is intended, unpack it with `{tool} -dc FILE > UNPACKED` and use that file");
         io::Error::other(Error::new(ErrorClass::Value, problem).hint(hint))
     }
 }
@@ -98,7 +98,7 @@ impl DecompressedInput {
         let meta = file.file().metadata().map_err(fail)?;
         if meta.is_dir() {
             let error = io::Error::from(io::ErrorKind::IsADirectory);
-            return Err(fail(error).hint("name the trace file in it"));
+            return Err(fail(error).hint("name a trace file in it"));
         }
         let done = Arc::new(AtomicU64::new(0));
         let mut raw = BufReader::with_capacity(1 << 16, CountingInputFile { file, bytes_read: done.clone() });
@@ -209,7 +209,7 @@ pub(crate) fn damaged(path: &Path, error: io::Error) -> Error {
     use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     let cut = matches!(error.kind(), UnexpectedEof | InvalidData | InvalidInput);
     let error = Error::io(path, error);
-    if cut { error.hint("copy the compressed file again: it is cut short or damaged") } else { error }
+    if cut { error.hint("copy the compressed file again: it is truncated or damaged") } else { error }
 }
 
 /// Number of code units that are examined if there is no byte order mark.

@@ -280,8 +280,8 @@ impl LineSource {
     /// Returns an error if the file contains a second recording: `requests`, the first after a line that may begin
     /// another recording, are earlier than those before it.
     #[cold]
-    fn check_beginning(&mut self, found: &[Request]) -> Result<()> {
-        let (Some((line, before)), Some(next)) = (self.restart_at, found.first()) else { return Ok(()) };
+    fn check_beginning(&mut self, requests: &[Request]) -> Result<()> {
+        let (Some((line, before)), Some(next)) = (self.restart_at, requests.first()) else { return Ok(()) };
         self.restart_at = None;
         let (Some((arrival, end)), next) = (before, times_of(next)) else { return Ok(()) };
         let is_heading = self.first_line.as_ref().is_none_or(|first| first.is_heading);
@@ -289,7 +289,7 @@ impl LineSource {
         if !is_again {
             return Ok(());
         }
-        let problem = "a recording begins here, but the file already holds one: its beginning is repeated, and times go back";
+        let problem = "a recording begins here, but the file already contains one: its beginning is repeated, and times go back";
         Err(Error::new(ErrorClass::Syntax, problem).at_line(line).hint(format!(
             "read each alone: `head -n {} FILE > first.txt`, `tail -n +{line} FILE > second.txt`; if the second is only a copy, \
              the first is the whole recording",
@@ -325,7 +325,7 @@ impl LineSource {
             Err(error) => {
                 let good = self.has_returned_requests || !out.is_empty() || self.others_are_good();
                 Err(error.at_line(number).hint(if good {
-                    "give --lenient to skip and count bad lines"
+                    "use --lenient to skip and count bad lines"
                 } else {
                     "the lines after it contain no request either: check that the file is complete, and of this format \
                      (`emmclab formats` lists what can be read)"

@@ -121,7 +121,7 @@ pub fn by_extension(path: &Path) -> Result<&'static TraceFormat> {
         let endings: Vec<_> = writable().flat_map(|format| format.extensions).map(|ending| format!(".{ending}")).collect();
         Error::new(ErrorClass::UnknownFormat, format!("the name `{}` does not determine the format to write", path.display()))
             .hint(format!(
-                "name it with --to, or end the file name in one of: {}; text also with .gz, .zst or .xz after it",
+                "choose the format with --to, or use one of these extensions: {}; text also with .gz, .zst or .xz after it",
                 endings.join(", ")
             ))
     })
@@ -172,8 +172,8 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<OpenedTrace> {
                 return Err(error);
             }
             let mut all = options.further.iter().chain(FORMATS).copied();
-            let found = all.find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| unknown(input.head(), path));
-            (found?, "content")
+            let format = all.find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| unknown(input.head(), path));
+            (format?, "content")
         }
     };
     unused_options(format, options)?;

@@ -79,20 +79,23 @@ fn guarded<T>(call: impl FnOnce() -> std::result::Result<T, ParquetError>) -> Re
     let problem = match outcome {
         Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => "the Parquet decoder gave up".to_owned(),
+        Err(_) => "the Parquet decoder failed".to_owned(),
     };
     let hint = if problem.contains("Disabled feature") {
-        "it is compressed in a way that is not read here; write it with zstd or snappy"
+        "its compression is not supported; write it with zstd or snappy"
     } else {
-        "the Parquet file is cut short or damaged; convert the original again"
+        "the Parquet file is truncated or damaged; convert the original again"
     };
     Err(Error::new(ErrorClass::Syntax, problem).hint(hint))
 }
 
 fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     if !input.is_regular() {
-        return Err(Error::new(ErrorClass::Unsupported, "a Parquet trace is read from its end, which a pipe does not allow")
-            .hint("name the file itself, or write the trace to a file first"));
+        return Err(Error::new(
+            ErrorClass::Unsupported,
+            "a Parquet trace cannot be read from a pipe, because reading begins at its end",
+        )
+        .hint("name the file itself, or write the trace to a file first"));
     }
     Ok(Box::new(ParquetSource::open(input.path(), options)?))
 }
@@ -276,9 +279,9 @@ fn check_frame(file: &mut File) -> std::io::Result<Result<u64>> {
     Ok(if framed {
         Ok(bytes)
     } else {
-        Err(Error::new(ErrorClass::Truncated, "the Parquet file does not end as one, or is compressed as a whole")
+        Err(Error::new(ErrorClass::Truncated, "the end of the Parquet file is missing, or the whole file is compressed")
             .at_offset(bytes)
-            .hint("write or copy it again: it was cut short, or packed with gzip, which Parquet does not need"))
+            .hint("write or copy it again: it was truncated, or packed with gzip, which Parquet does not need"))
     })
 }
 
@@ -314,8 +317,8 @@ fn extent(metadata: &ArrowReaderMetadata) -> std::result::Result<Option<TraceExt
 fn is_of_one_device(groups: &[RowGroupMetaData]) -> bool {
     let columns = groups.iter().flat_map(RowGroupMetaData::columns);
     let mut bounds = columns.filter(|column| column.column_path().string() == TraceColumn::Device.name()).map(|column| {
-        let found = column.statistics()?;
-        found.min_bytes_opt().zip(found.max_bytes_opt())
+        let statistics = column.statistics()?;
+        statistics.min_bytes_opt().zip(statistics.max_bytes_opt())
     });
     // Without the column, all requests have the same device. A row group without names has no bounds; then the result is false.
     let Some(first) = bounds.next() else { return true };
@@ -333,21 +336,23 @@ fn described<T: serde::de::DeserializeOwned>(key: &str, json: &str) -> Result<T>
 }
 
 /// The schema of the file, but with names as dictionaries, because other tools store them as plain text.
-fn readable_schema(found: &Schema) -> Arc<Schema> {
+fn readable_schema(schema: &Schema) -> Arc<Schema> {
     let wanted = Batch::schema(true);
-    let fields: Vec<Field> = found
+    let fields: Vec<Field> = schema
         .fields()
         .iter()
         .map(|field| match (wanted.field_with_name(field.name()), field.data_type()) {
-            (Ok(ours), found) => Field::new(field.name(), with_dictionaries(found, ours.data_type()), field.is_nullable()),
+            (Ok(ours), data_type) => {
+                Field::new(field.name(), with_dictionaries(data_type, ours.data_type()), field.is_nullable())
+            }
             _ => field.as_ref().clone(),
         })
         .collect();
     Arc::new(Schema::new(fields))
 }
 
-fn with_dictionaries(found: &DataType, wanted: &DataType) -> DataType {
-    match (found, wanted) {
+fn with_dictionaries(data_type: &DataType, wanted: &DataType) -> DataType {
+    match (data_type, wanted) {
         // The type that Arrow's metadata gives a column without values.
         (DataType::Dictionary(_, values), _) if **values == DataType::Null => DataType::Null,
         (DataType::Utf8 | DataType::Dictionary(..), DataType::Dictionary(..)) => wanted.clone(),
@@ -355,7 +360,7 @@ fn with_dictionaries(found: &DataType, wanted: &DataType) -> DataType {
             let data_type = with_dictionaries(item.data_type(), wanted.data_type());
             DataType::List(Arc::new(item.as_ref().clone().with_data_type(data_type)))
         }
-        _ => found.clone(),
+        _ => data_type.clone(),
     }
 }
 
@@ -389,7 +394,7 @@ impl TraceSource for ParquetSource {
 
     fn header(&self) -> TraceHeader {
         let Some(whole) = self.requests_of_whole_trace else { return self.header.clone() };
-        let part = format!("a part of a trace: {} of its {whole} requests are here", self.rows);
+        let part = format!("a part of a trace: {} of {whole} requests", self.rows);
         let note = self.header.note.iter().cloned().chain([part]).collect::<Vec<_>>().join("; ");
         TraceHeader { note: Some(note), ..self.header.clone() }
     }

@@ -123,7 +123,7 @@ fn tectonic_columns(head: &[u8]) -> Option<ColumnPositions<6>> {
 
 fn open_tectonic(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let columns = tectonic_columns(input.head()).ok_or_else(|| {
-        Error::new(ErrorClass::Syntax, "the first line does not name the columns of a trace of Tectonic")
+        Error::new(ErrorClass::Syntax, "the first line does not contain the columns of a trace of Tectonic")
             .at_line(1)
             .hint("keep the heading of the file (`block_id io_offset io_size op_time op_name ...`)")
     })?;
@@ -189,7 +189,7 @@ fn thesios_columns(head: &[u8]) -> Option<ColumnPositions<8>> {
 
 fn open_thesios(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let columns = thesios_columns(input.head()).ok_or_else(|| {
-        let problem = "the first line does not name the columns of Thesios";
+        let problem = "the first line does not contain the columns of Thesios";
         Error::new(ErrorClass::Syntax, problem)
             .at_line(1)
             .hint("keep the heading of the file (`filename,file_offset,application,...`)")
@@ -303,7 +303,7 @@ fn is_plausible(head: &[u8]) -> bool {
     let time = |raw: &[u8]| u32::from_le_bytes(bytes(raw, 0));
     let next = |raw: &[u8]| i64::from_le_bytes(bytes(raw, 16));
     records().count() > 0
-        && records().zip(records().skip(1)).all(|(one, other)| time(one) <= time(other))
+        && records().zip(records().skip(1)).all(|(first, second)| time(first) <= time(second))
         && records().all(|raw| next(raw) >= -1)
 }
 

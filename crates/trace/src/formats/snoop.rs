@@ -513,16 +513,16 @@ fn open_biosnoop(input: DecompressedInput, options: &ReadOptions) -> Result<Box<
     let columns = columns(input.head()).ok_or_else(|| {
         Error::new(ErrorClass::Syntax, "has no heading of biosnoop in its first lines")
             .at_line(1)
-            .hint("save the output of biosnoop whole, with the line `TIME(s) COMM PID DISK ...`")
+            .hint("save the whole output of biosnoop, with the line `TIME(s) COMM PID DISK ...`")
     })?;
     let table = SnoopTable::new(BIOSNOOP.name, columns);
     if let Some(missing) = table.missing() {
-        let problem = format!("this biosnoop prints no {missing} of a request (that of bpftrace does not)");
+        let problem = format!("this biosnoop does not print the {missing} of requests (as that of bpftrace)");
         return Err(Error::new(ErrorClass::Unsupported, problem)
             .hint("record with biosnoop of bcc (in Debian and Ubuntu `biosnoop-bpfcc -Q`), whose lines have sector and bytes"));
     }
     if table.time_at.is_none() {
-        let problem = "this biosnoop prints no time of a request";
+        let problem = "this biosnoop does not print the time of requests";
         return Err(
             Error::new(ErrorClass::Unsupported, problem).hint("record with biosnoop of bcc, whose first column is TIME(s)")
         );
@@ -555,11 +555,11 @@ fn open_iosnoop(input: DecompressedInput, options: &ReadOptions) -> Result<Box<d
     let columns = heading_with(input.head(), b"DEV").and_then(heading).ok_or_else(|| {
         Error::new(ErrorClass::Syntax, "has no heading of iosnoop in its first lines")
             .at_line(1)
-            .hint("save the output of iosnoop whole, with the line `COMM PID TYPE DEV BLOCK BYTES LATms`")
+            .hint("save the whole output of iosnoop, with the line `COMM PID TYPE DEV BLOCK BYTES LATms`")
     })?;
     let table = SnoopTable::new(IOSNOOP.name, columns);
     if let Some(missing) = table.missing() {
-        let problem = format!("this table of iosnoop has no {missing} of a request");
+        let problem = format!("this table of iosnoop lacks the {missing} of requests");
         return Err(Error::new(ErrorClass::Unsupported, problem).hint("record with iosnoop of perf-tools: `iosnoop -st`"));
     }
     LineSource::open(IOSNOOP.name, table, input, options)

@@ -179,9 +179,9 @@ impl UnitGuard {
 
     fn check_sizes(&self) -> Result<()> {
         let problem = if self.largest > MAX_REQUEST_SECTORS {
-            format!("a request of {} is absurd", ByteCount(u64::from(self.largest) * SECTOR_BYTES))
+            format!("a request of {} is implausible", ByteCount(u64::from(self.largest) * SECTOR_BYTES))
         } else if self.highest > MAX_ADDRESS_SECTORS {
-            format!("a device of {} or more is absurd", ByteCount(self.highest.saturating_mul(SECTOR_BYTES)))
+            format!("a device of {} or more is implausible", ByteCount(self.highest.saturating_mul(SECTOR_BYTES)))
         } else if self.all_like_bytes && self.data >= BYTES_SAMPLE && self.sizes.len() >= BYTES_SIZES {
             "every size and address is a multiple of 256 KB, as if bytes were read as sectors".to_owned()
         } else {
@@ -197,14 +197,14 @@ impl UnitGuard {
         let span = self.last.saturating_sub(self.first);
         if span > MAX_SPAN_NS {
             let ns = self.last as f64 - self.first as f64;
-            let problem = format!("a span of {:.0} years is absurd", ns / 365.0 / 86_400e9);
+            let problem = format!("a span of {:.0} years is implausible", ns / 365.0 / 86_400e9);
             let fits = |unit| span as f64 * self.times_larger(unit) <= MAX_SPAN_NS as f64 / 100.0;
             return Err(self.likely(problem, fits, false));
         }
         let farthest = self.first.unsigned_abs().max(self.last.unsigned_abs());
         if self.count > 0 && farthest > FARTHEST_NS {
             let years = farthest as f64 / 365.0 / 86_400e9;
-            let problem = format!("an arrival {years:.0} years from the zero of the clock is absurd");
+            let problem = format!("an arrival {years:.0} years from the zero of the clock is implausible");
             let fits = |unit| farthest as f64 * self.times_larger(unit) <= FARTHEST_NS as f64;
             return Err(self.likely(problem, fits, false));
         }
@@ -213,7 +213,7 @@ impl UnitGuard {
         }
         let rate = self.count as f64 / Nanos(span).as_secs_f64();
         if self.count >= RATE_SAMPLE && rate > MAX_RATE {
-            let problem = format!("{} requests in {} ({rate:.0} per second) is absurd", self.count, Nanos(span));
+            let problem = format!("{} requests in {} ({rate:.0} per second) is implausible", self.count, Nanos(span));
             return Err(self.likely(problem, |unit| rate / self.times_larger(unit) <= MAX_RATE / 10.0, true));
         }
         let mean = if self.responses >= IDLE_SAMPLE { self.response_sum / i128::from(self.responses) } else { 0 };
@@ -221,15 +221,15 @@ impl UnitGuard {
             // A wrong unit makes most response times too long.
             if self.long_responses * 2 < self.responses {
                 let problem = format!(
-                    "a mean response of {}, by {} of {} requests, is absurd: the clock was set while they were in flight",
+                    "a mean response of {}, by {} of {} requests, is implausible: the clock was set while they were in flight",
                     Nanos(mean as i64),
                     self.long_responses,
                     self.responses
                 );
                 return Err(Error::new(ErrorClass::Unit, problem)
-                    .hint("give --mend-clock, which cuts such times and the jump of the clock"));
+                    .hint("use --mend-clock, which cuts such times and the jump of the clock"));
             }
-            let problem = format!("a mean response of {} is absurd", Nanos(mean as i64));
+            let problem = format!("a mean response of {} is implausible", Nanos(mean as i64));
             let fits = |unit| mean as f64 * self.times_larger(unit) <= 1e9;
             return Err(self.likely(problem, fits, false));
         }
@@ -243,7 +243,7 @@ impl UnitGuard {
                 0 => format!("never two within {}", Nanos(self.smallest_gap as i64)),
                 bursts => format!("{bursts} of them within {} of another", Nanos(BURST_GAP_NS as i64)),
             };
-            let problem = format!("{} requests in {}, {near}, is absurd", self.count, Nanos(span));
+            let problem = format!("{} requests in {}, {near}, is implausible", self.count, Nanos(span));
             return Err(self.likely(problem, |unit| rate / self.times_larger(unit) >= 10.0 * least, false));
         }
         Ok(())

@@ -93,7 +93,7 @@ impl RecordFormat for VscsiFormat {
         let layout = self.layout;
         let version = u16::from_le_bytes(bytes(raw, layout.version_at)) >> 8;
         if version != layout.version {
-            return Err(refused("version", version, "is not the version of the records before"));
+            return Err(refused("version", version, "differs from the version of the first records"));
         }
         let op = u8::try_from(u16::from_le_bytes(bytes(raw, layout.code_at))).ok().and_then(scsi);
         let Some(op) = op else {

@@ -148,9 +148,9 @@ impl DevicePairingState {
     /// Handles a split of an I/O at the sector `at`.
     pub(super) fn split(&mut self, event: &BlockLayerEvent, at: u64, books: &mut PairingOutput) {
         let list = self.waiting.by_sector.get(&event.sector);
-        let found = list
+        let place = list
             .and_then(|list| list.iter().rposition(|open| open.request.op == event.op && open.end > at && at > open.position));
-        let Some(mut first) = found.and_then(|place| self.waiting.remove(event.sector, place)) else {
+        let Some(mut first) = place.and_then(|place| self.waiting.remove(event.sector, place)) else {
             books.counts.unmatched += 1;
             return;
         };
@@ -216,8 +216,8 @@ impl DevicePairingState {
             books.counts.without_data += 1;
             return;
         }
-        let again = self.may_be_reissue(event);
-        if again && (self.completions || self.stage > 0) {
+        let may_be_reissue = self.may_be_reissue(event);
+        if may_be_reissue && (self.completions || self.stage > 0) {
             return self.reissue(event, books);
         }
         let mut open = self
@@ -226,7 +226,7 @@ impl DevicePairingState {
             .unwrap_or_else(|| OpenRequest { queued: self.stage == 0, events: 0, ..OpenRequest::new(event) });
         open.events += 1;
         // Only later events show whether the driver returns requests without an event or completions are not recorded.
-        open.may_be_reissue = again;
+        open.may_be_reissue = may_be_reissue;
         // If the request reaches the driver without its FUA flag, the kernel emulates FUA by a flush after the data.
         open.sequenced |= open.request.flags.contains(RequestFlags::FUA) && !event.flags.contains(RequestFlags::FUA);
         open.request.start.get_or_insert(event.time);
@@ -330,7 +330,7 @@ impl DevicePairingState {
             }
             return;
         }
-        let found = match self.issued.take(event.sector, event.sectors, event.op) {
+        let issued = match self.issued.take(event.sector, event.sectors, event.op) {
             Some((open, choice)) => {
                 books.ledger.ambiguous += u64::from(choice);
                 Some(open)
@@ -338,7 +338,7 @@ impl DevicePairingState {
             None if !self.issues => self.take_waiting(event, books),
             None => None,
         };
-        let Some(mut open) = found else { return lose(&OpenRequest::new(event), books) };
+        let Some(mut open) = issued else { return lose(&OpenRequest::new(event), books) };
         open.events += 1;
         open.fail(event);
         let done = event.sector.saturating_add(u64::from(event.sectors));

@@ -155,9 +155,9 @@ impl EventPairer {
             BlockEventKind::Issue => self.appends.issue(device, sector, sectors),
             BlockEventKind::Requeue => self.appends.requeue(device, sector, sectors),
             BlockEventKind::Complete => {
-                let asked = self.appends.complete(device, sector, sectors).unwrap_or(sector);
+                let zone_start = self.appends.complete(device, sector, sectors).unwrap_or(sector);
                 let before = out.len();
-                self.take(&BlockLayerEvent { sector: asked, ..*event }, ledger, out);
+                self.take(&BlockLayerEvent { sector: zone_start, ..*event }, ledger, out);
                 if let Some(appended) = out[before..].last_mut() {
                     appended.sector = Sector(sector);
                 }

@@ -163,9 +163,9 @@ impl OpenRequestsBySector {
         for list in self.by_sector.values_mut() {
             let mut at = 1;
             while at < list.len() {
-                let OpenRequest { end, may_be_reissue: again, request, .. } = list[at];
+                let OpenRequest { end, may_be_reissue, request, .. } = list[at];
                 let before = (0..at).rfind(|i| list[*i].end == end && list[*i].request.op == request.op);
-                if let Some(before) = before.filter(|_| again)
+                if let Some(before) = before.filter(|_| may_be_reissue)
                     && let Some(later) = list.remove(at)
                 {
                     list[before].request.issue = later.request.issue;
@@ -319,17 +319,17 @@ mod tests {
 
     #[test]
     fn an_append_is_found_by_the_zone_that_it_was_written_in() {
-        let (one, other) = (NameId(1), NameId(2));
+        let (first, second) = (NameId(1), NameId(2));
         let mut appends = OpenZoneAppends::default();
-        appends.issue(one, 0, 8);
-        appends.issue(one, 524_288, 8);
-        appends.issue(one, 0, 8);
-        assert_eq!(appends.complete(other, 64, 8), None);
-        assert_eq!(appends.complete(one, 524_400, 8), Some(524_288));
-        assert_eq!([appends.complete(one, 64, 8), appends.complete(one, 72, 8)], [Some(0); 2]);
-        assert_eq!(appends.complete(one, 80, 8), None);
-        appends.issue(one, 0, 8);
-        appends.requeue(one, 0, 8);
-        assert_eq!(appends.complete(one, 64, 8), None);
+        appends.issue(first, 0, 8);
+        appends.issue(first, 524_288, 8);
+        appends.issue(first, 0, 8);
+        assert_eq!(appends.complete(second, 64, 8), None);
+        assert_eq!(appends.complete(first, 524_400, 8), Some(524_288));
+        assert_eq!([appends.complete(first, 64, 8), appends.complete(first, 72, 8)], [Some(0); 2]);
+        assert_eq!(appends.complete(first, 80, 8), None);
+        appends.issue(first, 0, 8);
+        appends.requeue(first, 0, 8);
+        assert_eq!(appends.complete(first, 64, 8), None);
     }
 }

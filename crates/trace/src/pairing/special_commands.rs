@@ -61,7 +61,7 @@ impl SpecialCommandCounts {
     /// The note for the trace; `None` if there were no zone commands, writes of zeroes or errors.
     pub fn note(&self) -> Option<String> {
         let zones = self.zones.list(|command| command.name().to_owned());
-        let zones = zones.map(|list| format!("commands to zones, which are no requests here: {list}"));
+        let zones = zones.map(|list| format!("commands to zones, which are not requests: {list}"));
         let zeroes = self.zeroes.list(|()| "write zeroes".to_owned());
         let zeroes = zeroes.map(|list| format!("{list} are recorded as writes"));
         let errors: Vec<_> = self.errors.iter().map(|(error, count)| format!("{count} x {}", named(*error))).collect();

@@ -42,14 +42,14 @@ impl ReissueDetector {
         self.could_detect = true;
         let names = batch.processes().iter().skip(self.workers.len());
         self.workers.extend(names.map(|name| name.starts_with(WORKER)));
-        let mut found = Vec::new();
+        let mut rows = Vec::new();
         for (row, request) in batch.iter().enumerate().filter(|(_, request)| request.sectors > 0) {
             if self.is_reissue(&request) {
-                found.push(row);
+                rows.push(row);
             }
             self.recent.push(&request);
         }
-        if found.is_empty() { batch } else { batch.flagged(&found, RequestFlags::REISSUED) }
+        if rows.is_empty() { batch } else { batch.flagged(&rows, RequestFlags::REISSUED) }
     }
 
     #[inline]
@@ -301,7 +301,7 @@ mod tests {
             recent.push(&read(5, sector));
         }
         for sector in 0..8 {
-            assert_eq!(recent.find(&read(9, sector)).map(|found| found.sector), Some(Sector(sector)));
+            assert_eq!(recent.find(&read(9, sector)).map(|request| request.sector), Some(Sector(sector)));
         }
         assert!(recent.find(&read(9, 8)).is_none());
     }

@@ -126,7 +126,7 @@ impl RequestSelection {
             } else {
                 format!("there are: {there}")
             };
-            Err(Error::new(ErrorClass::Config, format!("the trace holds no request of {what} `{value}`"))
+            Err(Error::new(ErrorClass::Config, format!("the trace contains no request of {what} `{value}`"))
                 .of_field(OPTION, 0, format!("{what}={value}").as_bytes())
                 .hint(hint))
         };
@@ -154,9 +154,9 @@ impl RequestSelection {
                 .hint(format!("give an earlier time: the last request arrives {span} after the first")));
         }
         if self.selected == 0 {
-            return Err(Error::new(ErrorClass::Config, "no request meets all conditions together")
+            return Err(Error::new(ErrorClass::Config, "no request satisfies all conditions together")
                 .of_field(OPTION, 0, b"")
-                .hint("give fewer conditions, or a longer time; each condition alone is met"));
+                .hint("use fewer conditions or a longer time; requests satisfy each condition alone"));
         }
         Ok(())
     }
@@ -247,16 +247,16 @@ fn conditions(text: &str) -> Vec<&str> {
         let word = rest.trim_start_matches(|c: char| c.is_ascii_lowercase() || c == '_');
         word.len() < rest.len() && word.starts_with('=')
     };
-    let mut found = Vec::new();
+    let mut parts = Vec::new();
     let mut start = 0;
     for (comma, _) in text.match_indices(',') {
         if begins_one(&text[comma + 1..]) {
-            found.push(&text[start..comma]);
+            parts.push(&text[start..comma]);
             start = comma + 1;
         }
     }
-    found.push(&text[start..]);
-    found
+    parts.push(&text[start..]);
+    parts
 }
 
 /// Whether a name matches a pattern: `*` stands for any characters, `?` for one character.
@@ -370,7 +370,7 @@ fn share(count: u64, all: u64) -> String {
 pub(super) fn several_devices(devices: &RequestsByName, names: &NameTable) -> Error {
     let first = devices.rows(names).first().map_or("NAME", |(name, _)| *name).to_owned();
     let message = format!(
-        "the trace holds requests to {} devices, each with its own address space: {}",
+        "the trace contains requests to {} devices, each with its own address space: {}",
         devices.len(),
         devices.words(names)
     );

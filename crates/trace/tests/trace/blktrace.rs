@@ -156,10 +156,11 @@ fn version_8_is_read_with_appends_where_they_were_written_and_commands_to_zones_
     ]
     .concat();
     let trace = read_plain(&bytes, "bin").unwrap();
-    let seen: Vec<_> = trace.requests.iter().map(|one| (one.arrival.0, one.sector.0, one.sectors, one.op)).collect();
+    let seen: Vec<_> =
+        trace.requests.iter().map(|request| (request.arrival.0, request.sector.0, request.sectors, request.op)).collect();
     let expected = [(2_000, 0, 8, Op::Write), (3_000, 64, 8, Op::Write), (4_000, 2048, 2048, Op::Write), (6_000, 8, 8, Op::Read)];
     assert_eq!(seen, expected);
-    assert!(trace.requests.iter().all(|one| one.response() == Some(Nanos(100))));
+    assert!(trace.requests.iter().all(|request| request.response() == Some(Nanos(100))));
     let note = trace.header.note.unwrap();
     assert!(note.contains("1 x zone reset, 1 x zone finish") && note.contains("1 x write zeroes"), "{note}");
     assert_eq!((trace.ledger.skipped, trace.ledger.unpaired, trace.ledger.lost), (6, 0, 0));
@@ -199,7 +200,7 @@ fn a_file_alone_without_a_request_names_its_records_and_what_is_missing() {
     let records = [record(1, 10, 8, 4096, ISSUE, 3, &[]), record(2, 20, 800, 4096, COMPLETE, 3, &[])];
     fs::write(&path, records.concat()).unwrap();
     let error = read(&path).unwrap_err();
-    assert!(error.to_string().ends_with("the trace holds no request, but 1 C, 1 D"), "{error}");
+    assert!(error.to_string().ends_with("the trace contains no request, but 1 C, 1 D"), "{error}");
     let hint = error.hint_text().unwrap();
     assert!(hint.starts_with("only the file of processor 3 is here"), "{hint}");
 }

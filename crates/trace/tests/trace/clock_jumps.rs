@@ -93,8 +93,8 @@ fn a_jump_has_the_number_of_the_request_behind_it_and_the_time_before_it() {
 
 /// Gaps, of which some are jumps.
 fn some_gaps() -> impl Strategy<Value = Vec<i64>> {
-    let one = prop_oneof![20 => 0..40 * MS, 3 => 0..50 * S, 1 => 0..9 * H, 1 => 0..50 * DAY];
-    prop::collection::vec(one, 1..900)
+    let gap = prop_oneof![20 => 0..40 * MS, 3 => 0..50 * S, 1 => 0..9 * H, 1 => 0..50 * DAY];
+    prop::collection::vec(gap, 1..900)
 }
 
 proptest! {
@@ -102,20 +102,20 @@ proptest! {
     fn pieces_merge_to_the_jumps_of_the_whole(gaps in some_gaps(), cut in 0_usize..900, size in 1_usize..400) {
         let times = arrivals(gaps);
         let cut = cut.min(times.len());
-        let found = |times: &[i64], size: usize| {
+        let result = |times: &[i64], size: usize| {
             let mut all = ArrivalGaps::default();
             times.chunks(size).for_each(|batch| all.extend(batch));
             all
         };
-        let whole = found(&times, usize::MAX);
-        let mut merged = found(&times[..cut], size);
-        merged.join(&found(&times[cut..], size));
+        let whole = result(&times, usize::MAX);
+        let mut merged = result(&times[..cut], size);
+        merged.join(&result(&times[cut..], size));
         prop_assert_eq!(merged.jumps(), whole.jumps());
         prop_assert_eq!(merged.span_ns(), whole.span_ns());
-        let mut recordings = found(&times[cut..], size);
-        recordings.add_recording(&found(&times[..cut], size));
-        let mut other = found(&times[..cut], size);
-        other.add_recording(&found(&times[cut..], size));
+        let mut recordings = result(&times[cut..], size);
+        recordings.add_recording(&result(&times[..cut], size));
+        let mut other = result(&times[..cut], size);
+        other.add_recording(&result(&times[cut..], size));
         prop_assert_eq!(recordings.jumps(), other.jumps());
     }
 }
@@ -187,12 +187,12 @@ fn set_back(count: i64, back: i64) -> Vec<i64> {
 
 #[test]
 fn a_clock_set_back_by_500_s_is_found_and_counted() {
-    let found = read(&set_back(3_000, 500 * S), None).unwrap();
-    assert_eq!((found.counts(), found.ledger.kept), ((1, 0), 6_000));
+    let result = read(&set_back(3_000, 500 * S), None).unwrap();
+    assert_eq!((result.counts(), result.ledger.kept), ((1, 0), 6_000));
     let length = 500 * S - 10 * MS + 2_999 % 7 * MS;
-    assert_eq!(found.listed(), [(JumpDirection::Backward, 3_001, length)]);
+    assert_eq!(result.listed(), [(JumpDirection::Backward, 3_001, length)]);
     // 30 s and 30 s, minus the step between them.
-    assert!((found.jumps.without_ns - 60 * S).abs() < 20 * MS, "{}", found.jumps.without_ns);
+    assert!((result.jumps.without_ns - 60 * S).abs() < 20 * MS, "{}", result.jumps.without_ns);
 }
 
 #[test]
@@ -208,11 +208,11 @@ fn a_clock_set_back_further_than_the_window_is_named_with_its_cure() {
 #[test]
 fn what_follows_a_backward_jump_is_put_behind_what_came_before() {
     for (count, back) in [(3_000, 500 * S), (150_000, 1_000 * S)] {
-        let found = read(&set_back(count, back), Some(MendClock::Jumps)).unwrap();
-        assert_eq!((found.counts(), found.ledger.kept), ((1, 1), 2 * count as u64));
-        assert!(found.requests.iter().map(|(_, sector)| *sector).is_sorted());
-        assert!((found.span() - 2 * count * 10 * MS).abs() < 40 * MS, "{}", found.span());
-        assert!(found.jumps.jumps[0].mended && !found.jumps.interleaved());
+        let result = read(&set_back(count, back), Some(MendClock::Jumps)).unwrap();
+        assert_eq!((result.counts(), result.ledger.kept), ((1, 1), 2 * count as u64));
+        assert!(result.requests.iter().map(|(_, sector)| *sector).is_sorted());
+        assert!((result.span() - 2 * count * 10 * MS).abs() < 40 * MS, "{}", result.span());
+        assert!(result.jumps.jumps[0].mended && !result.jumps.interleaved());
     }
 }
 
@@ -220,12 +220,12 @@ fn what_follows_a_backward_jump_is_put_behind_what_came_before() {
 fn fewer_than_256_requests_out_of_order_are_sorted_and_no_jump() {
     let late = |count: i64| steady(0, 2_000).chain(steady(10 * S, count)).chain(steady(20 * S + MS, 2_000)).collect::<Vec<_>>();
     for count in [1, 255] {
-        let found = read(&late(count), None).unwrap();
-        assert_eq!((found.counts(), found.ledger.kept), ((0, 0), 4_000 + count as u64), "{count}");
-        assert_eq!(read(&late(count), Some(MendClock::Jumps)).unwrap().requests, found.requests);
+        let result = read(&late(count), None).unwrap();
+        assert_eq!((result.counts(), result.ledger.kept), ((0, 0), 4_000 + count as u64), "{count}");
+        assert_eq!(read(&late(count), Some(MendClock::Jumps)).unwrap().requests, result.requests);
     }
-    let found = read(&late(256), None).unwrap();
-    assert_eq!(found.listed()[0].1, 2_001);
+    let result = read(&late(256), None).unwrap();
+    assert_eq!(result.listed()[0].1, 2_001);
 }
 
 #[test]
@@ -247,11 +247,11 @@ fn set_on_and_back() -> Vec<i64> {
 
 #[test]
 fn jumps_in_both_directions_are_found_in_the_order_of_the_file() {
-    let found = read(&set_on_and_back(), None).unwrap();
-    let directions: Vec<_> = found.listed().iter().map(|(direction, request, _)| (*direction, *request)).collect();
+    let result = read(&set_on_and_back(), None).unwrap();
+    let directions: Vec<_> = result.listed().iter().map(|(direction, request, _)| (*direction, *request)).collect();
     let expected = [(JumpDirection::Forward, 6_001), (JumpDirection::Backward, 12_001), (JumpDirection::Forward, 18_001)];
-    assert_eq!((directions, found.counts()), (expected.to_vec(), (3, 0)));
-    assert!((found.jumps.without_ns - 4 * MIN).abs() < 100 * MS, "{}", found.jumps.without_ns);
+    assert_eq!((directions, result.counts()), (expected.to_vec(), (3, 0)));
+    assert!((result.jumps.without_ns - 4 * MIN).abs() < 100 * MS, "{}", result.jumps.without_ns);
 }
 
 /// Backward jumps by a direct implementation of the rule: first request, counted from 1, and length.
@@ -290,13 +290,13 @@ proptest! {
             let time = times.remove(from);
             times.insert((from + behind).min(times.len()), time);
         }
-        let found = read(&times, None);
+        let result = read(&times, None);
         // Few requests over hours without two within a millisecond are rejected, because the unit seems to be wrong.
-        prop_assume!(!found.as_ref().is_err_and(|error| error.kind() == ErrorClass::Unit));
-        let found = found.unwrap();
+        prop_assume!(!result.as_ref().is_err_and(|error| error.kind() == ErrorClass::Unit));
+        let result = result.unwrap();
         let expected = plain_backward(&times);
-        prop_assert_eq!(found.ledger.kept, times.len() as u64);
-        let backward: Vec<_> = found.listed().into_iter().filter(|jump| jump.0 == JumpDirection::Backward).collect();
+        prop_assert_eq!(result.ledger.kept, times.len() as u64);
+        let backward: Vec<_> = result.listed().into_iter().filter(|jump| jump.0 == JumpDirection::Backward).collect();
         let shown: Vec<_> = expected.iter().map(|(request, length)| (JumpDirection::Backward, *request, *length)).collect();
         prop_assert_eq!(backward, shown);
         let mended = read(&times, Some(MendClock::Jumps));
@@ -312,13 +312,13 @@ proptest! {
 #[test]
 fn a_mended_trace_has_no_jump_and_lasts_as_long_as_its_stretches() {
     for mend in [MendClock::Jumps, MendClock::Above(Nanos(H))] {
-        let found = read(&set_on_and_back(), Some(mend)).unwrap();
-        assert_eq!((found.counts(), found.ledger.kept), ((3, 3), 24_000));
-        assert!(found.jumps.jumps.iter().all(|jump| jump.mended));
-        assert!((found.span() - 4 * MIN).abs() < 100 * MS, "{}", found.span());
-        assert!(found.requests.iter().map(|(_, sector)| *sector).is_sorted());
-        let again: Vec<_> = found.requests.iter().map(|(arrival, _)| *arrival).collect();
-        assert_eq!(read(&again, None).unwrap().counts(), (0, 0));
+        let result = read(&set_on_and_back(), Some(mend)).unwrap();
+        assert_eq!((result.counts(), result.ledger.kept), ((3, 3), 24_000));
+        assert!(result.jumps.jumps.iter().all(|jump| jump.mended));
+        assert!((result.span() - 4 * MIN).abs() < 100 * MS, "{}", result.span());
+        assert!(result.requests.iter().map(|(_, sector)| *sector).is_sorted());
+        let mended: Vec<_> = result.requests.iter().map(|(arrival, _)| *arrival).collect();
+        assert_eq!(read(&mended, None).unwrap().counts(), (0, 0));
     }
 }
 
@@ -327,18 +327,18 @@ fn a_forward_jump_is_cut_to_the_median_gap() {
     // Half of the gaps are 3 ms, the others 20 ms and 1 ms.
     let gaps = (0..4_000).map(|i| [3, 20, 3, 1][i % 4] * MS);
     let times = arrivals(gaps.clone().chain([6 * DAY]).chain(gaps));
-    let found = read(&times, Some(MendClock::Jumps)).unwrap();
-    let left = found.requests[4_001].0 - found.requests[4_000].0;
+    let result = read(&times, Some(MendClock::Jumps)).unwrap();
+    let left = result.requests[4_001].0 - result.requests[4_000].0;
     assert!((left - 3 * MS).abs() <= 3 * MS / 1_000, "{left}");
 }
 
 #[test]
 fn requests_without_a_jump_keep_their_times() {
     let times: Vec<_> = arrivals(days_and_nights(2, 30 * MIN));
-    let found = read(&times, None).unwrap();
+    let result = read(&times, None).unwrap();
     let mended = read(&times, Some(MendClock::Jumps)).unwrap();
-    assert_eq!((found.counts(), mended.counts()), ((0, 0), (0, 0)));
-    assert_eq!(mended.requests, found.requests);
+    assert_eq!((result.counts(), mended.counts()), ((0, 0), (0, 0)));
+    assert_eq!(mended.requests, result.requests);
 }
 
 #[test]
@@ -346,9 +346,9 @@ fn a_late_request_from_before_a_jump_stays_before_it() {
     let mut times: Vec<_> = steady(0, 1_000).chain(steady(6 * DAY, 1_000)).collect();
     let late = times.remove(995);
     times.insert(1_004, late);
-    let found = read(&times, Some(MendClock::Jumps)).unwrap();
-    let place = found.requests.iter().position(|(_, sector)| *sector == 1_004).unwrap();
-    assert_eq!((place, found.requests[place].0, found.counts()), (995, late, (1, 1)));
+    let result = read(&times, Some(MendClock::Jumps)).unwrap();
+    let place = result.requests.iter().position(|(_, sector)| *sector == 1_004).unwrap();
+    assert_eq!((place, result.requests[place].0, result.counts()), (995, late, (1, 1)));
 }
 
 #[test]
@@ -359,12 +359,12 @@ fn requests_that_change_places_at_a_backward_jump_stay_on_their_side_of_it() {
         times[997..1_004].rotate_left(3);
         let late = times.remove(600);
         times.insert(950, late);
-        let found = read(&times, Some(MendClock::Jumps)).unwrap();
-        assert_eq!(found.counts(), (1, 1));
-        assert!((found.span() - 20 * S).abs() < S / 2, "{}", found.span());
-        let sides = found.requests.iter().position(|(_, sector)| *sector >= 1_004).unwrap();
+        let result = read(&times, Some(MendClock::Jumps)).unwrap();
+        assert_eq!(result.counts(), (1, 1));
+        assert!((result.span() - 20 * S).abs() < S / 2, "{}", result.span());
+        let sides = result.requests.iter().position(|(_, sector)| *sector >= 1_004).unwrap();
         assert!((990..=1_004).contains(&sides), "{sides}");
-        let place = found.requests.iter().position(|(_, sector)| *sector == 950).unwrap();
+        let place = result.requests.iter().position(|(_, sector)| *sector == 950).unwrap();
         assert_eq!(place, 600);
     }
 }
@@ -398,10 +398,10 @@ fn windows_and_formats_change_nothing() {
         for ending in ["parquet", "csv"] {
             let converted = folder.path().join(format!("converted.{ending}"));
             convert(&path, &ReadOptions { mend_clock: mend, ..ReadOptions::default() }, &converted);
-            let again = read_file(&converted, None, None).unwrap();
-            assert_eq!(again.requests, plain.requests);
+            let second = read_file(&converted, None, None).unwrap();
+            assert_eq!(second.requests, plain.requests);
             if ending == "parquet" {
-                assert_eq!((again.counts(), &again.jumps), (plain.counts(), &plain.jumps));
+                assert_eq!((second.counts(), &second.jumps), (plain.counts(), &plain.jumps));
             }
         }
     }
@@ -437,9 +437,9 @@ fn a_pipe_needs_a_length_above_which_gaps_are_cut() {
     feeder.join().unwrap();
     let feeder = feed();
     let limit = Some(MendClock::Above(Nanos(H)));
-    let found = read_file(&pipe, limit, None).unwrap();
+    let result = read_file(&pipe, limit, None).unwrap();
     feeder.join().unwrap();
-    assert_eq!(found.requests, read_file(&path, limit, None).unwrap().requests);
+    assert_eq!(result.requests, read_file(&path, limit, None).unwrap().requests);
 }
 
 #[test]

@@ -145,7 +145,7 @@ fn parts_of_one_trace_keep_their_distance_and_count_once() {
     while alone.next_batch().unwrap().is_some() {}
     assert_eq!((alone.requests_of_whole_trace(), alone.ledger().kept), (Some(6), 2));
     let note = alone.header().note.unwrap();
-    assert_eq!(note, "a part of a trace: 2 of its 6 requests are here");
+    assert_eq!(note, "a part of a trace: 2 of 6 requests");
 }
 
 /// The header after reading all these files.

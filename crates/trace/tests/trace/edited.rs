@@ -31,7 +31,7 @@ fn a_recording_that_is_in_the_file_twice_is_refused_with_the_commands_that_separ
             Ok(trace) => {
                 // Without repeated lines, backward steps are detected, unless all requests have the same time.
                 let back = trace.ledger.clock_jumps + trace.ledger.reordered;
-                let is_timed = whole.iter().any(|one| one.arrival != whole[0].arrival);
+                let is_timed = whole.iter().any(|request| request.arrival != whole[0].arrival);
                 assert!(back > 0 || !is_timed, "{}: {:?}", sample.format, trace.ledger);
             }
             Err(error) => {
@@ -178,7 +178,7 @@ fn a_list_of_block_numbers_is_read_as_its_hint_says() {
         ..ReadOptions::default()
     };
     let trace = read_bytes(text.as_bytes(), "txt", &options("offset")).unwrap();
-    let places: Vec<_> = trace.requests.iter().map(|one| (one.sector.0, one.sectors)).collect();
+    let places: Vec<_> = trace.requests.iter().map(|request| (request.sector.0, request.sectors)).collect();
     assert_eq!(places, [(800, 8), (1600, 8), (800, 8), (2400, 8)]);
     assert!(trace.header.note.unwrap().contains("no times"));
     // The lists of the ARC paper also have a length.

@@ -215,10 +215,10 @@ fn a_stream_that_does_not_lie_on_sectors_stays_sequential_and_keeps_its_length()
     for at in 0..1_000 {
         let _ = writeln!(text, "/f write {} 4000", 4_000 * at);
     }
-    let sectors: u32 = log(&text).unwrap().requests.iter().map(|one| one.sectors).sum();
+    let sectors: u32 = log(&text).unwrap().requests.iter().map(|request| request.sectors).sum();
     assert_eq!(sectors, 4_000_000 / 512);
     let small = log("fio version 2 iolog\n/f read 944111 512\n/f read 100 3\n/f read 4096 512\n").unwrap();
-    assert!(small.requests.iter().all(|one| one.sectors == 1));
+    assert!(small.requests.iter().all(|request| request.sectors == 1));
     assert_eq!(small.ledger.rounded, 2);
 }
 
@@ -234,7 +234,7 @@ fn a_log_without_its_heading_is_known_by_its_actions() {
 fn actions_that_are_no_requests_are_skipped_or_refused_by_name() {
     let trace = log("fio version 2 iolog\n/f sync_file_range 0 4096\n/f sync\n/f datasync 0 0\n").unwrap();
     assert_eq!((trace.requests.len(), trace.ledger.skipped), (2, 1));
-    assert!(trace.requests.iter().all(|one| one.op == Op::Flush));
+    assert!(trace.requests.iter().all(|request| request.op == Op::Flush));
     let error = log("fio version 3 iolog\n5 /f wait 100 0\n").unwrap_err();
     assert_eq!((error.field(), error.line()), (Some("action"), Some(2)));
     assert!(error.to_string().contains("version 3"), "{error}");

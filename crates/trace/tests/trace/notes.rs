@@ -125,10 +125,10 @@ proptest! {
             TraceInput { path, start_offset: Nanos(17), ..TraceInput::default() }
         }).collect();
         let mut combined = TraceCombiner::open(inputs.clone(), passes).unwrap();
-        let mut found = Vec::new();
+        let mut rows = Vec::new();
         while let Some(batch) = combined.next_batch().unwrap() {
             prop_assert!(batch.has_notes());
-            found.extend(rows_of(&batch));
+            rows.extend(rows_of(&batch));
         }
         // The role of a request in the file system does not depend on its arrival.
         let key = |rows: &[Noted]| {
@@ -137,7 +137,7 @@ proptest! {
             key
         };
         let all: Vec<Noted> = (0..passes).flat_map(|_| first.iter().chain(&second)).cloned().collect();
-        prop_assert_eq!(key(&found), key(&all));
+        prop_assert_eq!(key(&rows), key(&all));
 
         if first.iter().any(|(request, _)| request.op == Op::Write) {
             let only = RequestFilter::parse(&["op=write".to_owned()]).unwrap();
@@ -262,7 +262,7 @@ fn both_ways(record: &RecordBatch) -> [emmclab_trace::Result<Vec<Noted>>; 2] {
     let path = parquet_of(folder.path(), record);
     let records = RecordBatchIterator::new([Ok(record.clone())], record.schema());
     let of_table = TraceReader::of_arrow(Box::new(records), "table").and_then(all_rows);
-    [of_table, read(&path, &ReadOptions::default())].map(|found| found.map(|(rows, _)| rows))
+    [of_table, read(&path, &ReadOptions::default())].map(|trace| trace.map(|(rows, _)| rows))
 }
 
 /// Writes a Parquet file like another tool.
@@ -311,8 +311,8 @@ fn notes_that_are_none_are_refused_with_row_and_column() {
         all.extend(columns);
         for result in both_ways(&record(all)) {
             let error = result.unwrap_err();
-            let found = (error.kind(), error.field(), error.line());
-            assert_eq!(found, (ErrorClass::Value, Some(field), Some(2)), "{error}");
+            let result = (error.kind(), error.field(), error.line());
+            assert_eq!(result, (ErrorClass::Value, Some(field), Some(2)), "{error}");
         }
     }
     // Faults of a column as a whole.

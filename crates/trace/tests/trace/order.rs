@@ -15,12 +15,12 @@ fn read(places: &[usize], window: Option<usize>) -> emmclab_trace::Result<(Vec<(
     std::fs::write(&path, text).unwrap();
     let options = ReadOptions { reorder_window: window, ..ReadOptions::default() };
     let mut reader = TraceReader::open(&path, &options)?;
-    let mut found = Vec::new();
+    let mut result = Vec::new();
     while let Some(batch) = reader.next_batch()? {
         assert!(batch.len() <= BATCH_ROWS && !batch.is_empty());
-        found.extend(batch.iter().map(|request| (request.arrival.0, request.sector.0)));
+        result.extend(batch.iter().map(|request| (request.arrival.0, request.sector.0)));
     }
-    Ok((found, reader.ledger().reordered))
+    Ok((result, reader.ledger().reordered))
 }
 
 /// The result of a stable sort of all lines.

@@ -127,7 +127,7 @@ fn slices_of_row_groups_hold_the_requests_of_the_whole_and_name_lines_of_the_fil
     assert!(arrivals.iter().eq(requests.iter().map(|request| &request.arrival)));
     // Times are relative to the first arrival of the whole trace, and a slice may contain no selected request.
     let to = "op=write,to=1s";
-    let wanted = requests.iter().filter(|one| one.op == Op::Write && one.arrival.0 - origin.0 < 1_000_000_000);
+    let wanted = requests.iter().filter(|request| request.op == Op::Write && request.arrival.0 - origin.0 < 1_000_000_000);
     assert_eq!(read(0..1, true, Some(to)).unwrap().0.len(), wanted.count());
     assert!(read(1..2, true, Some(to)).unwrap().0.is_empty());
 }
@@ -178,9 +178,9 @@ fn a_changed_bit_anywhere_is_an_error_and_in_a_copy_of_another_tool_no_panic() {
             let mut bytes = bytes.clone();
             bytes[at] ^= 1 << (at % 8);
             std::fs::write(&bad, &bytes).unwrap();
-            let found = read(&bad).map(|_| ());
+            let result = read(&bad).map(|_| ());
             if sealed {
-                assert_eq!(found.unwrap_err().file(), Some(bad.as_path()), "byte {at}");
+                assert_eq!(result.unwrap_err().file(), Some(bad.as_path()), "byte {at}");
                 assert!(check_parquet(&bad).is_err(), "byte {at}");
             }
         }

@@ -275,6 +275,7 @@ fn io_that_md_passes_on_counts_once_though_md_completes_it() {
          8,16 1 3 0.000002 7 Q W 300 + 8 [dd]\n8,16 1 4 0.000003 7 D W 300 + 8 [dd]\n\
          8,16 1 5 0.000500 0 C W 300 + 8 [0]\n9,0 1 6 0.000501 0 C W 100 + 8 [0]\n",
     );
-    let devices: Vec<_> = trace.requests.iter().map(|one| trace.devices[one.device.unwrap().0 as usize].as_str()).collect();
+    let devices: Vec<_> =
+        trace.requests.iter().map(|request| trace.devices[request.device.unwrap().0 as usize].as_str()).collect();
     assert_eq!((devices, trace.ledger.unpaired, trace.ledger.skipped), (vec!["8,16"], 0, 2));
 }

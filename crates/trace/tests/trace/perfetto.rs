@@ -192,11 +192,11 @@ fn a_real_recording_gives_the_requests_of_its_text() {
     assert!(requests.len() > 200 && ledger.merged > 200 && ledger.split > 0);
     let lines = host();
     for (period, unknown) in [(50, Unknown::Named), (400, Unknown::Described), (lines.len(), Unknown::Named)] {
-        let found = open(&trace(packets(&lines, period, unknown)));
-        assert_eq!((&found.ledger, &found.devices), (&ledger, &devices));
-        assert_eq!((found.header.format.as_str(), found.header.clock.as_str()), ("perfetto", "monotonic"));
-        for (found, expected) in as_text(found).iter().zip(&requests) {
-            assert_eq!(found, expected, "rounds of {period}");
+        let result = open(&trace(packets(&lines, period, unknown)));
+        assert_eq!((&result.ledger, &result.devices), (&ledger, &devices));
+        assert_eq!((result.header.format.as_str(), result.header.clock.as_str()), ("perfetto", "monotonic"));
+        for (result, expected) in as_text(result).iter().zip(&requests) {
+            assert_eq!(result, expected, "rounds of {period}");
         }
     }
     let compressed: Vec<_> = packets(&lines, 50, Unknown::Named).chunks(7).map(pack).collect();
@@ -250,16 +250,16 @@ fn the_mmc_driver_tells_when_the_card_got_it() {
         let events = [
             event(&lines[0], Unknown::Named),
             event(&lines[1], Unknown::Named),
-            mmc(11_200, "mmc0", 18, 8, unknown), // a read there: another request
+            mmc(11_200, "mmc0", 18, 8, unknown), // a read of this sector, which is another request
             mmc(11_300, "mmc0", 13, 0, unknown), // a command without data
             mmc(11_500, "mmc0", 25, 8, unknown),
             event(&lines[2], Unknown::Named),
         ];
-        let found = open(&trace([packet(descriptions), packet(bundle(0, events))]));
+        let result = open(&trace([packet(descriptions), packet(bundle(0, events))]));
         let expected = [10_000, 11_000, 11_500, 12_000].map(|time| Some(Nanos(time)));
-        assert_eq!(times(&found.requests[0]), expected);
-        assert_eq!((found.requests.len(), found.ledger.seen, found.ledger.skipped), (1, 6, 0));
-        let activity: RecordedActivity = serde_json::from_str(&found.header.activity.unwrap()).unwrap();
+        assert_eq!(times(&result.requests[0]), expected);
+        assert_eq!((result.requests.len(), result.ledger.seen, result.ledger.skipped), (1, 6, 0));
+        let activity: RecordedActivity = serde_json::from_str(&result.header.activity.unwrap()).unwrap();
         let kinds: Vec<_> = activity.hosts[0].commands.iter().map(|row| (row.kind, row.count)).collect();
         assert_eq!(kinds, [(CommandKind::Read, 1), (CommandKind::Write, 1), (CommandKind::Status, 1)]);
     }
@@ -290,14 +290,14 @@ fn of_several_cards_the_one_with_such_a_request_got_the_command() {
     for (host, issued) in [("mmc0", 21_500), ("mmc1", 21_100)] {
         let then =
             [b1.clone(), c1.clone(), b2.clone(), c2.clone(), mmc(21_500, host, 25, 8, Unknown::Named), b3.clone(), c3.clone()];
-        let found = open(&trace([packet(bundle(0, first.iter().cloned().chain(then)))]));
-        named(&found, [("179,0", 11_500), ("179,96", 21_000), ("179,0", issued)]);
-        assert_eq!((found.ledger.ambiguous, found.ledger.skipped), (1, 0), "{host}");
+        let result = open(&trace([packet(bundle(0, first.iter().cloned().chain(then)))]));
+        named(&result, [("179,0", 11_500), ("179,96", 21_000), ("179,0", issued)]);
+        assert_eq!((result.ledger.ambiguous, result.ledger.skipped), (1, 0), "{host}");
     }
     // A disk that is not a card never matches.
     let [d1, d2, d3] = issue(10_000, 8 << 8);
-    let found = open(&trace([packet(bundle(0, [d1, d2, mmc(11_500, "mmc0", 25, 8, Unknown::Named), d3]))]));
-    assert_eq!(issues(&found), [("8,0".to_owned(), 11_000)]);
+    let result = open(&trace([packet(bundle(0, [d1, d2, mmc(11_500, "mmc0", 25, 8, Unknown::Named), d3]))]));
+    assert_eq!(issues(&result), [("8,0".to_owned(), 11_000)]);
 }
 
 #[test]
@@ -319,15 +319,15 @@ fn who_waits_for_a_file_is_known_by_the_process_tree_or_its_own_events() {
         sync(6_000, 99, 44, &[(3, 0)]),
     ];
     let own = request(10_000, DISK).iter().map(|line| event(line, Unknown::Named)).collect::<Vec<_>>();
-    let found = open(&trace([packet(bundle(0, events.into_iter().chain(own))), tree]));
-    let activity: RecordedActivity = serde_json::from_str(&found.header.activity.unwrap()).unwrap();
+    let result = open(&trace([packet(bundle(0, events.into_iter().chain(own))), tree]));
+    let activity: RecordedActivity = serde_json::from_str(&result.header.activity.unwrap()).unwrap();
     let rows: Vec<_> =
         activity.syncs.iter().map(|row| (&*row.process, &*row.file_system, row.calls, row.errors, row.time.0)).collect();
     assert_eq!(
         rows,
         [("Thread-7", "f2fs", 1, 0, 3_500), ("com.example.chat", "ext4", 1, 1, 3_500), ("pid 99", "ext4", 1, 0, 3_000)]
     );
-    assert_eq!((found.ledger.skipped, found.ledger.seen), (0, 9));
+    assert_eq!((result.ledger.skipped, result.ledger.seen), (0, 9));
 }
 
 #[test]
@@ -338,9 +338,9 @@ fn the_process_tree_names_the_application() {
     let events = packet(bundle_of(&request(10_000, DISK)));
     // The tree may follow the events in the file.
     for packets in [[tree.clone(), events.clone()], [events.clone(), tree]] {
-        let found = open(&trace(packets));
-        assert_eq!(found.processes, ["com.example.chat"]);
-        assert_eq!((found.requests[0].pid, found.devices[0].as_str()), (Some(1_234), "179,0"));
+        let result = open(&trace(packets));
+        assert_eq!(result.processes, ["com.example.chat"]);
+        assert_eq!((result.requests[0].pid, result.devices[0].as_str()), (Some(1_234), "179,0"));
     }
     assert_eq!(open(&trace([events])).processes, ["Thread-7"]);
 }
@@ -354,9 +354,9 @@ fn what_was_lost_is_counted_and_named() {
     let lost = bundle_of(&request(10_000, DISK)).number(3, 1);
     let dropped = packet(bundle_of(&request(50_000, DISK))).number(42, 1);
     let first = packet(bundle_of(&request(1_000, DISK))).number(42, 1);
-    let found = open(&trace([statistics(1, 100), first, packet(lost), dropped, statistics(2, 117)]));
-    assert_eq!((found.requests.len(), found.ledger.lost), (3, 17 + 1 + 1));
-    let note = found.header.note.unwrap();
+    let result = open(&trace([statistics(1, 100), first, packet(lost), dropped, statistics(2, 117)]));
+    assert_eq!((result.requests.len(), result.ledger.lost), (3, 17 + 1 + 1));
+    let note = result.header.note.unwrap();
     assert_eq!(note, "CPU 0 lost 1 events; CPU 3 lost 17 events; Perfetto dropped 1 packets or more");
 }
 
@@ -366,28 +366,28 @@ fn other_clocks_are_brought_to_the_boot_clock() {
     let first = clock(bundle_of(&request(10_000, DISK)), 2, 500, 1_000_500);
     // The next reading of the two clocks differs slightly, which must not change response times.
     let second = clock(bundle_of(&request(20_000, DISK)), 2, 600, 1_000_617);
-    let found = open(&trace([packet(first), packet(second)]));
-    let arrivals: Vec<_> = found.requests.iter().map(|request| request.arrival.0).collect();
+    let result = open(&trace([packet(first), packet(second)]));
+    let arrivals: Vec<_> = result.requests.iter().map(|request| request.arrival.0).collect();
     assert_eq!(arrivals, [1_010_000, 1_020_000]);
     let reading = |id: u64, time: u64| Message::default().number(1, id).number(2, time);
     let snapshot = [reading(1, 1_700_000_000_000_000_000), reading(5, 4_000), reading(6, 5_000_000_000)];
     let snapshot = snapshot.into_iter().fold(Message::default(), |all, clock| all.bytes(1, clock));
     let raw = bundle_of(&request(10_000, DISK)).number(5, 4);
-    let found = open(&trace([Message::default().bytes(6, snapshot), packet(raw)]));
-    assert_eq!(found.requests[0].arrival.0, 10_000 + 5_000_000_000 - 4_000);
-    assert_eq!(found.header.note.unwrap(), "time 0 is 1699999995.000000000 s of Unix time");
+    let result = open(&trace([Message::default().bytes(6, snapshot), packet(raw)]));
+    assert_eq!(result.requests[0].arrival.0, 10_000 + 5_000_000_000 - 4_000);
+    assert_eq!(result.header.note.unwrap(), "time 0 is 1699999995.000000000 s of Unix time");
 }
 
 #[test]
 fn a_mapped_device_passes_its_requests_on() {
     let queued = |device| request(10_000, device).remove(0);
     let disk = request(11_000, DISK);
-    let found = open(&trace([packet(bundle_of(&[&[queued(253 << 8 | 5)], &disk[..]].concat()))]));
-    assert_eq!((found.requests.len(), found.devices[0].as_str()), (1, "253,5"));
-    assert_eq!((found.ledger.skipped, found.ledger.paired, found.ledger.unpaired), (1, 1, 0));
+    let result = open(&trace([packet(bundle_of(&[&[queued(253 << 8 | 5)], &disk[..]].concat()))]));
+    assert_eq!((result.requests.len(), result.devices[0].as_str()), (1, "253,5"));
+    assert_eq!((result.ledger.skipped, result.ledger.paired, result.ledger.unpaired), (1, 1, 0));
     // Without events of issue or completion, only arrivals are known.
-    let found = open(&trace([packet(bundle_of(&[queued(DISK), queued(253 << 8 | 5)]))]));
-    assert_eq!((found.requests.len(), found.requests[0].complete), (2, None));
+    let result = open(&trace([packet(bundle_of(&[queued(DISK), queued(253 << 8 | 5)]))]));
+    assert_eq!((result.requests.len(), result.requests[0].complete), (2, None));
 }
 
 /// An `FtraceEvent` with this time, field and message.
@@ -473,8 +473,8 @@ fn packed_events_of_the_scheduler_are_seen_and_skipped() {
     let issue = timed(1_000, ISSUE, request.clone().bytes(5, "W"));
     let complete = timed(2_000, COMPLETE, request.bytes(5, "W"));
     let compact = Message::default().bytes(4, Message::default().bytes(1, [0x90, 0x01, 0x05]));
-    let found = open(&trace_of(&[issue, complete], compact));
-    assert_eq!((found.requests.len(), found.ledger.seen, found.ledger.skipped), (1, 4, 2));
+    let result = open(&trace_of(&[issue, complete], compact));
+    assert_eq!((result.requests.len(), result.ledger.seen, result.ledger.skipped), (1, 4, 2));
 }
 
 #[test]
@@ -483,9 +483,9 @@ fn an_error_is_seen_in_both_of_its_fields() {
         let request = Message::default().number(1, 179 << 8).number(2, 8).number(3, 8);
         let issue = timed(1_000, ISSUE, request.clone().bytes(5, "R"));
         let complete = timed(2_000, COMPLETE, request.bytes(5, "R").number(field, -5_i64 as u64));
-        let found = read(&[issue, complete]);
-        assert!(found.requests[0].flags.contains(RequestFlags::FAILED), "field {field}");
-        assert_eq!(found.ledger.failed, 1);
+        let result = read(&[issue, complete]);
+        assert!(result.requests[0].flags.contains(RequestFlags::FAILED), "field {field}");
+        assert_eq!(result.ledger.failed, 1);
     }
 }
 
@@ -506,19 +506,19 @@ fn ufs(host: &str, ns: u64, opcode: u64, ends: bool, word: bool, place: Option<(
 fn commands_of_ufs_with_address_and_length_are_requests() {
     // Some kernels do not report the host.
     for (host, device, word) in [(HOST, HOST, false), (HOST, HOST, true), ("", "ufs", false)] {
-        let found = read(&[
+        let result = read(&[
             ufs(host, 1_000, 0x2a, false, word, Some((3, 8192))),
             ufs(host, 51_000, 0x2a, true, word, Some((3, 8192))),
             ufs(host, 60_000, 0x28, false, word, Some((16, 4096))),
             ufs(host, 61_000, 0x28, true, word, Some((16, 4096))),
         ]);
-        let rows: Vec<_> = found
+        let rows: Vec<_> = result
             .requests
             .iter()
             .map(|request| (request.op, request.sector.0, request.sectors, request.service().unwrap().0))
             .collect();
         assert_eq!(rows, [(Op::Write, 24, 16, 50_000), (Op::Read, 128, 8, 1_000)], "word: {word}");
-        assert_eq!(found.devices, [device]);
+        assert_eq!(result.devices, [device]);
     }
 }
 
@@ -567,8 +567,8 @@ fn a_trace_cut_anywhere_is_an_error_or_read_up_to_there() {
         }
     }
     let end = bytes.len() - 5;
-    let found = read_bytes(&bytes[..end], "pftrace", &lenient()).unwrap();
-    assert!(!found.requests.is_empty() && found.ledger.skipped == 1, "{}", found.ledger);
+    let result = read_bytes(&bytes[..end], "pftrace", &lenient()).unwrap();
+    assert!(!result.requests.is_empty() && result.ledger.skipped == 1, "{}", result.ledger);
 }
 
 #[test]

@@ -74,11 +74,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(128)))]
 
     #[test]
-    fn csv_holds_everything(made in requests("[a-z,\" äß-]{0,6}")) {
-        let (trace, losses) = written("t.csv", &made);
+    fn csv_holds_everything(input in requests("[a-z,\" äß-]{0,6}")) {
+        let (trace, losses) = written("t.csv", &input);
         prop_assert_eq!(losses, WriteLosses::default());
         let name = |names: &[String], id: Option<emmclab_trace::NameId>| id.map(|id| names[id.0 as usize].clone());
-        let (requests, processes, devices) = made;
+        let (requests, processes, devices) = input;
         let processes: Vec<_> = processes.iter().map(str::to_owned).collect();
         let devices: Vec<_> = devices.iter().map(str::to_owned).collect();
         prop_assert_eq!(trace.requests.len(), requests.len());
@@ -91,12 +91,12 @@ proptest! {
     }
 
     #[test]
-    fn ssdsim_and_mqsim_hold_five_numbers_and_count_the_rest(made in requests("[a-z]{1,3}")) {
+    fn ssdsim_and_mqsim_hold_five_numbers_and_count_the_rest(input in requests("[a-z]{1,3}")) {
         for name in ["t.ssdsim", "t.mqsim"] {
-            let kept: Vec<_> = made.0.iter().filter(|request| request.op.has_data()).collect();
+            let kept: Vec<_> = input.0.iter().filter(|request| request.op.has_data()).collect();
             prop_assume!(!kept.is_empty());
-            let (trace, losses) = written(name, &made);
-            prop_assert_eq!(losses.requests, (made.0.len() - kept.len()) as u64);
+            let (trace, losses) = written(name, &input);
+            prop_assert_eq!(losses.requests, (input.0.len() - kept.len()) as u64);
             let count = |has: fn(&Request) -> bool| kept.iter().filter(|request| has(request)).count() as u64;
             prop_assert_eq!(lost(&losses, "start_ns"), count(|request| request.start.is_some()));
             prop_assert_eq!(lost(&losses, "process"), count(|request| request.process.is_some()));
@@ -113,10 +113,10 @@ proptest! {
     }
 
     #[test]
-    fn fio_holds_order_place_and_microseconds(made in requests("[a-z]{1,3}")) {
-        let kept: Vec<_> = made.0.iter().filter(|request| request.op != Op::SecureErase).collect();
+    fn fio_holds_order_place_and_microseconds(input in requests("[a-z]{1,3}")) {
+        let kept: Vec<_> = input.0.iter().filter(|request| request.op != Op::SecureErase).collect();
         prop_assume!(!kept.is_empty());
-        let (trace, losses) = written("t.iolog", &made);
+        let (trace, losses) = written("t.iolog", &input);
         let coarse = kept.iter().filter(|request| request.arrival.0 % 1_000 != 0).count() as u64;
         prop_assert_eq!(lost(&losses, "arrival_ns"), coarse);
         let zero = kept[0].arrival.0 / 1_000;
@@ -147,10 +147,10 @@ proptest! {
             }
         }).collect();
         requests.sort_by_key(|request| request.arrival);
-        let made = (requests, NameTable::default(), NameTable::default());
-        let (trace, losses) = written("t.biotracer", &made);
+        let input = (requests, NameTable::default(), NameTable::default());
+        let (trace, losses) = written("t.biotracer", &input);
         prop_assert_eq!(losses, WriteLosses::default());
-        prop_assert_eq!(trace.requests, made.0);
+        prop_assert_eq!(trace.requests, input.0);
     }
 }
 
@@ -170,17 +170,17 @@ fn what_a_format_cannot_say_at_all_is_refused_and_leaves_no_file() {
 #[test]
 fn a_trace_from_before_the_zero_of_its_clock_survives_csv() {
     let request = Request::new(Nanos(-1_500), Op::Write, Sector(8), 8);
-    let made = (vec![request], NameTable::default(), NameTable::default());
-    assert_eq!(written("t.csv", &made).0.requests, [request]);
+    let input = (vec![request], NameTable::default(), NameTable::default());
+    assert_eq!(written("t.csv", &input).0.requests, [request]);
 }
 
 #[test]
 fn traces_for_simulators_start_at_time_0_wherever_the_clock_of_the_recording_was() {
     for origin in [-7_000, 0, 1_400_000_000_000_000_000_i64] {
         let at = |ns: i64| Request::new(Nanos(origin + ns), Op::Write, Sector(8), 8);
-        let made = (vec![at(0), at(10), at(2_000)], NameTable::default(), NameTable::default());
+        let input = (vec![at(0), at(10), at(2_000)], NameTable::default(), NameTable::default());
         for name in ["t.ssdsim", "t.mqsim", "t.iolog"] {
-            let (trace, _) = written(name, &made);
+            let (trace, _) = written(name, &input);
             let arrivals: Vec<_> = trace.requests.iter().map(|request| request.arrival.0).collect();
             let expected = if name == "t.iolog" { [0, 0, 2_000] } else { [0, 10, 2_000] };
             assert_eq!(arrivals, expected, "{name} from {origin}");
@@ -192,13 +192,13 @@ fn traces_for_simulators_start_at_time_0_wherever_the_clock_of_the_recording_was
 fn the_real_messaging_trace_survives_every_writer() {
     let Some(path) = crate::support::real_trace("nexus5/log106_Messaging.txt") else { return };
     let trace = crate::support::read(&path).unwrap();
-    let made = (trace.requests, NameTable::default(), NameTable::default());
+    let input = (trace.requests, NameTable::default(), NameTable::default());
     for name in ["t.csv", "t.biotracer", "t.parquet"] {
-        let (again, losses) = written(name, &made);
+        let (again, losses) = written(name, &input);
         assert_eq!(losses, WriteLosses::default());
-        assert!(again.requests == made.0, "{name}");
+        assert!(again.requests == input.0, "{name}");
     }
-    let (again, losses) = written("t.ssdsim", &made);
+    let (again, losses) = written("t.ssdsim", &input);
     assert_eq!((again.requests.len(), losses.requests), (5_702, 0));
     assert_eq!(lost(&losses, "complete_ns"), 5_702);
 }

@@ -235,15 +235,15 @@ fn times_of_a_selection_count_from_the_first_arrival_on_the_mended_clock() {
 #[test]
 fn several_devices_are_refused_with_their_shares_where_one_is_required() {
     let lines = "0,9,read,800,8,app,sda\n10,20,write,16,8,app,sdb\n30,40,write,16,8,app,sdb\n";
-    let one = ReadOptions { one_device: true, ..ReadOptions::default() };
-    let error = parsed(TIMED, lines, &one).unwrap_err();
+    let one_device = ReadOptions { one_device: true, ..ReadOptions::default() };
+    let error = parsed(TIMED, lines, &one_device).unwrap_err();
     assert_eq!(error.kind(), ErrorClass::Config);
     assert!(error.to_string().contains("sdb (66.7 %), sda (33.3 %)"), "{error}");
     assert!(error.hint_text().unwrap().contains("--only device=sdb"), "{error}");
     let chosen = ReadOptions { one_device: true, ..only("device=sda") };
     assert_eq!(parsed(TIMED, lines, &chosen).unwrap().requests.len(), 1);
     // The devices of different traces are not counted together.
-    assert_eq!(parsed(TIMED, "0,9,read,800,8,app,sda\n", &one).unwrap().devices, ["sda"]);
+    assert_eq!(parsed(TIMED, "0,9,read,800,8,app,sda\n", &one_device).unwrap().devices, ["sda"]);
 }
 
 /// Percentages of re-issues on a Pixel, with one decimal; a Nexus 5, which never gates its bus, has none.

@@ -16,12 +16,12 @@ fn a_line_states_the_completion_and_the_time_since_the_issue() {
          1.100000    xfsaild/md0    456    xvdb    R 62901513   512        0.25\n"
     ))
     .unwrap();
-    let one = &trace.requests[0];
+    let request = &trace.requests[0];
     assert_eq!(
-        (one.arrival, one.start, one.complete),
+        (request.arrival, request.start, request.complete),
         (Nanos(999_250_000), Some(Nanos(999_250_000)), Some(Nanos(1_000_000_000)))
     );
-    assert_eq!((one.sector, one.sectors, one.op, one.pid), (Sector(13_092_560), 8, Op::Write, Some(1950)));
+    assert_eq!((request.sector, request.sectors, request.op, request.pid), (Sector(13_092_560), 8, Op::Write, Some(1950)));
     assert_eq!((trace.requests[1].sectors, trace.devices.as_slice()), (1, &["xvda1".to_owned(), "xvdb".to_owned()][..]));
     assert!(trace.header.note.unwrap().contains("without -Q"));
 }
@@ -33,7 +33,7 @@ fn the_time_in_the_queue_comes_before_the_issue() {
          1.0 fio 9 sda WS 8 4096 S 2.000 1.000\n1.1 fio 9 sda RA 8 4096 ? -1.000 1.000\n",
     )
     .unwrap();
-    let times: Vec<_> = trace.requests.iter().map(|one| (one.arrival.0, one.start.unwrap().0)).collect();
+    let times: Vec<_> = trace.requests.iter().map(|request| (request.arrival.0, request.start.unwrap().0)).collect();
     assert_eq!(times, [(997_000_000, 999_000_000), (1_099_000_000, 1_099_000_000)]);
     assert_eq!((trace.requests[0].flags, trace.requests[1].flags), (RequestFlags::SYNC, RequestFlags::READAHEAD));
     assert_eq!(trace.header.note, None);
@@ -67,7 +67,7 @@ fn a_time_of_day_goes_on_behind_midnight() {
 #[test]
 fn a_flush_has_no_address() {
     let trace = table(&format!("{BCC}1.0 jbd2 446 sda W 18446744073709551615 0 2.90\n1.1 jbd2 446 sda FF -1 0 2.90\n")).unwrap();
-    assert!(trace.requests.iter().all(|one| (one.op, one.sector, one.sectors) == (Op::Flush, Sector(0), 0)));
+    assert!(trace.requests.iter().all(|request| (request.op, request.sector, request.sectors) == (Op::Flush, Sector(0), 0)));
     // A command that a program sent to the drive has data but no address.
     let trace =
         table(&format!("{BCC}1.0 smartctl 446 sda R 18446744073709551615 512 2.90\n1.1 fio 4 sda R 8 512 2.90\n")).unwrap();
@@ -102,7 +102,7 @@ fn iosnoop_without_times_is_laid_out_in_order_and_says_so() {
          ext4 lazyinit 13030  W    253,18   5553305856   1048576     3.31\n\nEnding tracing...\n",
     )
     .unwrap();
-    let times: Vec<_> = trace.requests.iter().map(|one| (one.arrival.0, one.complete.unwrap().0)).collect();
+    let times: Vec<_> = trace.requests.iter().map(|request| (request.arrival.0, request.complete.unwrap().0)).collect();
     assert_eq!(times, [(0, 260_000), (260_000, 1_120_000), (1_120_000, 4_430_000)]);
     assert_eq!((trace.requests[0].sectors, trace.requests[1].op, trace.requests[2].op), (56, Op::Flush, Op::Write));
     assert_eq!(
@@ -119,8 +119,8 @@ fn iosnoop_with_starts_and_ends_has_both_times() {
         "{heading}5982800.302061 5982800.302679 supervise    1809   W    202,1    17039600     4096       0.62\n"
     ))
     .unwrap();
-    let one = &trace.requests[0];
-    assert_eq!((one.arrival, one.complete), (Nanos(5_982_800_302_061_000), Some(Nanos(5_982_800_302_679_000))));
+    let request = &trace.requests[0];
+    assert_eq!((request.arrival, request.complete), (Nanos(5_982_800_302_061_000), Some(Nanos(5_982_800_302_679_000))));
     // -Q may have moved the start to the time of queueing, which the table does not show.
-    assert_eq!(one.start, None);
+    assert_eq!(request.start, None);
 }

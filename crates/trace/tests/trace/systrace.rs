@@ -92,13 +92,13 @@ fn every_wrapping_of_a_real_text_gives_its_requests() {
         ("atrace", format!("{words}{text}").into_bytes()),
         ("atrace -z", [words.as_bytes(), &zlib(&text)].concat()),
     ] {
-        let found = open(&bytes);
-        assert_eq!(found.header.format, "systrace", "{name}");
-        assert!(found.requests == expected.requests, "{name}");
-        assert_eq!(found.processes, expected.processes, "{name}");
+        let result = open(&bytes);
+        assert_eq!(result.header.format, "systrace", "{name}");
+        assert!(result.requests == expected.requests, "{name}");
+        assert_eq!(result.processes, expected.processes, "{name}");
         // The old page ends with an additional event.
         let own = u64::from(name == "old page");
-        assert_eq!((found.ledger.seen - own, found.ledger.skipped - own), (expected.ledger.seen, 0), "{name}");
+        assert_eq!((result.ledger.seen - own, result.ledger.skipped - own), (expected.ledger.seen, 0), "{name}");
     }
     assert_eq!(open(&plain).header.format, "ftrace");
     assert!(open(&plain).requests == expected.requests);
@@ -135,8 +135,8 @@ fn what_is_cut_anywhere_is_read_up_to_there_or_named() {
     let atrace = [b"TRACE:\n", &zlib(&few)[..]].concat();
     for bytes in [old_page(&few).as_bytes(), small_page(&few).as_bytes(), &atrace] {
         for end in (1..bytes.len()).step_by(53) {
-            let found = read_bytes(&bytes[..end], "html", &forced);
-            assert!(found.is_err() || found.unwrap().requests.len() <= whole);
+            let result = read_bytes(&bytes[..end], "html", &forced);
+            assert!(result.is_err() || result.unwrap().requests.len() <= whole);
         }
     }
     for end in (8..atrace.len()).step_by(5) {
@@ -157,13 +157,13 @@ fn the_disk_of_an_old_phone_is_read_with_its_commands_and_waits() {
         mmcqd/0-91    (   91) [000] ...1   100.001700: mmc_blk_erase_end: cmd=1,addr=0x00001000,size=0x00000800\n\
         <...>-1240  (-----) [001] ...1   100.002100: ext4_sync_file_exit: dev 259,3 ino 77 ret 0\n\
         com.example-1240  ( 1200) [001] ...1   100.002200: ext4_da_write_begin: dev 259,3 ino 77 pos 0 len 8 flags 0\n";
-    let found = open(format!("capturing trace... done\nTRACE:\n{text}"));
-    let [request] = found.requests[..] else { panic!("{:?}", found.requests) };
+    let result = open(format!("capturing trace... done\nTRACE:\n{text}"));
+    let [request] = result.requests[..] else { panic!("{:?}", result.requests) };
     assert!(request.flags.contains(RequestFlags::JOURNAL));
     let times = [Some(request.arrival), request.start, request.issue, request.complete];
     assert_eq!(times.map(|time| time.unwrap().0 - 100_000_000_000), [300_000, 300_000, 400_000, 1_400_000]);
-    assert_eq!((found.ledger.seen, found.ledger.skipped, found.ledger.unpaired), (9, 1, 0));
-    let activity: RecordedActivity = serde_json::from_str(&found.header.activity.unwrap()).unwrap();
+    assert_eq!((result.ledger.seen, result.ledger.skipped, result.ledger.unpaired), (9, 1, 0));
+    let activity: RecordedActivity = serde_json::from_str(&result.header.activity.unwrap()).unwrap();
     let [host] = &activity.hosts[..] else { panic!("{activity:?}") };
     let rows: Vec<_> = host.commands.iter().map(|row| (row.kind, row.count, row.bytes.0, row.time.0)).collect();
     assert_eq!(rows, [(CommandKind::Write, 1, 4096, 1_100_000), (CommandKind::Discard, 1, 0, 100_000)]);

@@ -21,16 +21,16 @@ fn with_columns(text: &str, columns: &str, time: Option<&str>, size: Option<&str
 #[test]
 fn published_tables_mean_what_their_documentation_says() {
     let trace = sample("fiu");
-    let one = &trace.requests[1];
+    let request = &trace.requests[1];
     assert_eq!(
-        (one.arrival, one.sector, one.sectors, one.op, one.pid),
+        (request.arrival, request.sector, request.sectors, request.op, request.pid),
         (Nanos(39_064_000), Sector(926_858_672), 16, Op::Read, Some(2522))
     );
     assert_eq!((trace.processes[1].as_str(), trace.devices[1].as_str()), ("my daemon", "6,1"));
 
     let trace = sample("k5cloud");
-    let one = &trace.requests[0];
-    assert_eq!((one.sector, one.sectors, one.op), (Sector(2048), 8, Op::Write));
+    let request = &trace.requests[0];
+    assert_eq!((request.sector, request.sectors, request.op), (Sector(2048), 8, Op::Write));
     assert_eq!(trace.requests[1].arrival, Nanos(125_000));
 
     let sample_text = SAMPLES.iter().find(|sample| sample.format == "hfplayer").unwrap().text;
@@ -43,7 +43,7 @@ fn published_tables_mean_what_their_documentation_says() {
     let text = "#ELAPSED_USECS.D,CMD.S,LUN_SSID.I,PHASE.I,LBA.I,NBLKS.I,LATENCY_USECS.D\n\
                 10,RD_IN,5,0,64,8,0\n20,RD_IN,5,0,64,8,0\n21,WR_IN,5,0,8,8,0\n50,RD_OUT,5,1,64,8,40\n60,WR_OUT,5,1,8,8,0\n";
     let trace = read_plain(text, "csv").unwrap();
-    let ends: Vec<_> = trace.requests.iter().map(|one| one.complete.map(|end| end.0 / 1_000)).collect();
+    let ends: Vec<_> = trace.requests.iter().map(|request| request.complete.map(|end| end.0 / 1_000)).collect();
     assert_eq!((ends, trace.ledger.skipped), (vec![Some(50), None, Some(60)], 2));
 
     let text = "Timestamp,Response,IOType,LUN,Offset,Size\n1.0,0.1,W,0,512,512\n2.0,,,0,512,512\n3.0,,,0,0,512\n";
@@ -51,9 +51,9 @@ fn published_tables_mean_what_their_documentation_says() {
     assert!(trace.header.note.unwrap().starts_with("2 of the records have no operation"));
 
     let trace = sample("thesios");
-    let one = &trace.requests[0];
-    assert_eq!((one.sector, one.sectors, one.op), (Sector(672), 88, Op::Read));
-    assert_eq!((one.start, one.response()), (Some(one.arrival), Some(Nanos(2_300_000))));
+    let request = &trace.requests[0];
+    assert_eq!((request.sector, request.sectors, request.op), (Sector(672), 88, Op::Read));
+    assert_eq!((request.start, request.response()), (Some(request.arrival), Some(Nanos(2_300_000))));
     assert_eq!((trace.requests[1].start, trace.requests[1].sectors, trace.ledger.rounded), (None, 1, 1));
     assert!(trace.header.note.unwrap().contains("no addresses"));
 
@@ -99,7 +99,8 @@ fn both_versions_of_vscsi_read_the_same_and_damage_is_named_with_its_offset() {
     for (record, size) in [(version_1 as fn(u16, u32, u64, u64) -> Vec<u8>, 32), (version_2, 40)] {
         let bytes: Vec<u8> = rows.into_iter().flat_map(|(code, length, block, us)| record(code, length, block, us)).collect();
         let trace = read_plain(&bytes, "vscsi").unwrap();
-        let seen: Vec<_> = trace.requests.iter().map(|one| (one.arrival.0, one.op, one.sector.0, one.sectors)).collect();
+        let seen: Vec<_> =
+            trace.requests.iter().map(|request| (request.arrival.0, request.op, request.sector.0, request.sectors)).collect();
         assert_eq!(seen, [(1_000_000, Op::Write, 8, 1), (2_000_000, Op::Read, 16, 8), (3_000_000, Op::Flush, 0, 0)]);
         assert_eq!((trace.header.format.as_str(), trace.ledger.skipped), ("vscsi", 1));
         for cut in size * 2 + 1..size * 3 {
@@ -129,7 +130,7 @@ fn traces_of_caches_are_laid_out_by_first_use_and_say_so() {
     let path = folder.path().join("w1.oracleGeneral.bin");
     std::fs::write(&path, &bytes).unwrap();
     let trace = read(&path).unwrap();
-    let places: Vec<_> = trace.requests.iter().map(|one| (one.sector.0, one.sectors, one.op)).collect();
+    let places: Vec<_> = trace.requests.iter().map(|request| (request.sector.0, request.sectors, request.op)).collect();
     assert_eq!(places, [(0, 8, Op::Read), (8, 1, Op::Read), (0, 8, Op::Read)]);
     let note = trace.header.note.unwrap();
     assert!(note.contains("no addresses") && note.contains("all are reads"), "{note}");
@@ -143,7 +144,7 @@ fn traces_of_caches_are_laid_out_by_first_use_and_say_so() {
     head[8184..].copy_from_slice(&mark);
     let bytes = [head.clone(), object(1, 77, 4096, Some(12)), object(1, 77, 4096, Some(3)), object(1, 77, 0, Some(9))].concat();
     let trace = read_plain(&bytes, "lcs").unwrap();
-    let ops: Vec<_> = trace.requests.iter().map(|one| one.op).collect();
+    let ops: Vec<_> = trace.requests.iter().map(|request| request.op).collect();
     assert_eq!((ops, trace.processes, trace.ledger.skipped), (vec![Op::Read, Op::Write], vec!["tenant 7".to_owned()], 1));
     head[8] = 9;
     let error = read_plain(&head, "lcs").unwrap_err();
@@ -165,22 +166,22 @@ fn columns_may_be_separated_by_blanks() {
 
 #[test]
 fn the_arrival_is_the_completion_less_the_response_or_the_earliest_time_there_is() {
-    let one = |text: &str, columns: &str| -> Result<Request> { Ok(with_columns(text, columns, None, None)?.requests[0]) };
-    let request = one("10.5,2,8,8,R\n", "complete_ms,response_us,sector,sectors,op").unwrap();
+    let first_of = |text: &str, columns: &str| -> Result<Request> { Ok(with_columns(text, columns, None, None)?.requests[0]) };
+    let request = first_of("10.5,2,8,8,R\n", "complete_ms,response_us,sector,sectors,op").unwrap();
     assert_eq!((request.arrival, request.complete), (Nanos(10_498_000), Some(Nanos(10_500_000))));
-    let request = one("10,2,8,8,R\n", "complete_ms,service_ms,sector,sectors,op").unwrap();
+    let request = first_of("10,2,8,8,R\n", "complete_ms,service_ms,sector,sectors,op").unwrap();
     assert_eq!((request.arrival, request.start), (Nanos(8_000_000), Some(Nanos(8_000_000))));
-    let request = one("10,8,8,R\n", "issue_ms,sector,sectors,op").unwrap();
+    let request = first_of("10,8,8,R\n", "issue_ms,sector,sectors,op").unwrap();
     assert_eq!((request.arrival, request.issue), (Nanos(10_000_000), Some(Nanos(10_000_000))));
-    let error = one("10,8,8,R\n", "complete_ms,sector,sectors,op").unwrap_err();
+    let error = first_of("10,8,8,R\n", "complete_ms,sector,sectors,op").unwrap_err();
     assert!(error.to_string().contains("no column arrival"), "{error}");
 }
 
 #[test]
 fn columns_hold_any_unit_of_time_hexadecimal_numbers_and_codes() {
     let trace = with_columns("0.5,0x10,1f,2a\n", "arrival_h,sector,sectors_hex,op_scsi", None, None).unwrap();
-    let one = &trace.requests[0];
-    assert_eq!((one.arrival.0, one.sector, one.sectors, one.op), (1_800_000_000_000, Sector(16), 31, Op::Write));
+    let request = &trace.requests[0];
+    assert_eq!((request.arrival.0, request.sector, request.sectors, request.op), (1_800_000_000_000, Sector(16), 31, Op::Write));
     let error = with_columns("1,8,8,1\n", "arrival_s,sector,sectors,op", None, None).unwrap_err();
     assert!(error.hint_text().unwrap().contains("op_read0"), "{error}");
     let trace = with_columns("1,8,8,1\n", "arrival_s,sector,sectors,op_read0", None, None).unwrap();
@@ -253,7 +254,7 @@ fn stamps_coarser_than_the_responses_are_told_and_keep_the_order_of_the_file() {
 fn rows_of_flushes_without_sectors_are_flushes_and_commands_without_data_are_skipped() {
     let text = "1,FF,0,0\n2,F,0,0\n3,FN,0,0\n4,FWS,0,0\n5,WFS,0,0\n6,NS,0,0\n7,NS,8,8\n";
     let trace = with_columns(text, "arrival_us,op,sector,sectors", None, None).unwrap();
-    let flushes = trace.requests.iter().filter(|one| one.op == Op::Flush).count();
+    let flushes = trace.requests.iter().filter(|request| request.op == Op::Flush).count();
     assert_eq!((flushes, trace.requests.len(), trace.ledger.skipped), (5, 6, 1));
     assert_eq!((trace.requests[3].flags, trace.requests[5].op), (RequestFlags::SYNC, Op::Write));
     for row in ["1,W,0,0\n", "1,R,8,0\n"] {

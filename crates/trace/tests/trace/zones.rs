@@ -9,13 +9,13 @@ use emmclab_trace::{Op, RequestFlags};
 #[test]
 fn commands_to_zones_are_named_and_counted() {
     const STEPS: [Step; 4] = [("ZR", 524_288, 0), ("ZRA", 0, 0), ("ZF", 1_048_576, 0), ("W", 64, 8)];
-    const NOTE: &str = "commands to zones, which are no requests here: 1 x zone reset, 1 x zone reset all, 1 x zone finish";
+    const NOTE: &str = "commands to zones, which are not requests: 1 x zone reset, 1 x zone reset all, 1 x zone finish";
     for (bytes, ending) in steps_in_every_format(&STEPS) {
-        let found = read_plain(bytes, ending).unwrap();
-        let format = &found.header.format;
-        assert_eq!(found.header.note.as_deref(), Some(NOTE), "{format}");
-        let ops: Vec<_> = found.requests.iter().map(|request| request.op).collect();
-        assert_eq!((ops, found.ledger.skipped, found.ledger.unpaired), (vec![Op::Write], 6, 0), "{format}");
+        let trace = read_plain(bytes, ending).unwrap();
+        let format = &trace.header.format;
+        assert_eq!(trace.header.note.as_deref(), Some(NOTE), "{format}");
+        let ops: Vec<_> = trace.requests.iter().map(|request| request.op).collect();
+        assert_eq!((ops, trace.ledger.skipped, trace.ledger.unpaired), (vec![Op::Write], 6, 0), "{format}");
     }
 }
 
@@ -25,13 +25,13 @@ fn a_write_of_zeroes_is_a_write() {
     // of a program, which has no sectors.
     const STEPS: [Step; 5] = [("WZS", 0, 2048), ("NS", 8192, 2048), ("WS", 16_384, 2048), ("DS", 64, 8), ("N", 0, 0)];
     for (bytes, ending) in steps_in_every_format(&STEPS) {
-        let found = read_plain(bytes, ending).unwrap();
-        let format = &found.header.format;
-        let seen: Vec<_> = found.requests.iter().map(|one| (one.op, one.sector.0, one.sectors)).collect();
+        let trace = read_plain(bytes, ending).unwrap();
+        let format = &trace.header.format;
+        let seen: Vec<_> = trace.requests.iter().map(|request| (request.op, request.sector.0, request.sectors)).collect();
         let expected = [(Op::Write, 0, 2048), (Op::Write, 8192, 2048), (Op::Write, 16_384, 2048), (Op::Discard, 64, 8)];
         assert_eq!(seen, expected, "{format}");
-        assert!(found.requests.iter().all(|request| request.complete.is_some()), "{format}");
-        let note = found.header.note.as_deref().unwrap_or_default();
+        assert!(trace.requests.iter().all(|request| request.complete.is_some()), "{format}");
+        let note = trace.header.note.as_deref().unwrap_or_default();
         assert!(note.contains("2 x write zeroes are recorded as writes"), "{format}: {note}");
     }
 }
@@ -48,15 +48,17 @@ const APPENDS: [(&str, &str, u64); 8] = [
     ("complete", "C", 72),
 ];
 
-fn check_appends(found: &Trace) {
-    let first = found.requests[0].arrival.0;
-    let written: Vec<_> = (found.requests.iter())
-        .map(|one| ((one.arrival.0 - first) / 1_000_000, one.sector.0, one.response().map(|time| time.0 / 1_000_000)))
+fn check_appends(trace: &Trace) {
+    let first = trace.requests[0].arrival.0;
+    let written: Vec<_> = (trace.requests.iter())
+        .map(|request| {
+            ((request.arrival.0 - first) / 1_000_000, request.sector.0, request.response().map(|time| time.0 / 1_000_000))
+        })
         .collect();
     let expected = [(0, 64, Some(4)), (1, 524_296, Some(2)), (2, 72, Some(5)), (5, 524_304, Some(1))];
-    assert_eq!(written, expected, "{}", found.header.format);
-    assert!(found.requests.iter().all(|one| one.flags.contains(RequestFlags::APPEND) && one.op == Op::Write));
-    assert_eq!((found.ledger.paired, found.ledger.unpaired), (4, 0), "{}", found.header.format);
+    assert_eq!(written, expected, "{}", trace.header.format);
+    assert!(trace.requests.iter().all(|request| request.flags.contains(RequestFlags::APPEND) && request.op == Op::Write));
+    assert_eq!((trace.ledger.paired, trace.ledger.unpaired), (4, 0), "{}", trace.header.format);
 }
 
 #[test]

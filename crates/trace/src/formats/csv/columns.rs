@@ -145,12 +145,12 @@ pub static NAMES: [ColumnName; 17] = {
             "arrival",
             TIMES,
             "time",
-            "when the request was generated; without it, `complete` less `response`, else `start`, else `issue`",
+            "when the request was generated; without it, `complete` minus `response`, else `start`, else `issue`",
         ),
-        name("start", TIMES, "", "when the driver fetched it"),
+        name("start", TIMES, "", "when the driver fetched the request"),
         name("issue", TIMES, "", "when it was submitted to the device"),
         name("served", TIMES, "", "when the driver saw the end of its command"),
-        name("complete", TIMES, "", "when the device had finished it"),
+        name("complete", TIMES, "", "when the request was complete"),
         name("response", TIMES, "", "from arrival to completion, in place of `complete`"),
         name("service", TIMES, "", "from start to completion, in place of `complete`"),
         name("sector", SECTORS, "address", "first sector of 512 bytes"),
@@ -164,9 +164,9 @@ pub static NAMES: [ColumnName; 17] = {
             "name of the operation, or letters as in `WS`; with a suffix a number: 0 or 1 is a read, or the code of a command",
         ),
         name("flags", &[], "", "number with a bit for each flag"),
-        name("pid", &[], "", "id of the process behind it"),
-        name("process", &[], "", "name of that process"),
-        name("device", &[], "", "name of the device it went to"),
+        name("pid", &[], "", "id of the process that issued it"),
+        name("process", &[], "", "name of this process"),
+        name("device", &[], "", "name of its device"),
         name("-", &[], "", "a column that is ignored"),
     ]
 };
@@ -272,10 +272,10 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
         }
         columns.push(column);
     }
-    for (option, given, used) in
+    for (option, value, used) in
         [("--time-unit", &options.time_unit, unit_used), ("--size-unit", &options.size_unit, size_unit_used)]
     {
-        if let Some(value) = given.as_ref().filter(|_| !used) {
+        if let Some(value) = value.as_ref().filter(|_| !used) {
             return Err(config("every column already has a unit".into())
                 .of_field(option, 0, value.as_bytes())
                 .hint("leave the option out, or remove the unit from the column's name"));
@@ -296,13 +296,13 @@ fn check_needed(list: &str, columns: &[ColumnMeaning], named_in: &str, without_t
     let time = |moment| has(ColumnMeaning::Time(moment, TimeColumnUnit::Decimal(TimeUnit::Nanos)));
     let by_completion = time(TimeColumn::Complete) && (time(TimeColumn::Response) || time(TimeColumn::Service));
     let timed = time(TimeColumn::Arrival) || time(TimeColumn::Start) || time(TimeColumn::Issue) || by_completion;
-    for (name, found) in [
+    for (name, is_present) in [
         ("arrival (nor complete with response, from which it is computed)", timed || without_times),
         ("sector or offset", has(ColumnMeaning::Offset(1))),
         ("sectors or size", has(ColumnMeaning::Size(1)) || without_times),
         ("op", has(ColumnMeaning::Op(OperationCoding::Names)) || without_times),
     ] {
-        if !found {
+        if !is_present {
             let missing = Error::new(ErrorClass::Config, format!("there is no column {name}"));
             return Err(missing.of_field(named_in, 0, list.as_bytes()).hint(HINT));
         }
@@ -311,16 +311,16 @@ fn check_needed(list: &str, columns: &[ColumnMeaning], named_in: &str, without_t
 }
 
 /// Whether two columns have the same meaning, possibly in different units.
-fn same(one: ColumnMeaning, other: ColumnMeaning) -> bool {
+fn same(first: ColumnMeaning, second: ColumnMeaning) -> bool {
     let extent = |meaning| match meaning {
         ColumnMeaning::Offset(_) | ColumnMeaning::Hexadecimal(OffsetOrSize::Offset, _) => Some(OffsetOrSize::Offset),
         ColumnMeaning::Size(_) | ColumnMeaning::Hexadecimal(OffsetOrSize::Size, _) => Some(OffsetOrSize::Size),
         _ => None,
     };
-    match (one, other) {
-        (ColumnMeaning::Time(one, _), ColumnMeaning::Time(other, _)) => one == other,
-        _ if extent(one).is_some() => extent(one) == extent(other),
-        _ => std::mem::discriminant(&one) == std::mem::discriminant(&other),
+    match (first, second) {
+        (ColumnMeaning::Time(first, _), ColumnMeaning::Time(second, _)) => first == second,
+        _ if extent(first).is_some() => extent(first) == extent(second),
+        _ => std::mem::discriminant(&first) == std::mem::discriminant(&second),
     }
 }
 

@@ -32,8 +32,8 @@ impl<'a> FtraceLine<'a> {
     #[inline]
     pub(super) fn of(line: &'a [u8]) -> Option<Self> {
         let line = line.strip_prefix(b"> ").unwrap_or(line);
-        if let Some(found) = Self::with_cpu(line) {
-            return Some(found);
+        if let Some(split) = Self::with_cpu(line) {
+            return Some(split);
         }
         Self::without_cpu(line).or_else(|| Self::of_perf_trace(line))
     }

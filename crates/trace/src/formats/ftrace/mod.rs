@@ -80,8 +80,8 @@ impl FtraceEventKind {
             b"block_io_start" => Some(FtraceEventKind::Accounted(BlockEventKind::Insert)),
             b"block_io_done" => Some(FtraceEventKind::Accounted(BlockEventKind::Complete)),
             name => {
-                let beside = || KernelEvent::by_name(name).map(FtraceEventKind::Beside);
-                BlockEventKind::of_event(name).map(FtraceEventKind::Block).or_else(beside)
+                let other = || KernelEvent::by_name(name).map(FtraceEventKind::Beside);
+                BlockEventKind::of_event(name).map(FtraceEventKind::Block).or_else(other)
             }
         }
     }
@@ -407,7 +407,7 @@ impl LineFormat for FtraceFormat {
         self.matcher.finish(&mut context.devices, &mut context.ledger, out);
         self.activity = self.matcher.activity(|_| None).to_json();
         if context.ledger.seen == 0 {
-            return Err(Error::new(ErrorClass::Empty, "the file holds no event of the kernel's tracer")
+            return Err(Error::new(ErrorClass::Empty, "the file contains no event of the kernel's tracer")
                 .hint("record block events: `atrace` has them in the category `disk`, tracefs in events/block"));
         }
         Ok(())

@@ -59,9 +59,9 @@ impl PerfettoClocks {
         if clock == BOOT {
             return 0;
         }
-        let given = boot.zip(ftrace).and_then(|(boot, ftrace)| boot.checked_sub(ftrace));
+        let measured = boot.zip(ftrace).and_then(|(boot, ftrace)| boot.checked_sub(ftrace));
         let raw = self.raw_shift.filter(|_| clock == MONO_RAW);
-        self.shift = self.shift.or(given).or(raw);
+        self.shift = self.shift.or(measured).or(raw);
         self.shift.unwrap_or(0)
     }
 

@@ -288,7 +288,7 @@ impl FtraceDecoder {
             }
             layout.event
         };
-        Ok(decoded_event(&values, event, pid).map_or(FtraceRecord::Other, |found| FtraceRecord::Event(time, found)))
+        Ok(decoded_event(&values, event, pid).map_or(FtraceRecord::Other, |decoded| FtraceRecord::Event(time, decoded)))
     }
 
     /// Parses a `GenericFtraceEvent`, which contains the names of its fields; `None` if the event is not used.
@@ -366,7 +366,7 @@ fn generic_field(field: &[u8]) -> Result<Option<(EventField, WireValue<'_>)>> {
     for part in WireFields::of(field) {
         match part? {
             (1, name) => slot = EventField::by_name(name.bytes()),
-            (3..=5, given) => value = Some(given),
+            (3..=5, content) => value = Some(content),
             _ => {}
         }
     }

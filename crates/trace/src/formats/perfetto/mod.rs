@@ -255,8 +255,8 @@ impl PacketHandler {
             let (bundle::EVENT, event) = field? else { continue };
             self.ledger.seen += 1;
             match self.decoder.decode(event.bytes())? {
-                FtraceRecord::Event(time, found) => {
-                    self.merge.push(self.in_window(clock::moved(time, shift)?)?, found);
+                FtraceRecord::Event(time, event) => {
+                    self.merge.push(self.in_window(clock::moved(time, shift)?)?, event);
                     self.pushed += 1;
                     if self.pushed >= self.window {
                         self.pushed = 0;
@@ -290,38 +290,38 @@ impl PacketHandler {
 
     fn end_round(&mut self, out: &mut Vec<Request>) {
         let mut merge = std::mem::take(&mut self.merge);
-        for (time, found) in merge.end_round() {
+        for (time, event) in merge.end_round() {
             self.latest_passed_on = time;
-            self.event(time, &found, out);
+            self.event(time, &event, out);
         }
         self.merge = merge;
     }
 
     fn finish(&mut self, out: &mut Vec<Request>) -> Result<()> {
         let mut merge = std::mem::take(&mut self.merge);
-        for (time, found) in merge.finish() {
-            self.event(time, &found, out);
+        for (time, event) in merge.finish() {
+            self.event(time, &event, out);
         }
         self.matcher.finish(&mut self.devices, &mut self.ledger, out);
         self.activity = self.matcher.activity(|pid| self.tree.process_name(pid)).to_json();
         if self.has_tracks && !self.begun {
             return Err(Error::new(
                 ErrorClass::Unsupported,
-                "it holds only slices and counters, which are for display, and no events of the kernel",
+                "it contains only slices and counters, which are for display, and no events of the kernel",
             )
-            .hint("read the trace that they were made from, or record with ftrace block events"));
+            .hint("read the trace from which they were made, or record with ftrace block events"));
         }
         Ok(())
     }
 
-    fn event(&mut self, time: u64, found: &DecodedFtraceEvent, out: &mut Vec<Request>) {
+    fn event(&mut self, time: u64, event: &DecodedFtraceEvent, out: &mut Vec<Request>) {
         let time = Nanos(time as i64);
-        match &found.kind {
+        match &event.kind {
             DecodedEventKind::Block(block) => {
                 let device = self.disk(block.device);
                 let process =
-                    if block.kind.is_by_submitter() { self.tree.name(found.pid, found.task, &mut self.processes) } else { None };
-                let event = BlockLayerEvent {
+                    if block.kind.is_by_submitter() { self.tree.name(event.pid, event.task, &mut self.processes) } else { None };
+                let step = BlockLayerEvent {
                     time,
                     kind: block.kind,
                     device,
@@ -329,16 +329,16 @@ impl PacketHandler {
                     flags: block.flags,
                     sector: block.sector,
                     sectors: block.sectors,
-                    pid: Some(found.pid),
+                    pid: Some(event.pid),
                     process,
                     error: block.error,
                     zeroes: block.zeroes,
                 };
-                let task = unfilled(&found.task);
+                let task = unfilled(&event.task);
                 if block.accounted {
-                    self.matcher.accounted(event, task, &mut self.ledger, out);
+                    self.matcher.accounted(step, task, &mut self.ledger, out);
                 } else {
-                    self.matcher.block(event, task, &mut self.ledger, out);
+                    self.matcher.block(step, task, &mut self.ledger, out);
                 }
             }
             DecodedEventKind::Zone(command, kind) => {

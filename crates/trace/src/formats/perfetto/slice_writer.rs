@@ -51,9 +51,9 @@ pub fn picture_file(path: &Path) -> Result<TrackWriter<AtomicFile>> {
     let (name, compression) = OutputCompression::split(&name);
     let ending = Path::new(name).extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
     if !ending.is_some_and(|ending| EXTENSIONS.contains(&ending.as_str())) {
-        return Err(Error::new(ErrorClass::Config, "the name does not have the ending of a Perfetto trace")
+        return Err(Error::new(ErrorClass::Config, "the name does not have the extension of a Perfetto trace")
             .in_file(path)
-            .hint("let it end in .pftrace or .perfetto-trace; .gz after it compresses the file"));
+            .hint("use the extension .pftrace or .perfetto-trace; .gz after it compresses the file"));
     }
     let file = AtomicFile::create(path)?.compressed(compression)?;
     TrackWriter::new(file).map_err(|error| Error::io(path, error))

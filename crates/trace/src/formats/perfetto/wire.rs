@@ -136,9 +136,9 @@ fn key_and_length(input: &mut impl Read) -> io::Result<Option<(u8, u64)>> {
 pub(super) fn next_packet(input: &mut impl Read, content: &mut Vec<u8>) -> Result<bool> {
     let cut = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => Error::new(ErrorClass::Truncated, "the file ends in the middle of a packet")
-            .hint("give --lenient to read up to there: the recording was cut off"),
+            .hint("use --lenient to read up to there: the recording is incomplete"),
         kind => Error::new(ErrorClass::Io, error.to_string()).hint(match kind {
-            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => "the compressed data are damaged",
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => "the compressed data is damaged",
             _ => "reading the file failed",
         }),
     };
