@@ -207,8 +207,8 @@ def test_contents_stay_with_an_image_and_another_device_is_refused(serve: Any, f
     served.control.unlink()
     served = serve("--clock", "free", "--image", image)
     assert qemu_io(served.uri, "read -P 6 0 4k", "read -P 5 4k 60k").returncode == 0
-    _, _, said = served.end()
-    assert "did not end cleanly" in said
+    _, _, stderr = served.end()
+    assert "did not end cleanly" in stderr
     assert_fails(emmclab("serve", "nexus5", "--image", image, "--nbd", folder / "x.sock"), "the image has")
 
 
