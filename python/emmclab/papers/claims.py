@@ -224,7 +224,7 @@ class Rule:
     unchecked: str = ""
     expected: str = ""
     #: Further studies that measure the claim by other means: `study`, `measure` and the other keys that differ.
-    other_measures: tuple[Mapping[str, Any], ...] = ()
+    again: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def own(self) -> frozenset[str]:
@@ -306,7 +306,7 @@ def parse(text: str, name: str) -> list[Rule]:
             checks = tuple(Check(**check) for check in entry.get("checks", ()))
             printed = tuple(entry.get("printed_in", ()))
             further = tuple(entry.get("again", ()))
-            rule = Rule(**{"study": name, **entry, "checks": checks, "printed_in": printed, "other_measures": further})
+            rule = Rule(**{"study": name, **entry, "checks": checks, "printed_in": printed, "again": further})
         except TypeError as error:
             raise ConfigError(f"{name}: claim `{entry.get('id')}`: {error}", hint="see `Rule` and `Check`") from error
         specified = sum(map(bool, (rule.measure, rule.cannot, rule.not_yet)))
@@ -363,7 +363,7 @@ def studies_of(chosen: Iterable[Paper]) -> list[str]:
 
 def machine_bound_studies(chosen: Iterable[Paper]) -> list[str]:
     """Return the studies without which some claim is not measured, and which cannot run on every machine."""
-    names = [more["study"] for paper in chosen for rule in rules(paper) if rule.cannot for more in rule.other_measures]
+    names = [more["study"] for paper in chosen for rule in rules(paper) if rule.cannot for more in rule.again]
     return list(dict.fromkeys(names))
 
 
@@ -380,7 +380,7 @@ def judge(results: Mapping[str, Results], chosen: Sequence[Paper] | None = None)
     claims = []
     for paper in papers().values() if chosen is None else chosen:
         for declared in rules(paper):
-            further = (more for more in declared.other_measures if declared.cannot and more["study"] in results)
+            further = (more for more in declared.again if declared.cannot and more["study"] in results)
             rule = replace(declared, **next(further, {}))
             claims.append(_judge(paper, rule, results[rule.study] if rule.measure else None))
     return claims
@@ -397,7 +397,7 @@ def judge_study(results: Results) -> list[Claim]:
     declared = rules(paper)
     if declared:
         _refuse_incomplete(results)
-    ways = [replace(rule, **more) for rule in declared for more in ({}, *rule.other_measures)]
+    ways = [replace(rule, **more) for rule in declared for more in ({}, *rule.again)]
     return [_judge(paper, rule, results) for rule in ways if rule.measure and rule.study == name]
 
 
