@@ -525,7 +525,7 @@ def test_the_recording_that_stands_apart_and_the_file_that_was_refused_are_named
         row["path"] for row in output["outliers"] if row["figure"] == "mean_service_ms"
     }
     page = (pages / "one.html").read_text()
-    assert "notes.md" in page and "could not be read and is in no figure" in page
+    assert "notes.md" in page and "could not be read and is not included" in page
 
 
 @pytest.mark.slow
