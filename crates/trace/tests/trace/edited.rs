@@ -37,7 +37,7 @@ fn a_recording_that_is_in_the_file_twice_is_refused_with_the_commands_that_separ
             Err(error) => {
                 refused += 1;
                 let hint = error.hint_text().unwrap().to_owned();
-                assert!(error.to_string().contains("already holds one"), "{}: {error}", sample.format);
+                assert!(error.to_string().contains("already contains one"), "{}: {error}", sample.format);
                 for part in parts(&twice, &hint) {
                     assert_eq!(read(&part, sample.ending).unwrap().requests, whole, "{}", sample.format);
                 }
