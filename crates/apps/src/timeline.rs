@@ -278,8 +278,8 @@ mod tests {
 
     fn path(threads: &[&ThreadTimeline], end: i64) -> Vec<(i64, i64, ThreadActivity)> {
         let mut out = Vec::new();
-        let mut found = |from: Nanos, to: Nanos, doing| out.push((from.0, to.0, doing));
-        CriticalPath::of(threads, 0, Nanos(end), &mut found);
+        let mut push = |from: Nanos, to: Nanos, doing| out.push((from.0, to.0, doing));
+        CriticalPath::of(threads, 0, Nanos(end), &mut push);
         out
     }
 
@@ -315,8 +315,8 @@ mod tests {
 
     #[test]
     fn equal_states_are_one_part_and_empty_ones_none() {
-        let one = timeline(&[(5, ThreadActivity::Running), (5, ThreadActivity::Think), (9, ThreadActivity::Running)]);
-        assert_eq!(one.0.len(), 1);
-        assert_eq!(one.end(), Nanos(9));
+        let single = timeline(&[(5, ThreadActivity::Running), (5, ThreadActivity::Think), (9, ThreadActivity::Running)]);
+        assert_eq!(single.0.len(), 1);
+        assert_eq!(single.end(), Nanos(9));
     }
 }

@@ -651,8 +651,8 @@ mod tests {
 
     #[test]
     fn sets_of_blocks_are_joined_and_taken_from_each_other() {
-        let one = vec![(10, 20), (0, 5)];
-        let all = union([&one, &vec![(5, 6), (18, 30)]].into_iter());
+        let first = vec![(10, 20), (0, 5)];
+        let all = union([&first, &vec![(5, 6), (18, 30)]].into_iter());
         assert_eq!(all, [(0, 6), (10, 30)]);
         assert_eq!(minus(&all, &vec![(2, 3), (6, 12), (29, 40)]), [(0, 2), (3, 6), (12, 29)]);
         assert_eq!(minus(&all, &all), []);

@@ -96,9 +96,9 @@ impl WakeUpDelays {
 
     pub fn power_saving(&self) -> PowerSaving {
         let Some((name, delays)) = self.best() else { return PowerSaving::default() };
-        delays.threshold().map_or(PowerSaving { shown_by: Some(name), ..PowerSaving::default() }, |found| PowerSaving {
+        delays.threshold().map_or(PowerSaving { shown_by: Some(name), ..PowerSaving::default() }, |threshold| PowerSaving {
             shown_by: Some(name),
-            ..found
+            ..threshold
         })
     }
 
@@ -274,8 +274,8 @@ mod tests {
             let asleep = gap > 6 || (gap == 6 && (i / GAP_BINS as u64).is_multiple_of(2));
             delays.add(gap, if asleep { 5_000_000 } else { 30_000 });
         }
-        let found = delays.threshold().unwrap();
-        assert_eq!((found.threshold_low_ms, found.threshold_high_ms), (Some(32.0), Some(64.0)));
-        assert!((found.wake_up_ms.unwrap() - 4.97).abs() < 0.15, "{found:?}");
+        let threshold = delays.threshold().unwrap();
+        assert_eq!((threshold.threshold_low_ms, threshold.threshold_high_ms), (Some(32.0), Some(64.0)));
+        assert!((threshold.wake_up_ms.unwrap() - 4.97).abs() < 0.15, "{threshold:?}");
     }
 }

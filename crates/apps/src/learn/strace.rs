@@ -526,14 +526,14 @@ mod own_tests {
     #[test]
     fn a_line_gives_thread_times_arguments_and_result() {
         let mut reader = StraceParser::default();
-        let found = call(
+        let parsed = call(
             &mut reader,
             r#"812 1700000000.000123 openat(AT_FDCWD, "/data/a, (b)\"\303\244", O_RDWR|O_CREAT, 0644) = 5 <0.000040>"#,
         );
-        assert_eq!((found.thread, found.result, found.name.as_str()), (812, 5, "openat"));
-        assert_eq!((found.started_ns, found.ended_ns - found.started_ns), (1_700_000_000_000_123_000, 40_000));
-        assert_eq!(found.text(1).unwrap(), "/data/a, (b)\"ä");
-        assert!(found.has_flag(2, "O_CREAT") && !found.has_flag(2, "O_CREA"));
+        assert_eq!((parsed.thread, parsed.result, parsed.name.as_str()), (812, 5, "openat"));
+        assert_eq!((parsed.started_ns, parsed.ended_ns - parsed.started_ns), (1_700_000_000_000_123_000, 40_000));
+        assert_eq!(parsed.text(1).unwrap(), "/data/a, (b)\"ä");
+        assert!(parsed.has_flag(2, "O_CREAT") && !parsed.has_flag(2, "O_CREA"));
         let failed = call(&mut reader, r#"1.0 unlink("x") = -1 ENOENT (No such file or directory) <0.000004>"#);
         assert_eq!((failed.thread, failed.result), (0, -1));
     }
@@ -583,12 +583,12 @@ mod own_tests {
             ("1700000000.5 (+     0.000002) read(3, \"\", 5) = 0", 0, Some(1_700_000_000_500_000_000)),
             ("9 12:01:02 [00007f12] [ 257] read(3, \"\", 5) = 0", 9, Some(43_262_000_000_000)),
         ] {
-            let found = StraceParser::default().line(text);
+            let parsed = StraceParser::default().line(text);
             let Some(begun) = begun else {
-                assert_eq!(found, StraceLine::Unreadable(NO_TIME));
+                assert_eq!(parsed, StraceLine::Unreadable(NO_TIME));
                 continue;
             };
-            let StraceLine::Call(call) = found else { panic!("{text}: {found:?}") };
+            let StraceLine::Call(call) = parsed else { panic!("{text}: {parsed:?}") };
             assert_eq!((call.thread, call.started_ns, call.timed), (thread, begun, false), "{text}");
         }
     }
@@ -613,8 +613,8 @@ mod own_tests {
         let mut reader = StraceParser::default();
         let opened = call(&mut reader, "5 1.0 openat(AT_FDCWD</a>, \"b\", O_RDONLY)            = 3</a/b> <0.000010>");
         assert_eq!((opened.result, opened.opened.as_deref()), (3, Some("/a/b")));
-        let again = call(&mut reader, "5 1.1 wait4(-1, 0x7f, 0, NULL) = ? ERESTARTSYS (To be restarted) <0.5>");
-        assert_eq!((again.result, again.ended_ns), (-1, 1_600_000_000));
+        let interrupted = call(&mut reader, "5 1.1 wait4(-1, 0x7f, 0, NULL) = ? ERESTARTSYS (To be restarted) <0.5>");
+        assert_eq!((interrupted.result, interrupted.ended_ns), (-1, 1_600_000_000));
         assert!(matches!(reader.line("5 1.2 read(3, <unfinished ...>) = ?"), StraceLine::CutOff(_)));
         let poll = call(&mut reader, "5 1.3 poll([{fd=3, events=POLLIN}], 1, -1) = 1 ([{fd=3, revents=POLLIN}]) <0.05>");
         assert_eq!((poll.result, poll.ended_ns), (1, 1_350_000_000));

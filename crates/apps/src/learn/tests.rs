@@ -12,9 +12,9 @@ fn options() -> LearnOptions {
 }
 
 fn learned(text: &str) -> (LearnedProgram, AppProgram) {
-    let found = learn(text.as_bytes(), &options()).unwrap_or_else(|error| panic!("{error}"));
-    let program = AppProgram::from_toml(&found.program).unwrap();
-    (found, program)
+    let outcome = learn(text.as_bytes(), &options()).unwrap_or_else(|error| panic!("{error}"));
+    let program = AppProgram::from_toml(&outcome.program).unwrap();
+    (outcome, program)
 }
 
 fn words(program: &AppProgram, thread: usize) -> Vec<String> {
@@ -24,7 +24,7 @@ fn words(program: &AppProgram, thread: usize) -> Vec<String> {
 
 #[test]
 fn accesses_of_one_size_are_one_step_and_time_between_calls_is_work() {
-    let (found, program) = learned(
+    let (outcome, program) = learned(
         r#"5 100.000000 openat(AT_FDCWD, "/data/app.db", O_RDWR) = 3 <0.000010>
 5 100.000020 fstat(3, {st_mode=S_IFREG|0600, st_size=40960, ...}) = 0 <0.000005>
 5 100.000030 pread64(3, "SQLite"..., 4096, 0) = 4096 <0.000900>
@@ -35,8 +35,8 @@ fn accesses_of_one_size_are_one_step_and_time_between_calls_is_work() {
 5 100.030000 +++ exited with 0 +++
 "#,
     );
-    assert_eq!((found.format, found.threads, found.files), ("strace", 1, 1));
-    assert_eq!((found.known.read_bytes, found.known.written_bytes), (8192, 8192));
+    assert_eq!((outcome.format, outcome.threads, outcome.files), ("strace", 1, 1));
+    assert_eq!((outcome.known.read_bytes, outcome.known.written_bytes), (8192, 8192));
     assert_eq!(program.files[0].name, "/data/app.db");
     assert_eq!(program.files[0].class, emmclab_host::FileClass::Database);
     let steps = words(&program, 0);
@@ -105,7 +105,7 @@ fn threads_start_where_they_were_cloned_and_wait_for_files_that_others_make() {
 
 #[test]
 fn an_answer_takes_the_place_of_the_wait_before_it_and_other_waits_are_pauses() {
-    let (found, program) = learned(
+    let (outcome, program) = learned(
         r#"1.000000 socket(AF_INET, SOCK_STREAM, IPPROTO_TCP) = 3 <0.00001>
 1.000100 connect(3, {sa_family=AF_INET}, 16) = 0 <0.030>
 1.030200 sendto(3, "GET", 100, 0, NULL, 0) = 100 <0.00001>
@@ -115,9 +115,9 @@ fn an_answer_takes_the_place_of_the_wait_before_it_and_other_waits_are_pauses() 
 1.590000 getpid() = 1 <0.6>
 "#,
     );
-    assert_eq!(found.known.network_bytes, 4100);
-    assert!((found.known.network_ns - 80_030_000).abs() < 100_000, "{}", found.known.network_ns);
-    assert_eq!(found.known.pause_ns, 500_000_000);
+    assert_eq!(outcome.known.network_bytes, 4100);
+    assert!((outcome.known.network_ns - 80_030_000).abs() < 100_000, "{}", outcome.known.network_ns);
+    assert_eq!(outcome.known.pause_ns, 500_000_000);
     let steps = words(&program, 0).join("\n");
     assert!(steps.contains("4100B") || steps.contains("size = \"4100B\""), "{steps}");
     assert!(steps.contains("think = { ms = 500"), "{steps}");
@@ -125,13 +125,13 @@ fn an_answer_takes_the_place_of_the_wait_before_it_and_other_waits_are_pauses() 
 
 #[test]
 fn events_of_ftrace_are_files_without_names() {
-    let (found, program) = learned(
+    let (outcome, program) = learned(
         "a-7 [000] .... 1.000000: sys_openat(dfd: ffffff9c, filename: 7ffe, flags: 0, mode: 0)\n\
          a-7 [000] .... 1.000010: sys_openat -> 0x3\n\
          a-7 [000] .... 1.000020: sys_read(fd: 3, buf: 7ffe, count: 1000)\n\
          a-7 [000] .... 1.000900: sys_read -> 0x1000\n",
     );
-    assert_eq!((found.format, found.known.read_bytes), ("ftrace", 4096));
+    assert_eq!((outcome.format, outcome.known.read_bytes), ("ftrace", 4096));
     assert!(program.files[0].name.starts_with("?/opened-"), "{}", program.files[0].name);
 }
 
@@ -177,8 +177,8 @@ fn a_shell_waits_for_its_child_and_not_for_as_long_as_the_child_took() {
 10 3.002200 --- SIGCHLD {si_signo=SIGCHLD, si_code=CLD_EXITED, si_pid=11, si_uid=0, si_status=0} ---
 10 3.002300 +++ exited with 0 +++
 "#;
-    let (found, program) = learned(shell);
-    assert!(found.known.pause_ns == 0 && found.known.awaited_ns > 1_900_000_000, "{:?}", found.known);
+    let (outcome, program) = learned(shell);
+    assert!(outcome.known.pause_ns == 0 && outcome.known.awaited_ns > 1_900_000_000, "{:?}", outcome.known);
     let (first, second) = (words(&program, 0), words(&program, 1));
     assert!(first.iter().any(|step| step.contains("start")), "{first:?}");
     assert!(first.iter().any(|step| step.contains("wait")), "{first:?}");
@@ -189,7 +189,7 @@ fn a_shell_waits_for_its_child_and_not_for_as_long_as_the_child_took() {
 
 #[test]
 fn a_reader_of_a_pipe_waits_for_its_writer_and_a_thread_for_the_one_that_wakes_it() {
-    let (found, program) = learned(
+    let (outcome, program) = learned(
         r#"10 1.000000 pipe2([3, 4], O_CLOEXEC) = 0 <0.00001>
 10 1.000100 clone(child_stack=NULL, flags=SIGCHLD) = 11 <0.0001>
 10 1.000300 read(3,  <unfinished ...>
@@ -203,7 +203,7 @@ fn a_reader_of_a_pipe_waits_for_its_writer_and_a_thread_for_the_one_that_wakes_i
 11 2.100060 <... futex resumed>) = 1 <0.00006>
 "#,
     );
-    assert!(found.known.awaited_ns > 1_000_000_000, "{:?}", found.known);
+    assert!(outcome.known.awaited_ns > 1_000_000_000, "{:?}", outcome.known);
     let first = words(&program, 0);
     assert!(first.iter().filter(|step| step.contains("wait")).count() >= 1, "{first:?}");
 }
@@ -213,10 +213,10 @@ fn work_that_was_recorded_on_a_faster_machine_is_stated_for_a_core_of_factor_one
     let text = "5 1.000000 openat(AT_FDCWD, \"/data/a\", O_RDONLY) = 3 <0.000000>\n\
                 5 1.020000 read(3, \"\", 9) = 9 <0.001000>\n5 1.031000 read(3, \"\", 5) = 5 <0.001000>\n";
     let work = |cpu_factor| {
-        let found = learn(text.as_bytes(), &LearnOptions { cpu_factor, ..options() }).unwrap();
-        assert_eq!(found.known.work_ns, 30_000_000, "as it was recorded");
-        assert!(found.program.contains(&format!("work on a core of CPU factor {cpu_factor},")));
-        let steps = &AppProgram::from_toml(&found.program).unwrap().threads[0].steps;
+        let outcome = learn(text.as_bytes(), &LearnOptions { cpu_factor, ..options() }).unwrap();
+        assert_eq!(outcome.known.work_ns, 30_000_000, "as it was recorded");
+        assert!(outcome.program.contains(&format!("work on a core of CPU factor {cpu_factor},")));
+        let steps = &AppProgram::from_toml(&outcome.program).unwrap().threads[0].steps;
         let work = steps.iter().filter_map(|step| match step {
             ProgramStep::Cpu { ms: crate::random_draws::Amount::Fixed(ms) } => Some(*ms),
             _ => None,
@@ -256,9 +256,9 @@ fn a_wait_for_a_child_that_waits_for_what_is_not_recorded_is_refused_with_the_na
 10 5.003200 +++ exited with 0 +++
 "#;
     let error = learn(text.as_bytes(), &options()).unwrap_err();
-    let (said, hint) = (error.to_string(), error.hint_text().unwrap_or_default());
-    assert!(said.contains("thread 10 (sh) waits for 3.000 of its 4.003 s"), "{said}");
-    assert!(said.contains("wait4 for thread 11 (app) 3.000 s"), "{said}");
+    let (message, hint) = (error.to_string(), error.hint_text().unwrap_or_default());
+    assert!(message.contains("thread 10 (sh) waits for 3.000 of its 4.003 s"), "{message}");
+    assert!(message.contains("wait4 for thread 11 (app) 3.000 s"), "{message}");
     assert!(hint.contains("10 (sh, 4.003 s), 11 (app, 4.00"), "{hint}");
     let short = text.replace("<3.0>", "<0.3>");
     assert!(learn(short.as_bytes(), &options()).is_ok());
@@ -311,21 +311,21 @@ fn every_form_of_time_gives_the_same_program() {
 
 #[test]
 fn calls_without_durations_are_read_and_counted() {
-    let (found, program) = learned(
+    let (outcome, program) = learned(
         "7 1.000000 openat(AT_FDCWD, \"/data/a\", O_RDWR) = 3\n7 1.000100 fsync(3) = 0\n\
          7 1.500000 getpid() = 7\n7 1.600000 nanosleep({tv_sec=1}, NULL) = 0\n7 1.700000 close(3) = 0\n",
     );
-    assert_eq!(found.known.untimed_calls, 5);
+    assert_eq!(outcome.known.untimed_calls, 5);
     // The sync lasts until the next call, and so does the sleep. Work follows `getpid`.
-    assert!((found.known.storage_ns - 500_000_000).abs() < 1_000_000, "{:?}", found.known);
-    let known = &found.known;
+    assert!((outcome.known.storage_ns - 500_000_000).abs() < 1_000_000, "{:?}", outcome.known);
+    let known = &outcome.known;
     assert_eq!((known.asleep_ns, known.pause_ns, known.work_ns), (100_000_000, 0, 100_000_000));
     assert!(words(&program, 0).iter().any(|step| step.contains("fsync")));
 }
 
 #[test]
 fn links_folders_and_paths_below_descriptors_lead_to_the_same_file_and_what_is_dropped_is_counted() {
-    let (found, program) = learned(
+    let (outcome, program) = learned(
         r#"1.000000 mkdir("/data/d", 0700) = 0 <0.00001>
 1.000100 openat(AT_FDCWD, "/data/d", O_RDONLY|O_DIRECTORY) = 3 <0.00001>
 1.000200 openat(3, "./new", O_WRONLY|O_CREAT|O_EXCL, 0600) = 4 <0.00001>
@@ -343,7 +343,7 @@ fn links_folders_and_paths_below_descriptors_lead_to_the_same_file_and_what_is_d
     let names: Vec<_> = program.files.iter().map(|set| set.name.as_str()).collect();
     assert_eq!(names, ["/data/d/new"]);
     assert!(!words(&program, 0).iter().any(|step| step.contains("delete")), "{:?}", words(&program, 0));
-    let dropped: Vec<_> = found.dropped.iter().map(|(kind, count)| (kind.as_str(), *count)).collect();
+    let dropped: Vec<_> = outcome.dropped.iter().map(|(kind, count)| (kind.as_str(), *count)).collect();
     assert_eq!(dropped, [("link", 1), ("mkdir", 1), ("rename of a folder", 1)]);
 }
 
@@ -364,16 +364,16 @@ const SLEEPS_FIRST: &str = r#"10 1.000000 execve("/bin/sh", ["sh"], 0x7f) = 0 <0
 #[test]
 fn a_shell_that_mostly_sleeps_is_refused_and_a_shorter_sleep_is_told_with_its_length() {
     let error = learn(SLEEPS_FIRST.as_bytes(), &options()).unwrap_err();
-    let (said, hint) = (error.to_string(), error.hint_text().unwrap_or_default());
-    assert!(said.contains("thread 10 (sh) waits for 2.000 of its 3.003 s, 2.000 s asleep"), "{said}");
-    assert!(said.contains("(wait4 for thread 11 (sleep) 2.000 s)"), "{said}");
+    let (message, hint) = (error.to_string(), error.hint_text().unwrap_or_default());
+    assert!(message.contains("thread 10 (sh) waits for 2.000 of its 3.003 s, 2.000 s asleep"), "{message}");
+    assert!(message.contains("(wait4 for thread 11 (sleep) 2.000 s)"), "{message}");
     assert!(hint.contains("--keep-pauses") && hint.contains("without its sleeps"), "{hint}");
     assert!(!hint.contains("record all processes"), "{hint}");
     let longer = SLEEPS_FIRST.replace("10 4.003400 +++", "10 6.003400 +++").replace("<1.0>", "<3.0>");
-    let (found, _) = learned(&longer);
-    assert_eq!((found.user.asleep_ns, found.user.unexplained_ns, found.user.behind_ns), (2_000_000_000, 0, 0));
-    assert_eq!((found.known.asleep_ns, found.known.pause_ns), (2_000_000_000, 0));
-    assert!(found.program.contains("so are 2.000 s asleep"), "{}", found.program);
+    let (outcome, _) = learned(&longer);
+    assert_eq!((outcome.user.asleep_ns, outcome.user.unexplained_ns, outcome.user.behind_ns), (2_000_000_000, 0, 0));
+    assert_eq!((outcome.known.asleep_ns, outcome.known.pause_ns), (2_000_000_000, 0));
+    assert!(outcome.program.contains("so are 2.000 s asleep"), "{}", outcome.program);
 }
 
 #[test]
@@ -436,15 +436,15 @@ fn a_shell_that_ends_before_its_children_have_worked_is_refused_unless_it_is_nam
         )
     };
     let error = learn(text("fsync(3)").as_bytes(), &options()).unwrap_err();
-    let said = error.to_string();
-    assert!(said.contains("thread 10 (sh) ends after 0.002 s, and thread 11 (app) continues with 2.00"), "{said}");
+    let message = error.to_string();
+    assert!(message.contains("thread 10 (sh) ends after 0.002 s, and thread 11 (app) continues with 2.00"), "{message}");
     assert!(error.hint_text().is_some_and(|hint| hint.contains("--user-waits-for: 10 (sh, 0.002 s)")));
     let named = LearnOptions { user_waits_for: Some("10".to_owned()), ..options() };
-    let found = learn(text("fsync(3)").as_bytes(), &named).unwrap();
-    assert_eq!(found.user.behind_ns, 2_002_500_000);
+    let outcome = learn(text("fsync(3)").as_bytes(), &named).unwrap();
+    assert_eq!(outcome.user.behind_ns, 2_002_500_000);
     // Sleep of another thread after the end is not work that the program omits.
-    let (found, _) = learned(&text("nanosleep({tv_sec=2}, NULL)"));
-    assert_eq!(found.user.behind_ns, 2_500_000);
+    let (outcome, _) = learned(&text("nanosleep({tv_sec=2}, NULL)"));
+    assert_eq!(outcome.user.behind_ns, 2_500_000);
 }
 
 #[test]
@@ -470,8 +470,8 @@ fn a_recording_of_some_calls_is_named_and_without_writes_its_syncs_are_refused()
     assert!(error.to_string().ends_with("of these calls only: fsync, openat"), "{error}");
     assert!(error.hint_text().unwrap().contains("without -e"));
     let written = "1 10.05 write(3</data/a>, \"\"..., 4096) = 4096 <0.0001>\n";
-    let (found, program) = learned(&format!("{opened}{written}{synced}"));
-    assert_eq!(found.only_calls, ["fsync", "openat", "write"]);
+    let (outcome, program) = learned(&format!("{opened}{written}{synced}"));
+    assert_eq!(outcome.only_calls, ["fsync", "openat", "write"]);
     assert!(program.about.contains("only of fsync, openat, write"), "{}", program.about);
     // A recording of all calls, as the hint recommends.
     let whole = format!("1 9.9 brk(NULL) = 0x1000 <0.0001>\n{opened}{written}{synced}");

@@ -91,10 +91,10 @@ fn a_deadlock_names_the_threads_and_what_each_waits_for() {
              {{ lock = {{ name = \"{second}\", steps = [] }} }}] }} }}]\n"
         )
     };
-    let said = failure(&[thread("ui", "a", "b"), thread("other", "b", "a")].concat());
-    assert!(said.contains("deadlock at 1.00 ms"), "{said}");
-    assert!(said.contains("thread `ui` waits for lock `b`, which `other` has"), "{said}");
-    assert!(said.contains("thread `other` waits for lock `a`, which `ui` has"), "{said}");
+    let message = failure(&[thread("ui", "a", "b"), thread("other", "b", "a")].concat());
+    assert!(message.contains("deadlock at 1.00 ms"), "{message}");
+    assert!(message.contains("thread `ui` waits for lock `b`, which `other` has"), "{message}");
+    assert!(message.contains("thread `other` waits for lock `a`, which `ui` has"), "{message}");
     let alone = failure("[[thread]]\nname = \"ui\"\nsteps = [{ wait = { name = \"s\" } }, { signal = { name = \"s\" } }]");
     assert!(alone.contains("thread `ui` waits for signal `s`"), "{alone}");
 }
@@ -142,25 +142,25 @@ fn a_driver_that_asks_whether_a_write_is_done_works_as_long_as_the_device_has_on
 
 #[test]
 fn a_wait_without_end_beside_a_busy_thread_ends_at_the_limit() {
-    let said = failure(
+    let message = failure(
         "[[thread]]\nname = \"ui\"\nsteps = [{ wait = { name = \"s\" } }]\n\
          [[thread]]\nname = \"busy\"\nsteps = [{ repeat = { steps = [{ think = { ms = 1000 } }] } }, \
          { signal = { name = \"s\" } }]",
     );
-    assert!(said.contains("has not ended after 60.00 s: thread `ui` waits for signal `s`"), "{said}");
+    assert!(message.contains("has not ended after 60.00 s: thread `ui` waits for signal `s`"), "{message}");
 }
 
 #[test]
 fn steps_that_let_no_time_pass_are_refused() {
-    let said = failure("[[thread]]\nname = \"ui\"\nsteps = [{ repeat = { times = 1000000000000, steps = [] } }]");
-    assert!(said.contains("no time passes"), "{said}");
+    let message = failure("[[thread]]\nname = \"ui\"\nsteps = [{ repeat = { times = 1000000000000, steps = [] } }]");
+    assert!(message.contains("no time passes"), "{message}");
 }
 
 #[test]
 fn a_thread_that_runs_is_not_started_again() {
-    let said = failure(
+    let message = failure(
         "[[thread]]\nname = \"ui\"\nsteps = [{ start = { thread = \"w\" } }, { start = { thread = \"w\" } }]\n\
          [[thread]]\nname = \"w\"\nat_begin = false\nsteps = [{ think = { ms = 4 } }]",
     );
-    assert!(said.contains("`w`") && said.contains("still runs"), "{said}");
+    assert!(message.contains("`w`") && message.contains("still runs"), "{message}");
 }

@@ -48,11 +48,11 @@ proptest! {
         for (number, (thread, call)) in lines.iter().enumerate() {
             writeln!(text, "{thread} 1.{:06} {call} <0.000001>", number * 10).unwrap();
         }
-        let found = learn(text.as_bytes(), &options()).unwrap();
-        let program = AppProgram::from_toml(&found.program).unwrap();
+        let learned = learn(text.as_bytes(), &options()).unwrap();
+        let program = AppProgram::from_toml(&learned.program).unwrap();
         let host = HostSetup::preset("phone-2020-ext4").unwrap();
         let run = run(&program, &host, &mut FixedDevice::new(100, 1000, 500), &ProgramRunOptions::default());
-        prop_assert!(run.is_ok(), "{}\n{text}\n{}", run.unwrap_err(), found.program);
+        prop_assert!(run.is_ok(), "{}\n{text}\n{}", run.unwrap_err(), learned.program);
     }
 
     #[test]

@@ -50,9 +50,9 @@ fn a_fault_is_named_with_its_line() {
         ("[[database]]\nname = \"d\"\npartition = \"data\"\nsize = \"1MB\"\npage_size = 1000\n", "", "power of two", Some(6)),
         ("[[database]]\nname = \"d\"\npartition = \"data\"\nsize = 5\n", "", "at least two pages", Some(6)),
     ] {
-        let (said, at) = refused(rest, steps);
-        assert!(said.contains(word), "{word}: {said}");
-        assert_eq!(at, line, "{said}");
+        let (message, at) = refused(rest, steps);
+        assert!(message.contains(word), "{word}: {message}");
+        assert_eq!(at, line, "{message}");
     }
     let twice = format!("{HEAD}[[thread]]\nname = \"ui\"\nsteps = []\n[[thread]]\nname = \"ui\"\nsteps = []\n");
     let error = AppProgram::from_toml(&twice).unwrap_err();
@@ -67,8 +67,8 @@ fn more_threads_than_a_kernel_has_are_refused() {
     for number in 0..32_768 {
         writeln!(many, "[[thread]]\nname = \"t{number}\"\nsteps = []").unwrap();
     }
-    let (said, line) = refused(&many, "");
-    assert!(said.contains("the program has 32769 threads; the maximum is 32768"), "{said}");
+    let (message, line) = refused(&many, "");
+    assert!(message.contains("the program has 32769 threads; the maximum is 32768"), "{message}");
     assert!(line.is_some());
 }
 
@@ -83,18 +83,18 @@ fn a_procedure_that_calls_itself_is_refused() {
 
 #[test]
 fn a_file_that_is_used_before_it_exists_is_named() {
-    let said = crate::support::failure(
+    let message = crate::support::failure(
         "[[file]]\nname = \"late\"\npartition = \"data\"\n\
          [[thread]]\nname = \"ui\"\nsteps = [{ append = { file = \"late\", size = 5 } }]",
     );
-    assert!(said.contains("`late`: no file of this set exists"), "{said}");
+    assert!(message.contains("`late`: no file of this set exists"), "{message}");
 }
 
 #[test]
 fn a_partition_that_the_host_does_not_have_is_named() {
-    let said =
+    let message =
         crate::support::failure("[[file]]\nname = \"f\"\npartition = \"elsewhere\"\n[[thread]]\nname = \"ui\"\nsteps = []");
-    assert!(said.contains("`elsewhere`") && said.contains("`f`"), "{said}");
+    assert!(message.contains("`elsewhere`") && message.contains("`f`"), "{message}");
 }
 
 #[test]
@@ -136,8 +136,8 @@ fn impossible_hosts_are_refused() {
         ("[[partition]]\nname = \"a\"\n", "only the last partition"),
         ("[[partition]]\nname = \"data\"\nsize = 4096\n", "the name is used twice"),
     ] {
-        let said = host(more).unwrap_err().to_string();
-        assert!(said.contains(word), "{word}: {said}");
+        let message = host(more).unwrap_err().to_string();
+        assert!(message.contains(word), "{word}: {message}");
     }
 }
 
@@ -184,9 +184,9 @@ fn programs_at_once_share_cores_memory_and_device_and_the_first_keeps_its_draws(
     assert_eq!(time(&program("webbench").combined_with(&[]).unwrap()), alone, "nothing beside it changes nothing");
     let both = program("webbench").combined_with(&[program("facebook"), program("webbench")]).unwrap();
     assert_eq!(both.name, "webbench + facebook + webbench");
-    let found = time(&both);
-    assert!(found.runtime_ns > alone.runtime_ns, "{} {}", found.runtime_ns, alone.runtime_ns);
-    let names: Vec<&str> = found.threads.iter().map(|thread| thread.name.as_str()).collect();
+    let combined = time(&both);
+    assert!(combined.runtime_ns > alone.runtime_ns, "{} {}", combined.runtime_ns, alone.runtime_ns);
+    let names: Vec<&str> = combined.threads.iter().map(|thread| thread.name.as_str()).collect();
     assert!(names.contains(&"browser") && names.contains(&"webbench 2: browser"), "{names:?}");
     // Each program has its own files, all on the partitions of one host.
     assert!(both.databases.iter().any(|database| database.name == "webbench 2: browser.db"));

@@ -106,13 +106,13 @@ fn written(entries: &[Entry]) -> (Vec<u8>, Vec<String>) {
 /// The byte range of each block in a log; the last range is the end of the log.
 fn blocks(bytes: &[u8]) -> Vec<Range<usize>> {
     let mut at = 12;
-    let mut found = Vec::new();
+    let mut ranges = Vec::new();
     while let Some(stored) = bytes.get(at..at + 4) {
         let end = at + 16 + u32::from_le_bytes(stored.try_into().unwrap()) as usize;
-        found.push(at..end);
+        ranges.push(at..end);
         at = end;
     }
-    found
+    ranges
 }
 
 proptest! {
@@ -204,8 +204,8 @@ fn a_log_of_dm_log_writes_leaves_the_same_states_as_the_one_it_was_written_from(
     let dm_path = folder.path().join("dm.log");
     dm_log_writes::write(&run, &mut fs::File::create(&dm_path).unwrap()).unwrap();
     assert!(CrashLogIndex::is_dm(&dm_path).unwrap() && !CrashLogIndex::is_dm(&path).unwrap());
-    let again = Arc::new(CrashLogIndex::open_dm(&dm_path, 1 << 12, None).unwrap());
-    assert_eq!(again.acknowledgements(), run.acknowledgements());
+    let reread = Arc::new(CrashLogIndex::open_dm(&dm_path, 1 << 12, None).unwrap());
+    assert_eq!(reread.acknowledgements(), run.acknowledgements());
     let last = |run: &Arc<CrashLogIndex>| {
         let only = Some((run.moments().len() - 1, None));
         let ways = "boundary,omit1:99,only1:99".parse().unwrap();
@@ -221,7 +221,7 @@ fn a_log_of_dm_log_writes_leaves_the_same_states_as_the_one_it_was_written_from(
         disks
     };
     assert!(last(&run).len() > 4);
-    assert_eq!(last(&run), last(&again));
+    assert_eq!(last(&run), last(&reread));
     let cut = fs::read(&dm_path).unwrap();
     fs::write(&dm_path, &cut[..cut.len() - 700]).unwrap();
     assert!(CrashLogIndex::open_dm(&dm_path, 1 << 12, None).unwrap().truncated());

@@ -153,11 +153,11 @@ proptest! {
             let mut disk = filled(0, BLOCKS as u32 * 8);
             explorer.view(&state).read(0, &mut disk).unwrap();
             for (block, may) in allowed(&run, state.cut).iter().enumerate() {
-                let found = disk[block * 8 * 512];
-                prop_assert!(disk[block * 8 * 512..][..8 * 512].iter().all(|byte| *byte == found));
+                let present = disk[block * 8 * 512];
+                prop_assert!(disk[block * 8 * 512..][..8 * 512].iter().all(|byte| *byte == present));
                 prop_assert!(
-                    may.contains(&found),
-                    "{:?} at cut {}: block {block} holds {found}, may hold {may:?}", state.way, state.cut
+                    may.contains(&present),
+                    "{:?} at cut {}: block {block} holds {present}, may hold {may:?}", state.way, state.cut
                 );
             }
         }
@@ -265,7 +265,7 @@ proptest! {
                     prop_assert!(allowed[number / 8].contains(&sector[0]));
                 }
             }
-            let named = explorer.omitted(&state).into_iter().filter(|one| one.garbled).map(|one| one.sectors);
+            let named = explorer.omitted(&state).into_iter().filter(|write| write.garbled).map(|write| write.sectors);
             prop_assert_eq!(named.sum::<u64>(), garbled);
         }
     }
@@ -301,8 +301,8 @@ proptest! {
             let only = Some((cut, Some(number)));
             let options = ExploreOptions { cuts, only, ..ExploreOptions::default() };
             let mut explorer = Explorer::new(&run, &options).unwrap();
-            let again = explorer.next_state().unwrap();
-            prop_assert_eq!((again.cut, again.number), (cut, number));
+            let repeated = explorer.next_state().unwrap();
+            prop_assert_eq!((repeated.cut, repeated.number), (cut, number));
             prop_assert!(explorer.next_state().is_none());
         }
     }

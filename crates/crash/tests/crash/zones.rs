@@ -147,11 +147,11 @@ proptest! {
             explorer.view(&state).read(0, &mut disk).unwrap();
             for zone in 0..2 {
                 let blocks = start(zone)..start(zone) + ZONE_BLOCKS;
-                let found: Vec<u8> = blocks.map(|block| disk[block as usize * 8 * 512]).collect();
+                let present: Vec<u8> = blocks.map(|block| disk[block as usize * 8 * 512]).collect();
                 let may = allowed(&run, state.cut, zone);
                 prop_assert!(
-                    may.contains(&found),
-                    "{:?} at cut {}: zone {zone} holds {found:?}, may hold {may:?}", state.way, state.cut
+                    may.contains(&present),
+                    "{:?} at cut {}: zone {zone} holds {present:?}, may hold {may:?}", state.way, state.cut
                 );
             }
         }

@@ -677,7 +677,7 @@ mod block_runs_tests {
                                 prop_assert_eq!(place.number(block as u64), *number);
                             }
                         }
-                        (found, wanted) => prop_assert!(false, "{block}: {found:?}, {wanted:?}"),
+                        (actual, wanted) => prop_assert!(false, "{block}: {actual:?}, {wanted:?}"),
                     }
                 }
             }

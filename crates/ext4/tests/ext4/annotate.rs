@@ -139,13 +139,13 @@ impl Model {
             }
         }
         for (sector, bytes) in requests {
-            for (at, found) in (sector..).zip(self.write(sector, &bytes)) {
+            for (at, actual) in (sector..).zip(self.write(sector, &bytes)) {
                 let wanted = &expected[&at];
                 if mix {
-                    assert!(found.role == wanted.role || found.role == BlockRole::Logged, "{found:?}, {wanted:?}");
-                    assert!(found.home.is_none() || found.home == wanted.home, "{found:?}, {wanted:?}");
+                    assert!(actual.role == wanted.role || actual.role == BlockRole::Logged, "{actual:?}, {wanted:?}");
+                    assert!(actual.home.is_none() || actual.home == wanted.home, "{actual:?}, {wanted:?}");
                 } else {
-                    assert_eq!(found, *wanted, "sector {at}");
+                    assert_eq!(actual, *wanted, "sector {at}");
                 }
             }
         }
@@ -160,7 +160,7 @@ impl Model {
             in_journal[..4].fill(0);
         }
         for (sector, part) in self.cut(home * sectors, bytes, unit) {
-            for (at, found) in (sector..).zip(self.write(sector, &part)) {
+            for (at, actual) in (sector..).zip(self.write(sector, &part)) {
                 let within = (at - home * sectors) as usize;
                 let range = within * SECTOR..(within + 1) * SECTOR;
                 let copy = self.copies.get(&home);
@@ -171,7 +171,7 @@ impl Model {
                     changed: copy
                         .map(|copy| copy.bytes[range.clone()] != in_journal[range] || within == 0 && copy.escaped != escaped),
                 };
-                assert_eq!(found, wanted, "home block {home}, sector {within}");
+                assert_eq!(actual, wanted, "home block {home}, sector {within}");
             }
         }
     }
@@ -217,8 +217,8 @@ fn check(number: usize, form: Form, start: usize, sequence: u32, rounds: &[Round
         Model { annotator, notes: Vec::new(), block_size: base.block_size, copies: HashMap::new(), dice: Numbers(dice) };
     let superblock = journal_superblock(&base.writer(form, start, sequence).finish());
     let first = base.map[0] as u64 * model.sectors();
-    let found = model.write(first, &superblock);
-    assert_eq!((found[0].role, found[0].transaction), (BlockRole::JournalSuperblock, Some(sequence)));
+    let actual = model.write(first, &superblock);
+    assert_eq!((actual[0].role, actual[0].transaction), (BlockRole::JournalSuperblock, Some(sequence)));
     let mut writer = base.writer(form, start, sequence);
     for (transaction, homes) in rounds {
         let transaction = Transaction {

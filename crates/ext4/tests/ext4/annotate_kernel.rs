@@ -36,8 +36,8 @@ impl BlockDevice for Recorder {
         self.memory.submit(requests, completions);
     }
 
-    fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<AllocationExtent>) {
-        self.memory.extents(sector, sectors, most, found);
+    fn extents(&self, sector: u64, sectors: u64, most: usize, out: &mut Vec<AllocationExtent>) {
+        self.memory.extents(sector, sectors, most, out);
     }
 }
 
@@ -168,10 +168,10 @@ fn logdump(image: &Path, journal: Option<&Path>) -> (BTreeMap<u64, (u64, u32)>, 
         None => "logdump -a".to_owned(),
     };
     // Bitmaps are not used: the checksums of a mounted file system's bitmaps may be wrong until the log is replayed.
-    let said = run("debugfs", &["-c", "-R", &command, text(image)]);
+    let output = run("debugfs", &["-c", "-R", &command, text(image)]);
     let (mut logged, mut others) = (BTreeMap::new(), BTreeMap::new());
     let mut transaction = 0;
-    for line in said.lines() {
+    for line in output.lines() {
         if line.starts_with("Found expected sequence") {
             transaction = number(line, "sequence ").unwrap() as u32;
             let role = match number(line, "type ") {
@@ -190,7 +190,7 @@ fn logdump(image: &Path, journal: Option<&Path>) -> (BTreeMap<u64, (u64, u32)>, 
 
 /// The roles of blocks at fixed locations by dumpe2fs, and of directories by debugfs.
 fn homes(image: &Path, directories: &[&str]) -> HashMap<u64, BlockRole> {
-    let said = run("dumpe2fs", &[text(image)]);
+    let output = run("dumpe2fs", &[text(image)]);
     let mut out = HashMap::new();
     let kinds = [
         ("superblock at ", BlockRole::Superblock),
@@ -200,7 +200,7 @@ fn homes(image: &Path, directories: &[&str]) -> HashMap<u64, BlockRole> {
         ("Inode bitmap at ", BlockRole::InodeBitmap),
         ("Inode table at ", BlockRole::InodeTable),
     ];
-    for line in said.lines() {
+    for line in output.lines() {
         for (before, role) in kinds {
             let Some(first) = number(line, before) else { continue };
             let rest = line.split_once(before).unwrap().1;
@@ -211,8 +211,8 @@ fn homes(image: &Path, directories: &[&str]) -> HashMap<u64, BlockRole> {
         }
     }
     for directory in directories {
-        let said = run("debugfs", &["-R", &format!("blocks {directory}"), text(image)]);
-        for block in said.split_whitespace() {
+        let output = run("debugfs", &["-R", &format!("blocks {directory}"), text(image)]);
+        for block in output.split_whitespace() {
             out.insert(block.parse().unwrap(), BlockRole::Directory);
         }
     }
@@ -223,9 +223,9 @@ fn homes(image: &Path, directories: &[&str]) -> HashMap<u64, BlockRole> {
 fn check_changes(written: &[Written], sectors: u64) -> (usize, usize) {
     let mut copies: HashMap<u64, (Vec<u8>, u32, usize)> = HashMap::new();
     let (mut logged, mut home_blocks, mut revokes) = (0, 0, 0);
-    let differ = |one: &[u8], other: &[u8]| {
-        let pairs = one.chunks(SECTOR).zip(other.chunks(SECTOR)).enumerate();
-        SectorSet(pairs.fold(0, |set, (at, (one, other))| set | u128::from(one != other) << at))
+    let differ = |first: &[u8], other: &[u8]| {
+        let pairs = first.chunks(SECTOR).zip(other.chunks(SECTOR)).enumerate();
+        SectorSet(pairs.fold(0, |set, (at, (first, other))| set | u128::from(first != other) << at))
     };
     for Written { sector, bytes, note } in written {
         assert!(note.sectors == sectors as u32 || note.role == BlockRole::Data, "no block came in parts: {note:?}");
@@ -279,20 +279,20 @@ fn check_log(session: &Session, from: usize, block: usize, external: bool) -> us
     // Only the last write of a block is on the disk. Both disks may have the same sector numbers, but only one has journal roles.
     let in_journal = session.written[from..].iter().filter(|written| written.note.role.in_journal());
     let last: HashMap<u64, &BlockNote> = in_journal.map(|written| (written.sector, &written.note)).collect();
-    let mut found: BTreeMap<BlockRole, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<BlockRole, usize> = BTreeMap::new();
     let Some(first) = logged.values().map(|(_, transaction)| *transaction).min() else { return 0 };
     for note in last.values().filter(|note| note.transaction.is_some_and(|number| number >= first)) {
-        *found.entry(note.role).or_default() += 1;
+        *counts.entry(note.role).or_default() += 1;
     }
     for (place, (home, transaction)) in &logged {
         let note = last[&(location.offset(*place).unwrap() / SECTOR as u64)];
         assert_eq!((note.role, note.home), (BlockRole::Logged, Some(home * sectors)), "journal block {place}");
         assert_eq!(note.transaction, Some(*transaction), "journal block {place}");
     }
-    assert_eq!(found.remove(&BlockRole::Logged), Some(logged.len()));
-    found.remove(&BlockRole::JournalSuperblock);
-    found.remove(&BlockRole::FastCommit);
-    assert_eq!(found, others);
+    assert_eq!(counts.remove(&BlockRole::Logged), Some(logged.len()));
+    counts.remove(&BlockRole::JournalSuperblock);
+    counts.remove(&BlockRole::FastCommit);
+    assert_eq!(counts, others);
     logged.len()
 }
 

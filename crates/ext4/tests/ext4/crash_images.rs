@@ -124,10 +124,10 @@ fn images_copied_under_a_mounted_kernel_replay_as_by_kernel_and_e2fsck() {
             repair(&["-fy"], &repaired);
             tree::assert_same(&tree, &ours(&repaired).0, &format!("{about}, e2fsck"));
             // rust-fs-ext4 reads only directories with extents.
-            let found = if options.contains(&"^extent,^64bit") { None } else { by_another(&copy) };
-            let Some(found) = found else { continue };
+            let expected = if options.contains(&"^extent,^64bit") { None } else { by_another(&copy) };
+            let Some(expected) = expected else { continue };
             others += 1;
-            for (name, contents) in found {
+            for (name, contents) in expected {
                 assert!(tree[&name].contents() == contents, "{about}, rust-fs-ext4: {name:?}");
             }
         }
@@ -155,10 +155,10 @@ fn an_external_journal_is_replayed() {
         drop(mounted);
         let (disk, log) = (File::open(&copy).unwrap(), File::open(&journal_copy).unwrap());
         let mut recovery = JournalRecovery::new();
-        let said = recovery.replay(&disk).err().unwrap().to_string();
-        assert!(said.contains("another device"), "{said}");
-        let said = recovery.replay_external(&disk, &disk).err().unwrap().to_string();
-        assert!(said.contains("not a journal device"), "{said}");
+        let message = recovery.replay(&disk).err().unwrap().to_string();
+        assert!(message.contains("another device"), "{message}");
+        let message = recovery.replay_external(&disk, &disk).err().unwrap().to_string();
+        assert!(message.contains("not a journal device"), "{message}");
         let replayed = recovery.replay_external(&disk, &log).unwrap();
         assert!(replayed.replay().blocks > 20);
         let files = Ext4Filesystem::open(&replayed).unwrap();

@@ -77,13 +77,13 @@ fn by_linux(image: &Path, point: &Path) -> Option<Tree> {
     fs::create_dir_all(point).unwrap();
     let device = attach(image);
     let mounted = try_run("mount", &["-t", "ext4", &device, text(point)]).status.success();
-    let found = mounted.then(|| tree::without_folder_times(tree::of_folder(point)));
+    let replayed = mounted.then(|| tree::without_folder_times(tree::of_folder(point)));
     if mounted {
         // A process that another test starts may keep the mount busy for a moment.
         try_run("umount", &["-l", text(point)]);
     }
     try_run("losetup", &["-d", &device]);
-    found
+    replayed
 }
 
 /// Writes the replay of this crate to the image, and checks that e2fsck reports no damage except counts.
@@ -149,18 +149,18 @@ fn fast_commits_whole_and_damaged_replay_or_are_refused_as_by_linux() {
                     disk.write_all_at(&[0; 400], block as u64 * size + from).unwrap();
                 }
                 let about = format!("round {round}, {options:?}, step {step}, damage {damage}");
-                let found = ours(&copy);
+                let replayed = ours(&copy);
                 let third = images.path("third");
-                if found.is_ok() {
+                if replayed.is_ok() {
                     fs::copy(&copy, &third).unwrap();
                     written_out(&third);
                 }
                 let linux = by_linux(&copy, &images.path("linux"));
-                match (found, linux) {
+                match (replayed, linux) {
                     (Ok((tree, fast)), Some(linux)) => {
                         tree::assert_same(&tree, &linux, &about);
-                        let again = by_linux(&third, &images.path("linux")).expect(&about);
-                        tree::assert_same(&again, &linux, &format!("{about}, written out"));
+                        let rewritten = by_linux(&third, &images.path("linux")).expect(&about);
+                        tree::assert_same(&rewritten, &linux, &format!("{about}, written out"));
                         mounted_states += 1;
                         commits += fast;
                     }

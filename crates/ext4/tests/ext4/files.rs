@@ -145,8 +145,8 @@ fn a_changed_byte_of_checksummed_metadata_is_named_with_its_structure() {
     let files = Ext4Filesystem::open(bytes.as_slice()).unwrap();
     let stat = |path: &str| run("debugfs", &["-R", &format!("imap {path}"), text(&image)]);
     let inode_at = |path: &str| {
-        let said = stat(path);
-        let (_, rest) = said.split_once("located at block ").unwrap();
+        let output = stat(path);
+        let (_, rest) = output.split_once("located at block ").unwrap();
         let (block, offset) = rest.trim().split_once(", offset ").unwrap();
         block.parse::<usize>().unwrap() * 1024 + usize::from_str_radix(&offset[2..], 16).unwrap()
     };
@@ -155,9 +155,9 @@ fn a_changed_byte_of_checksummed_metadata_is_named_with_its_structure() {
         files.map(&inode).next().unwrap().unwrap().physical.unwrap() as usize * 1024
     };
     let extent_block = |path: &str| {
-        let said = run("debugfs", &["-R", &format!("dump_extents -n {path}"), text(&image)]);
+        let output = run("debugfs", &["-R", &format!("dump_extents -n {path}"), text(&image)]);
         // The root of the extent tree: level, entries, logical blocks, physical block, length.
-        let root = said.lines().find(|line| line.trim_start().starts_with("0/")).unwrap();
+        let root = output.lines().find(|line| line.trim_start().starts_with("0/")).unwrap();
         root.split_whitespace().rev().nth(1).unwrap().parse::<usize>().unwrap() * 1024
     };
     let cases = [
@@ -170,15 +170,15 @@ fn a_changed_byte_of_checksummed_metadata_is_named_with_its_structure() {
     for (at, structure) in cases {
         let mut changed = bytes.clone();
         changed[at] ^= 0x40;
-        let said = (|| {
+        let output = (|| {
             let files = Ext4Filesystem::open(changed.as_slice())?;
             let inode = files.lookup("/many/file-000-")?;
             files.list(&files.lookup("/many")?.unwrap())?;
             let holes = files.lookup("/holes")?.unwrap();
             files.contents(&holes, 1 << 30).map(|_| inode)
         })();
-        let said = said.unwrap_err().to_string();
-        assert!(said.contains(structure) && said.starts_with("byte "), "{structure}: {said}");
+        let output = output.unwrap_err().to_string();
+        assert!(output.contains(structure) && output.starts_with("byte "), "{structure}: {output}");
     }
 }
 
@@ -192,7 +192,7 @@ fn a_walk_names_what_is_marked_or_linked_wrongly() {
         ("clri a/b/inside", "inode"),
         ("set_inode_field empty mode 040755", "directory"),
     ];
-    for (command, said) in commands {
+    for (command, output) in commands {
         let copy = images.path("copy");
         std::fs::copy(&image, &copy).unwrap();
         run("debugfs", &["-w", "-R", command, text(&copy)]);
@@ -200,7 +200,7 @@ fn a_walk_names_what_is_marked_or_linked_wrongly() {
         let walk = files.walk(5);
         assert!(!walk.faults.is_empty(), "{command}");
         let faults: Vec<String> = walk.faults.iter().map(ToString::to_string).collect();
-        assert!(faults.iter().any(|fault| fault.contains(said)), "{command}: {faults:?}");
+        assert!(faults.iter().any(|fault| fault.contains(output)), "{command}: {faults:?}");
     }
 }
 
@@ -248,8 +248,8 @@ fn a_folder_is_read_with_all_below_it_and_extended_attributes_in_inode_and_block
         assert_eq!((file.kind, &file.data[..], file.links), (Ext4FileKind::Regular, &b"contents"[..], 2));
         assert_eq!((file.inode, &file.attributes), (same.inode, &same.attributes));
         assert_eq!((inner.kind, link.kind, &link.data[..]), (Ext4FileKind::Directory, Ext4FileKind::Symlink, &b"file"[..]));
-        let found: Vec<_> = file.attributes.iter().map(|(key, value)| (&key[..], value.len())).collect();
-        assert_eq!(found, [(&b"trusted.t"[..], 0), (b"user.large", 700), (b"user.small", 1)], "{inode_bytes}");
+        let attributes: Vec<_> = file.attributes.iter().map(|(key, value)| (&key[..], value.len())).collect();
+        assert_eq!(attributes, [(&b"trusted.t"[..], 0), (b"user.large", 700), (b"user.small", 1)], "{inode_bytes}");
         assert!(files.tree("/nowhere", 1, 1).unwrap().is_none());
         assert!(files.tree("/top", 1 << 20, 2).is_err(), "more nodes than asked for");
     }

@@ -100,17 +100,17 @@ impl SimulatedHost {
         let Ok(inode) = self.names.inode(file) else { return Vec::new() };
         let known = self.core.cache.inode(inode);
         let mount = usize::from(known.mount);
-        let (mut found, mut page, end) = (Vec::new(), 0, known.end.div_ceil(PAGE_BYTES));
+        let (mut extents, mut page, end) = (Vec::new(), 0, known.end.div_ceil(PAGE_BYTES));
         while page < end {
             if let Some((sector, run)) = self.mounts[mount].map(inode, page) {
                 let (sector, pages) = (self.core.queue.device_sector(known.mount, sector), run.min(end - page));
-                found.push(FileExtent { page, sector, pages });
+                extents.push(FileExtent { page, sector, pages });
                 page += pages;
             } else {
                 page += 1;
             }
         }
-        found
+        extents
     }
 
     /// Begins an operation of a caller. It may already have ended when this function returns.

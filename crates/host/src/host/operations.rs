@@ -535,7 +535,7 @@ impl SimulatedHost {
             match self.core.cache.find(inode, page as u32) {
                 PageLookup::Missing if !awaited => {
                     let before = (0..page).rev().take(most as usize);
-                    let history = before.take_while(|one| self.core.cache.has(inode, *one as u32)).count() as u64;
+                    let history = before.take_while(|earlier| self.core.cache.has(inode, *earlier as u32)).count() as u64;
                     let ahead = &mut self.core.cache.inode_mut(inode).ahead;
                     let window = ahead.window_for_missing(page, last - page, history, most);
                     let cause = self.core.cause(task);

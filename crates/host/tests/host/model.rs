@@ -119,14 +119,14 @@ impl Model {
             _ => 0,
         };
         // The effect of an operation is known only if no concurrent operation changes the file at its path, or the position of its append.
-        let one = Self::files_of(&operation);
+        let files = Self::files_of(&operation);
         for (other, ..) in self.under_way.values() {
             let (two, changes) = (Self::files_of(other), |operation: &FileOp| {
-                matches!(operation, FileOp::Append { .. }) || one.iter().any(|file| Self::touches(operation, *file))
+                matches!(operation, FileOp::Append { .. }) || files.iter().any(|file| Self::touches(operation, *file))
             });
-            let meets = one.iter().any(|file| two.contains(file));
+            let meets = files.iter().any(|file| two.contains(file));
             if meets && (changes(other) || changes(&operation)) {
-                self.unclear.extend(one.iter().chain(&two));
+                self.unclear.extend(files.iter().chain(&two));
             }
         }
         self.under_way.insert(caller, (operation, from, self.bench.device.events));

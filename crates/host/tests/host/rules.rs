@@ -67,8 +67,8 @@ fn a_sync_of_a_new_file_on_ext4_writes_data_then_the_blocks_then_the_commit() {
     make(&mut bench, FILE, 4096);
     // The first commit after a mount writes the journal's superblock. It logs six blocks: inode bitmap and table, descriptor, folder, block
     // bitmap, superblock.
-    let found = sent(&mut bench, &fsync(FILE));
-    assert_eq!(found, ["write 8", "write 8", "write 56", "write 8pf"]);
+    let requests = sent(&mut bench, &fsync(FILE));
+    assert_eq!(requests, ["write 8", "write 8", "write 56", "write 8pf"]);
     make(&mut bench, OTHER, 10_000);
     assert_eq!(sent(&mut bench, &fsync(OTHER)), ["write 24", "write 48", "write 8pf"]);
 }
@@ -99,10 +99,10 @@ fn a_sync_joins_the_commit_that_another_began() {
     let commits = bench.device.commits;
     bench.drain();
     assert_eq!(bench.device.commits - commits, 1, "both files are in one transaction");
-    let of = |caller| bench.finished.iter().rfind(|one| one.caller == CallerId(caller)).unwrap();
+    let of = |caller| bench.finished.iter().rfind(|entry| entry.caller == CallerId(caller)).unwrap();
     assert!(of(1).waits[WaitReason::SyncCommit] > Nanos::ZERO && of(2).waits[WaitReason::SyncJoined] > Nanos::ZERO);
     assert_eq!(of(2).waits.group(WaitCategory::Fsync), of(2).waits.total());
-    let requests = &bench.waited_for[bench.finished.iter().rposition(|one| one.caller == CallerId(2)).unwrap()];
+    let requests = &bench.waited_for[bench.finished.iter().rposition(|entry| entry.caller == CallerId(2)).unwrap()];
     assert!(requests.len() >= 3, "those of the commit are among what it waited for: {requests:?}");
 }
 
@@ -114,12 +114,12 @@ fn a_commit_comes_after_its_interval_and_data_after_its_own() {
     while bench.now < Nanos::from_secs(45) {
         bench.wait(Nanos::from_millis(100));
         while !bench.device.under_way.is_empty() {
-            let one = &bench.device.under_way[0];
-            times.push((bench.now.0 / 1_000_000_000, one.request.cause, one.request.class));
+            let entry = &bench.device.under_way[0];
+            times.push((bench.now.0 / 1_000_000_000, entry.request.cause, entry.request.class));
             bench.complete(0, Nanos::from_micros(50));
         }
     }
-    let first = |class| times.iter().find(|(.., one)| *one == class).map(|(at, cause, _)| (*at, *cause));
+    let first = |class| times.iter().find(|(.., entry)| *entry == class).map(|(at, cause, _)| (*at, *cause));
     assert_eq!(first(FileClass::FilesystemJournal), Some((5, IoCause::Commit)), "{times:?}");
     let data = first(FileClass::Database).unwrap();
     assert!((30..=36).contains(&data.0) && data.1 == IoCause::WriteBack, "{times:?}");
@@ -142,7 +142,7 @@ fn a_full_journal_is_checkpointed_before_it_forgets() {
         }
         assert!(bench.device.tails > round, "the device checked that all was home");
     }
-    let waited: Nanos = bench.finished.iter().map(|one| one.waits[WaitReason::Journal]).sum();
+    let waited: Nanos = bench.finished.iter().map(|entry| entry.waits[WaitReason::Journal]).sum();
     assert!(waited > Nanos::ZERO, "somebody waited for room");
 }
 
@@ -157,7 +157,7 @@ fn a_writer_waits_where_too_much_is_dirty_and_reads_go_on() {
     let read = bench.perform(&FileOp::Read { file: OTHER, offset: 0, bytes: 4096 });
     assert_eq!(read.waits.group(WaitCategory::Read), read.waits.total());
     bench.drain();
-    let write = bench.finished.iter().find(|one| one.caller == CallerId(1)).unwrap();
+    let write = bench.finished.iter().find(|entry| entry.caller == CallerId(1)).unwrap();
     assert!(write.waits[WaitReason::DirtyLimit] > Nanos::ZERO && write.bytes == 6 << 20);
     assert_eq!(bench.host.size(FILE), Some(6 << 20));
 }
@@ -169,8 +169,8 @@ fn a_sequential_reader_reads_ahead_and_a_second_time_from_memory() {
     bench.perform(&FileOp::Open { file: FILE, create: false });
     let mut lengths = Vec::new();
     for page in 0..256 {
-        let found = sent(&mut bench, &FileOp::Read { file: FILE, offset: page * 4096, bytes: 4096 });
-        lengths.extend(found.iter().map(|one| one.trim_start_matches("read ").parse::<u32>().unwrap()));
+        let requests = sent(&mut bench, &FileOp::Read { file: FILE, offset: page * 4096, bytes: 4096 });
+        lengths.extend(requests.iter().map(|entry| entry.trim_start_matches("read ").parse::<u32>().unwrap()));
     }
     assert_eq!(lengths[..4], [32, 64, 128, 256]);
     assert!(lengths[3..].iter().all(|sectors| *sectors <= 256));
@@ -186,10 +186,10 @@ fn a_part_of_a_page_is_read_before_it_is_written() {
         bench.perform(&FileOp::Open { file: FILE, create: false });
         // After this write, everything else that a first write reads is in memory.
         bench.perform(&FileOp::Write { file: FILE, offset: 0, bytes: 4096 });
-        let found = sent(&mut bench, &FileOp::Write { file: FILE, offset: 12_300, bytes: 100 });
-        assert!(found.contains(&"read 8".to_owned()), "{kind:?}: {found:?}");
-        let found = sent(&mut bench, &FileOp::Write { file: FILE, offset: 40_000, bytes: 10 });
-        assert!(found.contains(&"read 8".to_owned()), "{kind:?}: {found:?}");
+        let requests = sent(&mut bench, &FileOp::Write { file: FILE, offset: 12_300, bytes: 100 });
+        assert!(requests.contains(&"read 8".to_owned()), "{kind:?}: {requests:?}");
+        let requests = sent(&mut bench, &FileOp::Write { file: FILE, offset: 40_000, bytes: 10 });
+        assert!(requests.contains(&"read 8".to_owned()), "{kind:?}: {requests:?}");
         let whole = sent(&mut bench, &FileOp::Write { file: FILE, offset: 8192, bytes: 4096 });
         assert!(!whole.contains(&"read 8".to_owned()), "{kind:?}: {whole:?}");
     }
@@ -207,9 +207,9 @@ fn a_barrier_of_old_goes_alone_and_without_a_flush() {
         if !bench.is_busy(CallerId(2)) {
             bench.begin(CallerId(2), &create(FileId(2 + alone as u32))).unwrap();
         }
-        for one in &bench.device.under_way {
-            assert!(one.request.request.op != Op::Flush && !one.request.request.flags.contains(RequestFlags::FUA));
-            if one.notes.iter().any(|note| note.role == BlockRole::Commit) {
+        for entry in &bench.device.under_way {
+            assert!(entry.request.request.op != Op::Flush && !entry.request.request.flags.contains(RequestFlags::FUA));
+            if entry.notes.iter().any(|note| note.role == BlockRole::Commit) {
                 assert_eq!(bench.device.under_way.len(), 1, "a barrier goes alone");
                 alone += 1;
             }
@@ -224,8 +224,8 @@ fn a_barrier_of_old_goes_alone_and_without_a_flush() {
 fn a_sync_on_fat32_writes_both_tables_and_the_entry_then_flushes() {
     let mut bench = bench(FilesystemKind::Fat32);
     make(&mut bench, FILE, 4096);
-    let found = sent(&mut bench, &fsync(FILE));
-    assert_eq!(found, ["write 8", "write 1", "write 1", "write 1", "flush 0"]);
+    let requests = sent(&mut bench, &fsync(FILE));
+    assert_eq!(requests, ["write 8", "write 1", "write 1", "write 1", "flush 0"]);
     bench.perform(&FileOp::Write { file: FILE, offset: 0, bytes: 100 });
     assert_eq!(sent(&mut bench, &fdatasync(FILE)), ["write 8", "flush 0"], "nothing but data changed");
 }
@@ -236,8 +236,8 @@ fn a_sync_on_a_log_needs_no_checkpoint_but_after_a_rename() {
     make(&mut bench, FILE, 4096);
     assert_eq!(sent(&mut bench, &fsync(FILE)), ["write 8", "write 8", "flush 0"]);
     bench.perform(&FileOp::Rename { from: FILE, to: OTHER });
-    let found = sent(&mut bench, &fsync(OTHER));
-    assert_eq!(found.last().map(String::as_str), Some("write 8pf"), "{found:?}");
+    let requests = sent(&mut bench, &fsync(OTHER));
+    assert_eq!(requests.last().map(String::as_str), Some("write 8pf"), "{requests:?}");
 }
 
 #[test]
@@ -273,8 +273,8 @@ fn space_comes_back_when_the_transaction_that_freed_it_is_durable() {
         bench.perform(&FileOp::Unlink { file: FILE });
         assert!(bench.begin(CallerId(1), &create(FILE)).is_ok());
         bench.drain();
-        let again = bench.begin(CallerId(1), &FileOp::Append { file: FILE, bytes: 40 << 20 });
-        assert!(again.is_err(), "round {round}: 30 MB are not free yet");
+        let append = bench.begin(CallerId(1), &FileOp::Append { file: FILE, bytes: 40 << 20 });
+        assert!(append.is_err(), "round {round}: 30 MB are not free yet");
         bench.perform(&FileOp::Close { file: FILE });
         bench.perform(&FileOp::Unlink { file: FILE });
         bench.perform(&FileOp::FsyncFolder { mount: MountId(0), folder: FolderId(0) });
@@ -393,7 +393,8 @@ fn what_changes_on_its_way_to_the_device_is_written_once_more_by_a_sync() {
         // Background write-back begins. The second write arrives while the first one is in progress.
         let pages = |bench: &Bench| bench.device.log.iter().filter(|(_, op, ..)| *op == Op::Write).count();
         bench.begin(CallerId(1), &FileOp::Write { file: FILE, offset: 0, bytes: 40 * 4096 }).unwrap();
-        while bench.is_busy(CallerId(1)) || !bench.device.under_way.iter().any(|one| one.request.class == FileClass::Database) {
+        while bench.is_busy(CallerId(1)) || !bench.device.under_way.iter().any(|entry| entry.request.class == FileClass::Database)
+        {
             assert!(!bench.device.under_way.is_empty(), "{kind:?}: write-back is under way");
             bench.complete(0, Nanos::from_micros(10));
         }
@@ -417,7 +418,7 @@ fn many_small_files_end_with_a_full_file_system_and_not_before() {
         let segment_kb = (kind == FilesystemKind::Lfs).then_some(128);
         let options = MountOptions { segment_kb, ..MountOptions::default() };
         let mut bench = bench_with(HostConfig::era("linux-6").unwrap(), mount(kind, 64, options));
-        let mut made = 0;
+        let mut created = 0;
         for file in 400..30_000 {
             let spec = FileSpec { mount: MountId(0), folder: FolderId(0), class: FileClass::Other };
             bench.host.declare(FileId(file), spec).unwrap();
@@ -430,9 +431,9 @@ fn many_small_files_end_with_a_full_file_system_and_not_before() {
                 break;
             }
             bench.drain();
-            made += 1;
+            created += 1;
         }
-        assert!((3_000..20_000).contains(&made), "{kind:?}: {made} files");
+        assert!((3_000..20_000).contains(&created), "{kind:?}: {created} files");
         bench.perform(&FileOp::Sync);
         bench.perform(&FileOp::Unlink { file: FileId(500) });
         bench.perform(&FileOp::Close { file: FileId(500) });
@@ -453,8 +454,8 @@ fn a_sync_that_is_not_kept_returns_at_once_and_write_back_takes_the_data() {
             let folder = FileOp::FsyncFolder { mount: MountId(0), folder: FolderId(0) };
             assert!(sent(&mut bench, &folder).is_empty(), "{kind:?}");
             let written = |bench: &Bench| {
-                let writes = bench.device.log.iter().filter(|one| one.1 == Op::Write);
-                writes.map(|one| u64::from(one.3)).sum::<u64>()
+                let writes = bench.device.log.iter().filter(|entry| entry.1 == Op::Write);
+                writes.map(|entry| u64::from(entry.3)).sum::<u64>()
             };
             assert_eq!(written(&bench), 0, "{kind:?}");
             bench.wait(Nanos::from_secs(60));

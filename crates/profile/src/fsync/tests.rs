@@ -303,8 +303,8 @@ fn by_moments(wait: &SyncWait, commits: &[(i64, i64)], requests: &[Request]) -> 
 }
 
 fn requests() -> impl Strategy<Value = Vec<Request>> {
-    let one = (prop::sample::select(vec![1, 2, JBD2, OTHER]), 0..200_i64, 0..20_i64, 1..40_i64, 0..3_u8, 0..2_u32);
-    let made = one.prop_map(|(pid, arrival, queued, service, kind, device)| {
+    let fields = (prop::sample::select(vec![1, 2, JBD2, OTHER]), 0..200_i64, 0..20_i64, 1..40_i64, 0..3_u8, 0..2_u32);
+    let request = fields.prop_map(|(pid, arrival, queued, service, kind, device)| {
         let request = write(pid, [arrival, arrival + queued, arrival + queued + service]);
         let request = Request { device: Some(NameId(device)), ..request };
         match kind {
@@ -313,7 +313,7 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
             _ => request,
         }
     });
-    prop::collection::vec(made, 0..24)
+    prop::collection::vec(request, 0..24)
 }
 
 proptest! {

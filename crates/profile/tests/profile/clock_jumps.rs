@@ -103,10 +103,10 @@ fn a_jump_outside_the_reads_and_writes_leaves_their_mean_gap_alone() {
 
 #[test]
 fn a_mean_that_rests_on_a_jump_gives_no_verdict_on_distance() {
-    let found = finding(&report_of(&jumping()), "characteristic-6");
-    assert_eq!(found.shown, FindingVerdict::Unknown);
-    assert!(found.measured.unwrap() > 200_000.0);
-    assert_eq!(found.meaning, "unknown: the verdict depends on the 10 longest gaps; without them, the mean is 60.00 ms");
+    let verdict = finding(&report_of(&jumping()), "characteristic-6");
+    assert_eq!(verdict.shown, FindingVerdict::Unknown);
+    assert!(verdict.measured.unwrap() > 200_000.0);
+    assert_eq!(verdict.meaning, "unknown: the verdict depends on the 10 longest gaps; without them, the mean is 60.00 ms");
 }
 
 #[test]
@@ -119,17 +119,17 @@ fn a_mean_that_holds_without_the_ten_longest_gaps_is_a_verdict() {
 
 #[test]
 fn ten_gaps_or_fewer_give_no_verdict_on_distance() {
-    let found = finding(&report_of(&steady(0, 11, 250_000).collect::<Vec<_>>()), "characteristic-6");
-    assert_eq!(found.shown, FindingVerdict::Unknown);
-    assert!(found.meaning.contains("no gap is left"), "{}", found.meaning);
+    let verdict = finding(&report_of(&steady(0, 11, 250_000).collect::<Vec<_>>()), "characteristic-6");
+    assert_eq!(verdict.shown, FindingVerdict::Unknown);
+    assert!(verdict.meaning.contains("no gap is left"), "{}", verdict.meaning);
 }
 
 #[test]
 fn collections_that_fit_into_a_jump_only_do_not_fit() {
     // Writes without pauses of a second, in which a block could be reclaimed.
-    let found = finding(&report_of(&jumping()), "implication-2");
-    assert_eq!(found.shown, FindingVerdict::Unknown);
-    assert!(found.meaning.starts_with("unknown: the verdict depends on the 10 longest gaps; without them, 0 of the"));
+    let verdict = finding(&report_of(&jumping()), "implication-2");
+    assert_eq!(verdict.shown, FindingVerdict::Unknown);
+    assert!(verdict.meaning.starts_with("unknown: the verdict depends on the 10 longest gaps; without them, 0 of the"));
     let paused: Vec<_> = (0..100).flat_map(|i| steady(i * 10 * S, 20, 2_000)).collect();
     assert_eq!(finding(&report_of(&paused), "implication-2").shown, FindingVerdict::Yes);
 }
@@ -147,10 +147,10 @@ fn a_sleep_that_ten_requests_show_is_unknown() {
         }
         requests
     };
-    let found = finding(&report_of(&sleepy(40)), "characteristic-4");
-    assert_eq!(found.shown, FindingVerdict::Yes, "{}", found.meaning);
-    let found = finding(&report_of(&sleepy(10)), "characteristic-4");
-    assert_ne!(found.shown, FindingVerdict::Yes, "{}", found.meaning);
+    let verdict = finding(&report_of(&sleepy(40)), "characteristic-4");
+    assert_eq!(verdict.shown, FindingVerdict::Yes, "{}", verdict.meaning);
+    let verdict = finding(&report_of(&sleepy(10)), "characteristic-4");
+    assert_ne!(verdict.shown, FindingVerdict::Yes, "{}", verdict.meaning);
 }
 
 /// A header that the reader writes for a clock that was set back by 500 s in the middle, with the jump in the trace or removed.

@@ -82,13 +82,13 @@ fn without_completion_times_nothing_is_said_about_waiting() {
 
 #[test]
 fn one_request_says_nothing_about_localities() {
-    let one = Request::new(Nanos(0), Op::Read, Sector(0), 8);
+    let sample = Request::new(Nanos(0), Op::Read, Sector(0), 8);
     let shown = |requests: &[Request], id: &str| {
         let report = report_of(requests);
-        report.findings.into_iter().find(|finding| finding.id == id).map(|found| (found.shown, found.meaning))
+        report.findings.into_iter().find(|finding| finding.id == id).map(|actual| (actual.shown, actual.meaning))
     };
     for id in ["characteristic-5", "implication-3", "implication-4"] {
-        assert_eq!(shown(&[one], id).unwrap().0, FindingVerdict::Unknown, "{id}");
+        assert_eq!(shown(&[sample], id).unwrap().0, FindingVerdict::Unknown, "{id}");
     }
     // Neither sequences nor returns: both localities are weak, but the spatial one is not weaker.
     let scattered = (0..9).map(|i| Request::new(Nanos(i), Op::Read, Sector(i as u64 * 800), 8));
@@ -161,8 +161,8 @@ fn all_writes_to_one_page_of_a_hundred_show_as_hot() {
 }
 
 fn requests() -> impl Strategy<Value = Vec<Request>> {
-    let one = (0_i64..5_000, any::<bool>(), 0_u64..400, 1_u32..40, [0_i64..900, 0_i64..900, 0_i64..9_000]);
-    prop::collection::vec(one, 1..80).prop_map(|rows| {
+    let sample = (0_i64..5_000, any::<bool>(), 0_u64..400, 1_u32..40, [0_i64..900, 0_i64..900, 0_i64..9_000]);
+    prop::collection::vec(sample, 1..80).prop_map(|rows| {
         let mut now = 0;
         let step = |(gap, write, sector, sectors, [a, b, c]): (i64, bool, u64, u32, [i64; 3])| {
             now += gap;
@@ -177,8 +177,8 @@ fn response_times_by_size_name_the_range_of_a_median_and_their_correlation_is_of
     let of = |kb: u32, us: i64| request(Op::Read, i64::from(kb) * 100_000, [0, 0, us], 0, 2 * kb);
     let report = report_of(&[of(4, 1_000), of(8, 1_800), of(8, 2_000), of(16, 4_000)]);
     let rows = report.figures.response_by_size.iter().filter(|row| row.op == "read");
-    let found: Vec<_> = rows.map(|row| (row.low_kb, row.requests, row.p50_ms >= 1.0)).collect();
-    assert_eq!(found, [(0.0, 1, true), (4.0, 2, true), (8.0, 1, true)]);
+    let actual: Vec<_> = rows.map(|row| (row.low_kb, row.requests, row.p50_ms >= 1.0)).collect();
+    assert_eq!(actual, [(0.0, 1, true), (4.0, 2, true), (8.0, 1, true)]);
     let up = report.tables.size_response_correlation.unwrap();
     assert!(up > 0.9 && up <= 1.0, "{up}");
     let down = report_of(&[of(4, 9_000), of(8, 4_000), of(16, 1_000)]).tables.size_response_correlation;
@@ -218,7 +218,7 @@ proptest! {
             rows.iter().map(|(size, time)| (u64::from(*size), u64::from(*time))).unzip();
         let plain = correlation(&ranks(&sizes), &ranks(&times));
         match report_of(&all).tables.size_response_correlation {
-            Some(found) => prop_assert!((found - plain).abs() < 1e-9, "{found} for {plain}"),
+            Some(actual) => prop_assert!((actual - plain).abs() < 1e-9, "{actual} for {plain}"),
             None => prop_assert!(!plain.is_finite()),
         }
     }

@@ -58,14 +58,14 @@ fn messaging_keeps_its_ledger() {
 fn messaging_percentiles_agree_with_sorted_times() {
     let Some(report) = messaging() else { return };
     let row = |op| report.by_operation.iter().find(|row| row.op == op).unwrap();
-    let check = |found: Option<Quantiles>, expected: [f64; 7]| {
-        let found = found.unwrap();
-        near(found.mean, expected[0], 1e-9 * expected[0]);
-        let rest = [found.p50, found.p90, found.p99, found.p999, found.p9999];
+    let check = |quantiles: Option<Quantiles>, expected: [f64; 7]| {
+        let quantiles = quantiles.unwrap();
+        near(quantiles.mean, expected[0], 1e-9 * expected[0]);
+        let rest = [quantiles.p50, quantiles.p90, quantiles.p99, quantiles.p999, quantiles.p9999];
         for (value, expected) in rest.into_iter().zip(&expected[1..]) {
             near(value, *expected, 0.001 * expected);
         }
-        assert_eq!(found.max, expected[6]);
+        assert_eq!(quantiles.max, expected[6]);
     };
     check(row("all").response_ms, [1.883_062_083_479, 0.964, 4.124, 9.997, 27.555, 73.779, 73.779]);
     check(row("all").service_ms, [1.678_712_381_620, 0.842, 3.786, 8.703, 19.967, 73.53, 73.53]);

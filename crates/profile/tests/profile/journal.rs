@@ -72,13 +72,13 @@ fn two_commits() -> Vec<Noted> {
 
 #[test]
 fn roles_commits_and_changes_are_counted() {
-    let found = report(&two_commits(), &TraceHeader::default());
-    assert_eq!((found.known_by, found.requests, found.writes, found.written_kb), ("roles", 8, 7, 52.0));
+    let cost = report(&two_commits(), &TraceHeader::default());
+    assert_eq!((cost.known_by, cost.requests, cost.writes, cost.written_kb), ("roles", 8, 7, 52.0));
     // 16 + 8 + 32 + 8 + 8 of 104 sectors.
-    assert_eq!((found.journal_kb, found.journal_pct), (Some(36.0), Some(100.0 * 72.0 / 104.0)));
-    let kinds: Vec<_> = found.by_kind.iter().map(|row| (row.kind, row.requests, row.kb)).collect();
+    assert_eq!((cost.journal_kb, cost.journal_pct), (Some(36.0), Some(100.0 * 72.0 / 104.0)));
+    let kinds: Vec<_> = cost.by_kind.iter().map(|row| (row.kind, row.requests, row.kb)).collect();
     assert_eq!(kinds, [("journal", 5, 36.0), ("data", 1, 12.0), ("home metadata", 1, 4.0)]);
-    let roles: Vec<_> = found.by_role.iter().map(|row| (row.role, row.requests, row.blocks, row.kb)).collect();
+    let roles: Vec<_> = cost.by_role.iter().map(|row| (row.role, row.requests, row.blocks, row.kb)).collect();
     assert_eq!(
         roles,
         [
@@ -89,7 +89,7 @@ fn roles_commits_and_changes_are_counted() {
             ("commit", 2, Some(2), 8.0),
         ]
     );
-    let commits = found.commits.unwrap();
+    let commits = cost.commits.unwrap();
     assert_eq!((commits.counted_by, commits.commits, commits.transactions), ("commit blocks", 2, Some(3)));
     assert_eq!((commits.not_committed, commits.fast_commits), (Some(1), Some(0)));
     let logged = commits.logged_blocks.unwrap();
@@ -97,34 +97,34 @@ fn roles_commits_and_changes_are_counted() {
     let journal = commits.journal_blocks.unwrap();
     assert_eq!((journal.mean, journal.p50, journal.max), (4.0, 3.0, 5.0));
     assert_eq!(commits.journal_kb.unwrap().mean, 16.0);
-    let logged = found.logged.unwrap();
+    let logged = cost.logged.unwrap();
     assert_eq!((logged.blocks, logged.compared, logged.mean_changed_sectors), (5, 3, Some(1.0)));
     assert_eq!(logged.unchanged_sectors_pct, Some(100.0 * 21.0 / 24.0));
     assert_eq!((logged.home_compared, logged.home_as_logged_pct), (1, Some(100.0)));
-    let changed: Vec<_> = found.changed_sectors.iter().map(|row| (row.changed_sectors, row.blocks)).collect();
+    let changed: Vec<_> = cost.changed_sectors.iter().map(|row| (row.changed_sectors, row.blocks)).collect();
     assert_eq!(changed, [(0, 1), (1, 1), (2, 1)]);
 }
 
 #[test]
 fn flushes_and_fua_have_their_share_in_the_time_of_synchronous_writes() {
-    let found = report(&two_commits(), &TraceHeader::default());
-    let rows: Vec<_> = found.synchronous.iter().map(|row| (row.kind, row.requests, row.per_commit, row.time_ms)).collect();
+    let cost = report(&two_commits(), &TraceHeader::default());
+    let rows: Vec<_> = cost.synchronous.iter().map(|row| (row.kind, row.requests, row.per_commit, row.time_ms)).collect();
     assert_eq!(
         rows,
         [("flush", 1, Some(0.5), 3.0), ("fua", 2, Some(1.0), 6.0), ("other synchronous write", 4, Some(2.0), 11.0),]
     );
     // The write to the home location is not synchronous.
-    assert_eq!(found.flush_fua_time_pct, Some(100.0 * 9.0 / 20.0));
-    let all = &found.synchronous_writes;
+    assert_eq!(cost.flush_fua_time_pct, Some(100.0 * 9.0 / 20.0));
+    let all = &cost.synchronous_writes;
     assert_eq!((all.requests, all.timed, all.service_ms), (7, 7, 20.0));
 }
 
 #[test]
 fn commits_are_counted_over_time_and_by_their_rate() {
-    let found = report(&two_commits(), &TraceHeader::default());
-    let bins: Vec<_> = found.over_time.iter().map(|row| (row.time_s, row.commits, row.flushes, row.journal_kb)).collect();
+    let cost = report(&two_commits(), &TraceHeader::default());
+    let bins: Vec<_> = cost.over_time.iter().map(|row| (row.time_s, row.commits, row.flushes, row.journal_kb)).collect();
     assert_eq!(bins, [(0.0, 1, 1, 12.0), (1.0, 1, 0, 24.0)]);
-    let rates: Vec<_> = found.by_commit_rate.iter().map(|row| (row.from_per_s, row.to_per_s, row.seconds, row.commits)).collect();
+    let rates: Vec<_> = cost.by_commit_rate.iter().map(|row| (row.from_per_s, row.to_per_s, row.seconds, row.commits)).collect();
     assert_eq!(rates, [(0.0, Some(1.0), 2.0, 2)]);
 }
 
@@ -138,13 +138,13 @@ fn without_notes_flags_tell_of_the_journal() {
         plain(request(2, Op::Write, 816, 8, forced, 1)),
         plain(request(3, Op::Write, 64, 8, RequestFlags::META, 1)),
     ];
-    let found = report(&rows, &TraceHeader { recorded: Some(RecordedFeatures::BLOCK_EVENTS), ..TraceHeader::default() });
-    assert_eq!((found.known_by, found.journal_pct), ("flags", Some(60.0)));
-    let signs: Vec<_> = found.by_sign.iter().map(|row| (row.sign, row.requests, row.kb)).collect();
+    let cost = report(&rows, &TraceHeader { recorded: Some(RecordedFeatures::BLOCK_EVENTS), ..TraceHeader::default() });
+    assert_eq!((cost.known_by, cost.journal_pct), ("flags", Some(60.0)));
+    let signs: Vec<_> = cost.by_sign.iter().map(|row| (row.sign, row.requests, row.kb)).collect();
     assert_eq!(signs, [("journal", 2, 12.0), ("meta", 1, 4.0), ("none", 1, 4.0)]);
-    let commits = found.commits.unwrap();
+    let commits = cost.commits.unwrap();
     assert_eq!((commits.counted_by, commits.commits), ("writes with fua or preflush", 1));
-    assert_eq!((found.by_role.len(), found.by_kind.len(), found.logged), (0, 0, None));
+    assert_eq!((cost.by_role.len(), cost.by_kind.len(), cost.logged), (0, 0, None));
     let activity = r#"{"journals":[{"device":"sda","commits":4,"handles":9,"blocks":12}]}"#;
     let header =
         TraceHeader { recorded: Some(RecordedFeatures::BLOCK_EVENTS), activity: Some(activity.into()), ..TraceHeader::default() };
@@ -161,17 +161,17 @@ fn without_flags_of_the_journal_writes_that_end_at_one_with_fua_are_taken_for_it
         plain(request(2, Op::Write, 100, 8, RequestFlags::SYNC, 1)),
         plain(request(3, Op::Write, 824, 8, RequestFlags::FUA, 1)),
     ];
-    let found = report(&rows, &TraceHeader { recorded: Some(RecordedFeatures::BLOCK_LAYER), ..TraceHeader::default() });
-    let signs: Vec<_> = found.by_sign.iter().map(|row| (row.sign, row.requests, row.kb)).collect();
+    let cost = report(&rows, &TraceHeader { recorded: Some(RecordedFeatures::BLOCK_LAYER), ..TraceHeader::default() });
+    let signs: Vec<_> = cost.by_sign.iter().map(|row| (row.sign, row.requests, row.kb)).collect();
     assert_eq!(signs, [("fua or preflush", 1, 4.0), ("before a durable write", 2, 12.0), ("none", 1, 4.0)]);
-    assert_eq!(found.journal_pct, Some(80.0));
+    assert_eq!(cost.journal_pct, Some(80.0));
 }
 
 #[test]
 fn a_trace_that_tells_nothing_of_a_journal_has_no_figures_of_it() {
-    let found = report(&[(request(0, Op::Write, 0, 8, RequestFlags::empty(), 1), vec![])], &TraceHeader::default());
-    assert_eq!((found.journal_kb, found.journal_pct, found.flush_fua_time_pct), (None, None, None));
-    assert!(found.commits.is_none() && found.synchronous.is_empty());
+    let cost = report(&[(request(0, Op::Write, 0, 8, RequestFlags::empty(), 1), vec![])], &TraceHeader::default());
+    assert_eq!((cost.journal_kb, cost.journal_pct, cost.flush_fua_time_pct), (None, None, None));
+    assert!(cost.commits.is_none() && cost.synchronous.is_empty());
     let empty = JournalProfile::default().finish(&TraceHeader::default());
     assert_eq!((empty.requests, empty.duration_s, empty.over_time.len()), (0, 0.0, 0));
 }
@@ -247,27 +247,27 @@ proptest! {
             entry.1 += 1;
         }
         let count = blocks.len() as u64;
-        let found = merged.unwrap().commits.unwrap();
-        prop_assert_eq!((found.commits, found.transactions, found.not_committed), (count, Some(count), Some(0)));
+        let cost = merged.unwrap().commits.unwrap();
+        prop_assert_eq!((cost.commits, cost.transactions, cost.not_committed), (count, Some(count), Some(0)));
         let mean = |of: fn(&(u64, u64)) -> u64| blocks.values().map(of).sum::<u64>() as f64 / count as f64;
-        prop_assert_eq!(found.logged_blocks.unwrap().mean, mean(|blocks| blocks.0));
-        prop_assert_eq!(found.journal_blocks.unwrap().mean, mean(|blocks| blocks.1));
+        prop_assert_eq!(cost.logged_blocks.unwrap().mean, mean(|blocks| blocks.0));
+        prop_assert_eq!(cost.journal_blocks.unwrap().mean, mean(|blocks| blocks.1));
     }
 
     #[test]
     fn separate_recordings_add_up(
-        one in prop::collection::vec(a_commit(), 1..20), other in prop::collection::vec(a_commit(), 1..20),
+        first in prop::collection::vec(a_commit(), 1..20), other in prop::collection::vec(a_commit(), 1..20),
     ) {
         let profile = |commits: &[_]| {
             let mut profile = Profile::new(ProfileOptions::default());
             profile.update(&batch(&journal(commits)));
             profile
         };
-        let found = |profile: &Profile| profile.finish(&Ledger::default(), &TraceHeader::default()).journal.unwrap();
-        let (mut all, second) = (profile(&one), profile(&other));
-        let (a, b) = (found(&all), found(&second));
+        let cost = |profile: &Profile| profile.finish(&Ledger::default(), &TraceHeader::default()).journal.unwrap();
+        let (mut all, second) = (profile(&first), profile(&other));
+        let (a, b) = (cost(&all), cost(&second));
         all.merge(second, MergeRelation::Separate).unwrap();
-        let both = found(&all);
+        let both = cost(&all);
         let counts = |report: &JournalReport| {
             let commits = report.commits.as_ref().unwrap();
             [report.requests, report.writes, commits.commits, commits.transactions.unwrap()]

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// Requests in order of arrival, which may overlap, on so few addresses that they recur.
 fn requests() -> impl Strategy<Value = Vec<Request>> {
-    let one = (
+    let sample = (
         0_i64..2_000_000,
         0_usize..5,
         prop_oneof![(0_u64..600).prop_map(|page| page * 8), 0_u64..5_000, Just(1 << 40)],
@@ -17,7 +17,7 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
         0_u16..256,
         0_u32..4,
     );
-    prop::collection::vec(one, 1..60).prop_map(|rows| {
+    prop::collection::vec(sample, 1..60).prop_map(|rows| {
         let mut now = 1_700_000_000_000_000;
         let mut end = 0;
         rows.into_iter()
@@ -94,7 +94,7 @@ proptest! {
         // Requests may be unfinished at the boundary; then idle gaps and reuse distances are computed for each piece.
         let exact = |profile: &Profile| {
             let mut all = profile.histograms();
-            all.retain(|one| !["idle_gap", "reuse_distance"].contains(&one.name));
+            all.retain(|sample| !["idle_gap", "reuse_distance"].contains(&sample.name));
             all
         };
         prop_assert_eq!(exact(&merged), exact(&profile_of(&all)));
@@ -150,14 +150,14 @@ proptest! {
     #[test]
     fn a_histogram_counts_what_the_report_counts(all in requests()) {
         let profile = profile_of(&all);
-        for one in profile.histograms() {
-            prop_assert_eq!(one.counts.len(), one.edges.len() + 1, "{}", one.name);
+        for sample in profile.histograms() {
+            prop_assert_eq!(sample.counts.len(), sample.edges.len() + 1, "{}", sample.name);
             let rows = |figure: &str| json(&profile)["figures"][figure].as_array().unwrap().clone();
             let counted = |figure: &str, field: &str, op: Option<&str>| {
                 let of_op = |row: &&Value| op.is_none_or(|op| row["op"] == op);
                 rows(figure).iter().filter(of_op).map(|row| row[field].as_u64().unwrap()).sum::<u64>()
             };
-            let expected = match one.name {
+            let expected = match sample.name {
                 "size_read" => counted("size_distribution", "requests", Some("read")),
                 "size_write" => counted("size_distribution", "requests", Some("write")),
                 "response_read" => counted("response_distribution", "requests", Some("read")),
@@ -167,7 +167,7 @@ proptest! {
                 "reuse_distance" => counted("reuse_distance", "accesses", None),
                 name => panic!("{name} has no rule"),
             };
-            prop_assert_eq!(one.counts.iter().sum::<u64>(), expected, "{}", one.name);
+            prop_assert_eq!(sample.counts.iter().sum::<u64>(), expected, "{}", sample.name);
         }
     }
 
@@ -215,10 +215,10 @@ proptest! {
 
 #[test]
 fn a_fleet_adds_durations_and_sees_no_locality_across_recordings() {
-    let one = [request(Op::Write, 0, [0, 0, 1_000], 0, 8)];
-    let mut fleet = profile_of(&one);
+    let sample = [request(Op::Write, 0, [0, 0, 1_000], 0, 8)];
+    let mut fleet = profile_of(&sample);
     fleet.merge(profile_of(&[request(Op::Write, 500, [0, 0, 2_000], 8, 8)]), MergeRelation::Separate).unwrap();
-    fleet.merge(profile_of(&one), MergeRelation::Separate).unwrap();
+    fleet.merge(profile_of(&sample), MergeRelation::Separate).unwrap();
     let report = fleet.finish(&Ledger::default(), &TraceHeader::default());
     assert_eq!(report.tables.duration_s, 0.004);
     assert_eq!(report.tables.spatial_locality_pct, Some(0.0));

@@ -7,23 +7,23 @@ use emmclab_trace::ErrorClass;
 
 const COMBOS: [&str; 7] = ["Music/WB", "Radio/WB", "Music/FB", "Radio/FB", "Music/Msg", "Radio/Msg", "FB/Msg"];
 
-fn with(found: &[Inconsistency], column: &str, check: &str) -> Vec<String> {
-    found.iter().filter(|row| row.column == column && row.check == check).map(|row| row.name.clone()).collect()
+fn with(contradictions: &[Inconsistency], column: &str, check: &str) -> Vec<String> {
+    contradictions.iter().filter(|row| row.column == column && row.check == check).map(|row| row.name.clone()).collect()
 }
 
 #[test]
 fn the_request_counts_of_the_combos_contradict_size_and_rate_and_repeat_other_rows() {
     let rows = rows().unwrap();
     assert_eq!(rows.len(), 25);
-    let found = inconsistencies(&rows);
+    let contradictions = inconsistencies(&rows);
     for check in ["data_size / mean_size", "arrival_rate x duration"] {
-        let against = with(&found, "requests", check);
+        let against = with(&contradictions, "requests", check);
         for combo in COMBOS {
             assert!(against.iter().any(|name| name == combo), "{combo} is not found by {check}: {against:?}");
         }
     }
-    assert_eq!(with(&found, "requests", "another row"), COMBOS);
-    let repeated = found.iter().find(|row| row.name == "Music/WB" && row.check == "another row").unwrap();
+    assert_eq!(with(&contradictions, "requests", "another row"), COMBOS);
+    let repeated = contradictions.iter().find(|row| row.name == "Music/WB" && row.check == "another row").unwrap();
     assert!(repeated.explanation.contains("GoogleMaps"), "{}", repeated.explanation);
 }
 
@@ -35,8 +35,8 @@ fn the_row_that_was_measured_again_is_consistent() {
 
 #[test]
 fn other_rows_that_are_off_are_named() {
-    let found = inconsistencies(&rows().unwrap());
-    let others: BTreeSet<_> = found
+    let contradictions = inconsistencies(&rows().unwrap());
+    let others: BTreeSet<_> = contradictions
         .iter()
         .filter(|row| !COMBOS.contains(&row.name.as_str()))
         .map(|row| (row.name.as_str(), row.column, row.check))
@@ -51,7 +51,7 @@ fn other_rows_that_are_off_are_named() {
         ("Installing", "max_size_kb", "section III-A"),
     ];
     assert_eq!(others, BTreeSet::from(expected));
-    for row in &found {
+    for row in &contradictions {
         if let (Some(low), Some(high)) = (row.low, row.high) {
             assert!(row.published < low || row.published > high, "{row:?}");
         }

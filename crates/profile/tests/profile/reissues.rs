@@ -11,8 +11,8 @@ fn reissued(pairs: i64) -> Vec<Request> {
     (0..pairs)
         .flat_map(|pair| {
             let (at, sector) = (pair * 23_000, pair as u64 * 64);
-            let again = Request { flags: RequestFlags::REISSUED, ..write(at + 21_000, sector + 8) };
-            [write(at, sector), write(at + 20_000, sector + 8), again]
+            let reissue = Request { flags: RequestFlags::REISSUED, ..write(at + 21_000, sector + 8) };
+            [write(at, sector), write(at + 20_000, sector + 8), reissue]
         })
         .collect()
 }
@@ -28,10 +28,10 @@ fn the_share_by_idle_time_shows_when_the_link_sleeps() {
     let rows: Vec<_> = report.figures.reissue_by_idle.iter().map(|row| (&*row.bin, row.requests, row.pct)).collect();
     // The first request of the trace has no idle time before it.
     assert_eq!(rows, [("1 - 2 ms", 99, 0.0), ("15 - 30 ms", 100, 100.0)]);
-    let found = report.reissues.unwrap();
-    assert_eq!((found.reissued, found.reissued_pct), (100, Some(100.0 / 3.0)));
-    assert_eq!((found.awake_up_to_ms, found.asleep_from_ms), (Some(2), Some(15)));
-    assert_eq!(found.median_until_again_ms, Some(1.05));
+    let summary = report.reissues.unwrap();
+    assert_eq!((summary.reissued, summary.reissued_pct), (100, Some(100.0 / 3.0)));
+    assert_eq!((summary.awake_up_to_ms, summary.asleep_from_ms), (Some(2), Some(15)));
+    assert_eq!(summary.median_until_again_ms, Some(1.05));
 }
 
 #[test]
@@ -40,10 +40,10 @@ fn figures_without_reissues_are_those_of_a_trace_that_never_had_them() {
     let first: Vec<_> = all.iter().filter(|request| request.flags != RequestFlags::REISSUED).copied().collect();
     let with = judged(&profile_of(&all), 0).reissues.unwrap();
     let never = judged(&profile_of(&first), 50).reissues.unwrap();
-    let (found, expected) = (with.figures_without.unwrap(), never.figures);
-    assert_eq!((found.requests, found.data_size_kb, found.mean_size_kb), (100, 400.0, Some(4.0)));
-    assert_eq!((found.spatial_locality_pct, found.temporal_locality_pct), (Some(50.0), Some(0.0)));
-    assert_eq!((found.spatial_locality_pct, found.requests), (expected.spatial_locality_pct, expected.requests));
+    let (summary, expected) = (with.figures_without.unwrap(), never.figures);
+    assert_eq!((summary.requests, summary.data_size_kb, summary.mean_size_kb), (100, 400.0, Some(4.0)));
+    assert_eq!((summary.spatial_locality_pct, summary.temporal_locality_pct), (Some(50.0), Some(0.0)));
+    assert_eq!((summary.spatial_locality_pct, summary.requests), (expected.spatial_locality_pct, expected.requests));
     assert_eq!((never.figures_without, never.dropped, never.reissued), (None, 50, 0));
 }
 
@@ -65,10 +65,10 @@ fn pieces_of_a_recording_and_separate_recordings_add_up() {
     };
     let of_whole = whole.reissues.unwrap();
     // A boundary between pairs loses the idle time before one request.
-    let found: ReissueSummary = merged(MergeRelation::Consecutive, 60);
-    assert_eq!((found.reissued, found.figures_without), (of_whole.reissued, of_whole.figures_without));
-    let found = merged(MergeRelation::Separate, 60);
-    assert_eq!(found.figures_without.unwrap().requests, of_whole.figures_without.unwrap().requests);
+    let summary: ReissueSummary = merged(MergeRelation::Consecutive, 60);
+    assert_eq!((summary.reissued, summary.figures_without), (of_whole.reissued, of_whole.figures_without));
+    let summary = merged(MergeRelation::Separate, 60);
+    assert_eq!(summary.figures_without.unwrap().requests, of_whole.figures_without.unwrap().requests);
 }
 
 #[test]

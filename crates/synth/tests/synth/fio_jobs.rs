@@ -9,7 +9,7 @@ fn no_variable(_: &str) -> Option<String> {
     None
 }
 
-fn made(text: &str) -> Vec<Request> {
+fn trace_of(text: &str) -> Vec<Request> {
     let jobs = FioJobs::new(text, 1, Some(100_000), &no_variable).unwrap();
     jobs.flat_map(|batch| batch.iter().collect::<Vec<_>>()).collect()
 }
@@ -20,107 +20,107 @@ fn refused(text: &str) -> Error {
 
 /// Addresses of the requests, in units of 4 KiB.
 fn places(all: &[Request]) -> Vec<u64> {
-    all.iter().map(|one| one.sector.0 / 8).collect()
+    all.iter().map(|request| request.sector.0 / 8).collect()
 }
 
 #[test]
 fn a_sequential_job_goes_through_its_file_once() {
-    let all = made(
+    let all = trace_of(
         "; a comment\n[global]\nioengine=libaio ; of Linux\ndirect=1\n[w]\nrw=write\nbs=64k\nsize=1025k # not whole\niodepth=4\n",
     );
     assert_eq!(all.len(), 16, "a part of a block at the end is not issued");
     assert!(all.windows(2).all(|pair| pair[0].end() == pair[1].sector));
-    assert!(all.iter().all(|one| one.op == Op::Write && one.flags.contains(RequestFlags::SYNC)));
-    let moments: BTreeSet<_> = all.iter().map(|one| one.arrival).collect();
+    assert!(all.iter().all(|request| request.op == Op::Write && request.flags.contains(RequestFlags::SYNC)));
+    let moments: BTreeSet<_> = all.iter().map(|request| request.arrival).collect();
     assert_eq!(moments.len(), 4, "iodepth requests arrive at once");
-    let all = made("[w]\nrw=write\nbs=4k\nsize=64k\niodepth=4\n");
-    let moments: BTreeSet<_> = all.iter().map(|one| one.arrival).collect();
+    let all = trace_of("[w]\nrw=write\nbs=4k\nsize=64k\niodepth=4\n");
+    let moments: BTreeSet<_> = all.iter().map(|request| request.arrival).collect();
     assert_eq!(moments.len(), 16, "fio's own engine issues one after the other");
 }
 
 #[test]
 fn a_random_job_covers_each_block_once() {
-    let all = made("[r]\nrw=randwrite\nbs=4k\nsize=4m\nloops=2\n");
+    let all = trace_of("[r]\nrw=randwrite\nbs=4k\nsize=4m\nloops=2\n");
     assert_eq!(all.len(), 2_048);
     for pass in all.chunks(1_024) {
         assert_eq!(places(pass).into_iter().collect::<BTreeSet<_>>().len(), 1_024);
     }
     assert_ne!(places(&all[..1_024]), places(&all[1_024..]));
-    let again = made("[r]\nrw=randwrite\nbs=4k\nsize=4m\nloops=2\n");
-    assert_eq!(all, again, "the same seed gives the same trace");
+    let repeated = trace_of("[r]\nrw=randwrite\nbs=4k\nsize=4m\nloops=2\n");
+    assert_eq!(all, repeated, "the same seed gives the same trace");
 }
 
 #[test]
 fn a_random_job_of_several_sizes_covers_each_block_once() {
-    let all = made("[r]\nrw=randwrite\nbssplit=4k/80:64k/20\nsize=64m\n");
+    let all = trace_of("[r]\nrw=randwrite\nbssplit=4k/80:64k/20\nsize=64m\n");
     let mut times = BTreeMap::new();
-    for one in &all {
-        for block in one.sector.0 / 8..one.end().0 / 8 {
+    for request in &all {
+        for block in request.sector.0 / 8..request.end().0 / 8 {
             *times.entry(block).or_insert(0) += 1;
         }
     }
     assert!(times.len() == 16_384 && times.values().all(|count| *count == 1));
-    assert!(all.iter().any(|one| ![8, 128].contains(&one.sectors)), "long requests end at a block that came before");
+    assert!(all.iter().any(|request| ![8, 128].contains(&request.sectors)), "long requests end at a block that came before");
 }
 
 #[test]
 fn mixes_sizes_and_syncs_have_their_shares() {
-    let all = made("[m]\nrw=randrw\nrwmixread=70\nnorandommap\nbssplit=4k/80:64k/20\nsize=256m\nio_size=100m\n");
+    let all = trace_of("[m]\nrw=randrw\nrwmixread=70\nnorandommap\nbssplit=4k/80:64k/20\nsize=256m\nio_size=100m\n");
     let share = |count: usize| count as f64 / all.len() as f64;
-    assert!((share(all.iter().filter(|one| one.op == Op::Read).count()) - 0.7).abs() < 0.02);
-    assert!((share(all.iter().filter(|one| one.sectors == 8).count()) - 0.8).abs() < 0.02);
-    let all = made("[s]\nrw=write\nbs=4k\nsize=32k\nfsync=4\nend_fsync=1\n");
-    let ops: Vec<_> = all.iter().map(|one| one.op).collect();
+    assert!((share(all.iter().filter(|request| request.op == Op::Read).count()) - 0.7).abs() < 0.02);
+    assert!((share(all.iter().filter(|request| request.sectors == 8).count()) - 0.8).abs() < 0.02);
+    let all = trace_of("[s]\nrw=write\nbs=4k\nsize=32k\nfsync=4\nend_fsync=1\n");
+    let ops: Vec<_> = all.iter().map(|request| request.op).collect();
     let flushes: Vec<_> = (0..ops.len()).filter(|at| ops[*at] == Op::Flush).collect();
     assert_eq!((ops.len(), flushes), (11, vec![4, 9, 10]));
     // As in fio, a sync also follows each read while the number of writes is a multiple of `fsync`.
-    let all = made("[s]\nrw=rw\nbs=4k\nsize=1m\nfsync=4\n");
+    let all = trace_of("[s]\nrw=rw\nbs=4k\nsize=1m\nfsync=4\n");
     let mut writes = 0;
     for pair in all.windows(2) {
         writes += u32::from(pair[0].op == Op::Write);
         let is_due = pair[0].op != Op::Flush && writes > 0 && writes % 4 == 0;
         assert_eq!(pair[1].op == Op::Flush, is_due);
     }
-    let all = made("[o]\nrw=write\nbs=4k\nsize=8k\nsync=1\n");
-    assert!(all.iter().all(|one| one.flags.contains(RequestFlags::FUA)));
-    let all = made("[t]\nrw=trimwrite\nbs=4k\nsize=8k\n");
-    let ops: Vec<_> = all.iter().map(|one| (one.op, one.sector.0)).collect();
+    let all = trace_of("[o]\nrw=write\nbs=4k\nsize=8k\nsync=1\n");
+    assert!(all.iter().all(|request| request.flags.contains(RequestFlags::FUA)));
+    let all = trace_of("[t]\nrw=trimwrite\nbs=4k\nsize=8k\n");
+    let ops: Vec<_> = all.iter().map(|request| (request.op, request.sector.0)).collect();
     assert_eq!(ops, [(Op::Discard, 0), (Op::Write, 0), (Op::Discard, 8), (Op::Write, 8)]);
 }
 
 #[test]
 fn streams_with_holes_backwards_and_over_several_files_go_as_those_of_fio() {
-    assert_eq!(places(&made("[h]\nrw=write:4k\nbs=4k\nsize=32k\n")), [0, 2, 4, 6, 0, 2, 4, 6]);
-    let back = places(&made("[b]\nrw=read:-8k\nbs=4k\nsize=64k\n"));
+    assert_eq!(places(&trace_of("[h]\nrw=write:4k\nbs=4k\nsize=32k\n")), [0, 2, 4, 6, 0, 2, 4, 6]);
+    let back = places(&trace_of("[b]\nrw=read:-8k\nbs=4k\nsize=64k\n"));
     assert_eq!(back[..5], [0, 14, 13, 12, 11]);
     assert_eq!(back[13..], [2, 1, 0]);
-    let two = places(&made("[f]\nrw=write\nbs=4k\nsize=32k\nnrfiles=2\n"));
+    let two = places(&trace_of("[f]\nrw=write\nbs=4k\nsize=32k\nnrfiles=2\n"));
     assert_eq!(two, [0, 256, 1, 257, 2, 258, 3, 259]);
-    assert_eq!(places(&made("[i]\nrw=write\nbs=64k\nsize=256k\nio_size=448k\n")), [0, 16, 32, 48, 0, 16, 32]);
-    let runs = made("[i]\nrw=randwrite:3\nrw_sequencer=identical\nbs=4k\nsize=48k\n");
+    assert_eq!(places(&trace_of("[i]\nrw=write\nbs=64k\nsize=256k\nio_size=448k\n")), [0, 16, 32, 48, 0, 16, 32]);
+    let runs = trace_of("[i]\nrw=randwrite:3\nrw_sequencer=identical\nbs=4k\nsize=48k\n");
     assert!(places(&runs).chunks(3).all(|run| run[0] == run[1] && run[1] == run[2]));
-    let runs = made("[s]\nrw=randread:4\nbs=4k\nsize=4m\n");
+    let runs = trace_of("[s]\nrw=randread:4\nbs=4k\nsize=4m\n");
     let followed = runs.windows(2).filter(|pair| pair[0].end() == pair[1].sector).count() as f64;
     assert!((followed / runs.len() as f64 - 0.75).abs() < 0.01);
-    let half = made("[p]\nrw=randread\npercentage_random=50\nbs=4k\nsize=4m\n");
+    let half = trace_of("[p]\nrw=randread\npercentage_random=50\nbs=4k\nsize=4m\n");
     let followed = half.windows(2).filter(|pair| pair[0].end() == pair[1].sector).count() as f64;
     assert!((followed / half.len() as f64 - 0.5).abs() < 0.06);
 }
 
 #[test]
 fn a_rate_and_think_times_pace_a_job() {
-    let all = made("[r]\nrw=read\nbs=4k\nsize=40k\nrate_iops=100\n");
+    let all = trace_of("[r]\nrw=read\nbs=4k\nsize=40k\nrate_iops=100\n");
     assert!(all.windows(2).all(|pair| (pair[1].arrival - pair[0].arrival).0 == 10_000_000));
-    let all = made("[r]\nrw=read\nbs=4k\nsize=16k\nthinktime=5ms\nthinktime_blocks=2\n");
+    let all = trace_of("[r]\nrw=read\nbs=4k\nsize=16k\nthinktime=5ms\nthinktime_blocks=2\n");
     let gaps: Vec<_> = all.windows(2).map(|pair| (pair[1].arrival - pair[0].arrival).0).collect();
     assert_eq!(gaps, [1_000, 5_001_000, 1_000]);
-    let all = made("[r]\nrw=read\nbs=4k\nsize=1m\ntime_based\nruntime=10\nrate=40k\n");
+    let all = trace_of("[r]\nrw=read\nbs=4k\nsize=1m\ntime_based\nruntime=10\nrate=40k\n");
     assert_eq!(all.len(), 100);
     // If a job has rates for reads and writes, these determine the shares, and rwmixread does not.
-    let all = made("[m]\nrw=rw\nrwmixread=50\nbs=4k\nsize=64m\nrate=400k,100k\n");
-    let reads = all.iter().filter(|one| one.op == Op::Read).count() as f64;
+    let all = trace_of("[m]\nrw=rw\nrwmixread=50\nbs=4k\nsize=64m\nrate=400k,100k\n");
+    let reads = all.iter().filter(|request| request.op == Op::Read).count() as f64;
     assert!((reads / all.len() as f64 - 0.8).abs() < 0.01, "{reads}");
-    let all = made("[p]\nrw=read\nbs=4k\nsize=40m\nrate_iops=1000\nrate_process=poisson\n");
+    let all = trace_of("[p]\nrw=read\nbs=4k\nsize=40m\nrate_iops=1000\nrate_process=poisson\n");
     let last = all.last().unwrap().arrival.0 as f64 / 1e9;
     assert!((all.len() as f64 / last / 1_000.0 - 1.0).abs() < 0.05, "{last}");
     let at_once = all.windows(2).filter(|pair| (pair[1].arrival - pair[0].arrival).0 < 100_000).count() as f64;
@@ -129,24 +129,24 @@ fn a_rate_and_think_times_pace_a_job() {
 
 #[test]
 fn what_a_job_wrote_is_read_again_in_the_same_order_where_it_verifies() {
-    let all = made("[v]\nrw=randrw\nbs=4k\nsize=1m\nverify=crc32c\nverify_fatal=1\n");
+    let all = trace_of("[v]\nrw=randrw\nbs=4k\nsize=1m\nverify=crc32c\nverify_fatal=1\n");
     let (pass, verified) = all.split_at(256);
-    let written: Vec<_> = pass.iter().filter(|one| one.op == Op::Write).map(|one| one.sector).collect();
-    assert_eq!(verified.iter().map(|one| one.sector).collect::<Vec<_>>(), written);
-    assert!(verified.iter().all(|one| one.op == Op::Read));
-    assert_eq!(made("[v]\nrw=write\nbs=4k\nsize=1m\nverify=md5\ndo_verify=0\n").len(), 256);
+    let written: Vec<_> = pass.iter().filter(|request| request.op == Op::Write).map(|request| request.sector).collect();
+    assert_eq!(verified.iter().map(|request| request.sector).collect::<Vec<_>>(), written);
+    assert!(verified.iter().all(|request| request.op == Op::Read));
+    assert_eq!(trace_of("[v]\nrw=write\nbs=4k\nsize=1m\nverify=md5\ndo_verify=0\n").len(), 256);
 }
 
 #[test]
 fn jobs_run_beside_or_behind_each_other_in_files_of_their_own() {
-    let all = made("[global]\nbs=4k\nsize=8k\nrw=write\n[a]\n[b]\n[c]\nstonewall\n");
-    let starts: BTreeSet<_> = all.iter().map(|one| one.sector.0 / 2_048).collect();
+    let all = trace_of("[global]\nbs=4k\nsize=8k\nrw=write\n[a]\n[b]\n[c]\nstonewall\n");
+    let starts: BTreeSet<_> = all.iter().map(|request| request.sector.0 / 2_048).collect();
     assert_eq!((all.len(), starts.len()), (6, 3));
     let last = all.last().unwrap();
-    assert!(all[..4].iter().all(|one| one.arrival < last.arrival && one.sector.0 / 2_048 < 2));
-    let all = made("[n]\nfilename=/dev/sda\nrw=write\nbs=4k\nsize=8k\nnumjobs=3\noffset_increment=8k\n");
+    assert!(all[..4].iter().all(|request| request.arrival < last.arrival && request.sector.0 / 2_048 < 2));
+    let all = trace_of("[n]\nfilename=/dev/sda\nrw=write\nbs=4k\nsize=8k\nnumjobs=3\noffset_increment=8k\n");
     assert_eq!(places(&all).into_iter().collect::<BTreeSet<_>>(), (0..6).collect());
-    assert!(all.iter().all(|one| one.device.is_some()));
+    assert!(all.iter().all(|request| request.device.is_some()));
 }
 
 #[test]
@@ -193,16 +193,16 @@ fn a_pattern_has_its_shares_rate_and_skew() {
     let jobs = pattern.trace(1, 20_000).unwrap();
     let all: Vec<_> = jobs.flat_map(|batch| batch.iter().collect::<Vec<_>>()).collect();
     assert_eq!(all.len(), 20_000);
-    let reads = all.iter().filter(|one| one.op == Op::Read).count() as f64 / 20_000.0;
+    let reads = all.iter().filter(|request| request.op == Op::Read).count() as f64 / 20_000.0;
     assert!((reads - 0.3).abs() < 0.02, "{reads}");
     let seconds = all.last().unwrap().arrival.0 as f64 / 1e9;
     assert!((seconds / 40.0 - 1.0).abs() < 0.03, "{seconds}");
     let mut counts = BTreeMap::<u64, u32>::new();
-    for one in &all {
-        *counts.entry(one.sector.0).or_default() += 1;
+    for request in &all {
+        *counts.entry(request.sector.0).or_default() += 1;
     }
     let mut counts: Vec<_> = counts.into_values().collect();
-    counts.sort_unstable_by(|one, other| other.cmp(one));
+    counts.sort_unstable_by(|request, other| other.cmp(request));
     // The most frequent of 65,536 blocks has 1 / (sum of r^-0.9) of the requests.
     let weights: f64 = (1..=65_536).map(|rank| f64::from(rank).powf(-0.9)).sum();
     assert!((f64::from(counts[0]) / 20_000.0 - 1.0 / weights).abs() < 0.01, "{}", counts[0]);

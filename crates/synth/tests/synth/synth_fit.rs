@@ -174,7 +174,7 @@ fn a_preset_comes_back_from_its_own_trace() {
         assert_eq!(fitted.reads.sizes_kb, model.reads.sizes_kb, "{name}");
         assert_eq!(fitted.writes.sizes_kb, model.writes.sizes_kb, "{name}");
         let (first, second) = (measure(&requests(&batches)), measure(&synthesize(&fitted, &SynthOptions::default())));
-        for (one, other) in [
+        for (fitted, other) in [
             (first.duration_s, second.duration_s),
             (first.no_wait_pct, second.no_wait_pct),
             (first.mean_service_ms, second.mean_service_ms),
@@ -183,7 +183,7 @@ fn a_preset_comes_back_from_its_own_trace() {
             (first.temporal_pct, second.temporal_pct),
         ] {
             // Models of traces without completions have no service times: both values are 0.
-            assert!((one - other).abs() <= 0.02 * other, "{name}: {first:?} {second:?}");
+            assert!((fitted - other).abs() <= 0.02 * other, "{name}: {first:?} {second:?}");
         }
     }
 }

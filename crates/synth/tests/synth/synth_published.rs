@@ -110,11 +110,11 @@ fn counts_sizes_and_localities_come_out_exactly_for_every_seed() {
             let trace = synthesize(&model, &SynthOptions { seed, ..SynthOptions::default() });
             for (op, of) in [(Op::Read, &model.reads), (Op::Write, &model.writes)] {
                 for (kb, count) in &of.sizes_kb {
-                    let found = trace
+                    let count_of_size = trace
                         .iter()
                         .filter(|request| request.op == op && f64::from(request.sectors).total_cmp(&(kb * 2.0)).is_eq())
                         .count();
-                    assert_eq!(found as u64, *count, "{name}, seed {seed}: {op:?} of {kb} KB");
+                    assert_eq!(count_of_size as u64, *count, "{name}, seed {seed}: {op:?} of {kb} KB");
                 }
             }
             let got = measure(&trace);
@@ -122,13 +122,13 @@ fn counts_sizes_and_localities_come_out_exactly_for_every_seed() {
                 let share = |op: &emmclab_synth::OperationModel| (of(op) / 100.0 * op.requests() as f64).round();
                 100.0 * (share(&model.reads) + share(&model.writes)) / model.requests() as f64
             };
-            let one = 100.0 / model.requests() as f64 + 1e-9;
+            let share = 100.0 / model.requests() as f64 + 1e-9;
             let spatial = exact(|op| op.sequential_pct);
             let temporal = exact(|op| op.reaccess_pct);
-            assert!((got.spatial_pct - spatial).abs() <= one, "{name}, seed {seed}: {} {spatial}", got.spatial_pct);
-            assert!((got.temporal_pct - temporal).abs() <= one, "{name}, seed {seed}: {} {temporal}", got.temporal_pct);
+            assert!((got.spatial_pct - spatial).abs() <= share, "{name}, seed {seed}: {} {spatial}", got.spatial_pct);
+            assert!((got.temporal_pct - temporal).abs() <= share, "{name}, seed {seed}: {} {temporal}", got.temporal_pct);
             let service = model.service.unwrap();
-            assert!((got.no_wait_pct - service.no_wait_pct).abs() <= one, "{name}, seed {seed}");
+            assert!((got.no_wait_pct - service.no_wait_pct).abs() <= share, "{name}, seed {seed}");
             assert!((got.mean_service_ms - service.mean_service_ms).abs() < 1e-5, "{name}, seed {seed}");
             assert!((got.mean_response_ms / service.mean_response_ms - 1.0).abs() < 2e-3, "{name}, seed {seed}");
         }

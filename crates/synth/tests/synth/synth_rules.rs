@@ -376,11 +376,11 @@ proptest! {
         if requests.is_none() {
             for (op, of) in [(Op::Read, &model.reads), (Op::Write, &model.writes)] {
                 for (kb, count) in &of.sizes_kb {
-                    let found = trace
+                    let count_of_size = trace
                         .iter()
                         .filter(|request| request.op == op && f64::from(request.sectors).total_cmp(&(kb * 2.0)).is_eq())
                         .count();
-                    prop_assert_eq!(found as u64, *count);
+                    prop_assert_eq!(count_of_size as u64, *count);
                 }
             }
         }

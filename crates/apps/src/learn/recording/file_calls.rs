@@ -475,7 +475,7 @@ impl CallRecording {
         let transfers = TRANSFERS.contains(&call.name.as_str());
         let of_file = match open {
             Some(open) => matches!(open, DescriptorTarget::File(_)),
-            None => call.arguments.first().is_some_and(|one| one.path().is_some()),
+            None => call.arguments.first().is_some_and(|argument| argument.path().is_some()),
         };
         if is_sleep(call) {
             GapAttribution::Sleep

@@ -343,7 +343,7 @@ impl CallRecording {
         let received = match name {
             "socket" => {
                 if call.result >= 0 {
-                    let inet = ["AF_INET", "AF_INET6", "PF_INET", "PF_INET6"].iter().any(|one| call.has_flag(0, one))
+                    let inet = ["AF_INET", "AF_INET6", "PF_INET", "PF_INET6"].iter().any(|family| call.has_flag(0, family))
                         || call.arguments.first().and_then(CallArgument::word).is_some_and(|word| word == "0x2" || word == "0xa");
                     self.assign_descriptor(
                         thread,

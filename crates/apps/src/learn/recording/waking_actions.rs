@@ -170,8 +170,8 @@ impl CallRecording {
         let numbers: Vec<i64> =
             word.trim_start_matches('[').split(", ").filter_map(|part| CallArgument::Word(part.to_owned()).number()).collect();
         let channel = self.causes.new_channel();
-        if let Some(shown) = word.trim_start_matches('[').split(", ").next().and_then(|one| {
-            let (_, rest) = one.split_once('<')?;
+        if let Some(shown) = word.trim_start_matches('[').split(", ").next().and_then(|descriptor| {
+            let (_, rest) = descriptor.split_once('<')?;
             rest.strip_suffix('>')
         }) {
             self.causes.named.insert(shown.to_owned(), channel);

@@ -171,8 +171,8 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
 
 /// The blocks of the journal's inode, according to debugfs.
 pub fn journal_blocks(image: &Path) -> Vec<usize> {
-    let said = super::run("debugfs", &["-R", "blocks <8>", super::text(image)]);
-    said.split_whitespace().map(|block| block.parse().unwrap()).collect()
+    let output = super::run("debugfs", &["-R", "blocks <8>", super::text(image)]);
+    output.split_whitespace().map(|block| block.parse().unwrap()).collect()
 }
 
 impl Writer {

@@ -18,8 +18,8 @@ pub fn try_run(program: &str, arguments: &[&str]) -> Output {
 /// Runs a program that must succeed. Returns its output.
 pub fn run(program: &str, arguments: &[&str]) -> String {
     let output = try_run(program, arguments);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {}: {said}", output.status);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {}: {errors}", output.status);
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 

@@ -85,8 +85,8 @@ impl Device {
             let command = Command { request: request.clone(), notes, issued: self.events, covers };
             self.check(&command);
             assert!(self.known.insert(request.id), "a number is used once");
-            let asked = &request.request;
-            self.log.push((now, asked.op, asked.sector.0, asked.sectors, asked.flags.0));
+            let submitted = &request.request;
+            self.log.push((now, submitted.op, submitted.sector.0, submitted.sectors, submitted.flags.0));
             self.under_way.push(command);
             assert!(self.under_way.len() <= self.depth, "more requests than the driver takes");
         }
@@ -97,30 +97,30 @@ impl Device {
     }
 
     fn check(&mut self, command: &Command) {
-        let asked = &command.request.request;
-        if asked.op == Op::Flush {
-            assert_eq!((asked.sector.0, asked.sectors), (0, 0));
+        let submitted = &command.request.request;
+        if submitted.op == Op::Flush {
+            assert_eq!((submitted.sector.0, submitted.sectors), (0, 0));
             return;
         }
         let mount = &self.mounts[usize::from(command.request.mount.0)];
-        let (from, to) = (asked.sector.0, asked.end().0);
+        let (from, to) = (submitted.sector.0, submitted.end().0);
         assert!(
-            asked.sectors > 0 && mount.first_sector <= from && to <= mount.first_sector + mount.sectors,
-            "outside of its partition: {asked:?}"
+            submitted.sectors > 0 && mount.first_sector <= from && to <= mount.first_sector + mount.sectors,
+            "outside of its partition: {submitted:?}"
         );
         for other in &self.under_way {
-            let one = &other.request.request;
-            let meets = one.sector.0 < to && from < one.end().0;
-            assert!(!meets || (one.op == Op::Read && asked.op == Op::Read), "overlap: {one:?} and {asked:?}");
+            let earlier = &other.request.request;
+            let meets = earlier.sector.0 < to && from < earlier.end().0;
+            assert!(!meets || (earlier.op == Op::Read && submitted.op == Op::Read), "overlap: {earlier:?} and {submitted:?}");
         }
-        if asked.op != Op::Write {
+        if submitted.op != Op::Write {
             return;
         }
         let sectors: u32 = command.notes.iter().map(|note| note.sectors).sum();
-        assert_eq!(sectors, asked.sectors, "notes cover a write");
+        assert_eq!(sectors, submitted.sectors, "notes cover a write");
         let mut sector = from;
         for note in &command.notes {
-            self.check_note(usize::from(command.request.mount.0), note, sector, asked.flags);
+            self.check_note(usize::from(command.request.mount.0), note, sector, submitted.flags);
             sector += u64::from(note.sectors);
         }
     }
@@ -140,22 +140,22 @@ impl Device {
                 let transaction = transactions.entry(id).or_default();
                 assert_eq!(transaction.under_way, 0, "commit {id} before its blocks are complete");
                 let before = id.checked_sub(1).and_then(|before| transactions.get(&before));
-                assert!(before.is_none_or(|one| one.committed), "commit {id} before the one before it");
+                assert!(before.is_none_or(|earlier| earlier.committed), "commit {id} before the one before it");
             }
             BlockRole::JournalSuperblock if flags.contains(RequestFlags::FUA) => {
                 self.tails += 1;
                 // Home blocks of transactions that the journal drops are durable, unless a later transaction contains them.
                 for (forgotten, transaction) in transactions.range(..id) {
                     for home in &transaction.homes {
-                        let later = transactions.range(forgotten + 1..).any(|(_, one)| one.homes.contains(home));
+                        let later = transactions.range(forgotten + 1..).any(|(_, earlier)| earlier.homes.contains(home));
                         let durable = self.pages.get(&(home / 8)).is_some_and(|page| page.durable.is_some());
                         assert!(later || durable, "the journal forgets block {home} of transaction {forgotten}");
                     }
                 }
-                transactions.retain(|one, _| *one >= id);
+                transactions.retain(|earlier, _| *earlier >= id);
             }
             role if role.at_home() => {
-                let committed = transactions.get(&id).is_none_or(|one| one.committed);
+                let committed = transactions.get(&id).is_none_or(|earlier| earlier.committed);
                 assert!(committed, "{role:?} at {sector} is home before transaction {id} is committed");
             }
             _ => {}
@@ -166,16 +166,16 @@ impl Device {
     pub fn complete(&mut self, host: &mut SimulatedHost, at: usize, now: Nanos) {
         let command = self.under_way.remove(at);
         self.events += 1;
-        let asked = &command.request.request;
+        let submitted = &command.request.request;
         for (page, issued) in &command.covers {
             let page = self.pages.entry(*page).or_default();
             page.durable = page.durable.max(Some(*issued));
         }
-        if asked.op == Op::Write {
-            for page in asked.sector.0 / 8..asked.end().0.div_ceil(8) {
+        if submitted.op == Op::Write {
+            for page in submitted.sector.0 / 8..submitted.end().0.div_ceil(8) {
                 let page = self.pages.entry(page).or_default();
                 page.written = Some(command.issued);
-                if asked.flags.contains(RequestFlags::FUA) || self.plain {
+                if submitted.flags.contains(RequestFlags::FUA) || self.plain {
                     page.durable = Some(command.issued);
                 }
             }
@@ -261,14 +261,14 @@ impl Bench {
         self.device.take(&mut self.host, self.now);
         let mut finished = FinishedOperations::default();
         self.host.take_finished(&mut finished);
-        for one in &finished.operations {
-            assert_eq!(one.waits.total(), one.at - one.begun, "the parts add up");
-            assert!(one.at <= self.now);
-            let requests = finished.requests(one);
+        for earlier in &finished.operations {
+            assert_eq!(earlier.waits.total(), earlier.at - earlier.begun, "the parts add up");
+            assert!(earlier.at <= self.now);
+            let requests = finished.requests(earlier);
             assert!(requests.iter().all(|id| self.device.known.contains(id)), "the device had what was waited for");
-            self.waited_for.push(finished.requests(one).to_vec());
-            assert!(self.busy.remove(&one.caller), "an operation ends once");
-            self.finished.push(one.clone());
+            self.waited_for.push(finished.requests(earlier).to_vec());
+            assert!(self.busy.remove(&earlier.caller), "an operation ends once");
+            self.finished.push(earlier.clone());
         }
     }
 
@@ -290,6 +290,6 @@ impl Bench {
     pub fn perform(&mut self, operation: &FileOp) -> FinishedOperation {
         self.begin(CallerId(1_000), operation).unwrap();
         self.drain();
-        self.finished.iter().rfind(|one| one.caller == CallerId(1_000)).unwrap().clone()
+        self.finished.iter().rfind(|earlier| earlier.caller == CallerId(1_000)).unwrap().clone()
     }
 }
