@@ -18,6 +18,7 @@ from emmclab.simulation.device import Device
 from emmclab.studies import Pool, Results, Study
 from emmclab.studies.grid import Grid
 from emmclab.studies.run import run_study
+from emmclab.studies.stored_types import Run
 from emmclab.traces.profile import Profile
 from emmclab.traces.workload import Workload, workload_groups
 
@@ -119,8 +120,8 @@ def other(results: Results) -> Results:
     """The results with every figure changed, except settings, options and ledgers."""
     unchanged_groups = ("settings", "options", "configuration", "ledger")
     runs = [
-        _moved(run, str(number)) | {key: run[key] for key in unchanged_groups if key in run}  # type: ignore[literal-required]
-        for number, run in enumerate(results.runs)
+        Run(_moved(run, str(number)) | {key: run[key] for key in unchanged_groups if key in run})
+        for number, run in enumerate(run.to_dict() for run in results.runs)
     ]
     profiles = {
         name: Profile({**_moved(dict(profile), name), "ledger": profile["ledger"], "header": profile["header"]})
