@@ -5,6 +5,7 @@ mod controller;
 mod flash;
 mod ftl;
 mod interface;
+mod published;
 
 use std::collections::BTreeMap;
 
@@ -24,6 +25,7 @@ pub use ftl::{AllocationSettings, GcMode, GcSettings, MappingSettings, PlaneClus
 pub use interface::{
     FeatureSettings, HostSettings, InterfaceKind, InterfaceSettings, KernelEra, KernelRules, LinkGear, MOST_PACKED,
 };
+pub use published::{FigureMeasure, FittedSource, PublishedFigure};
 
 /// Options of a policy: values by setting. The module of the policy declares the settings; settings of other policies are refused.
 pub type PolicyOptions = BTreeMap<String, u64>;

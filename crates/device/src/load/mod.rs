@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use emmclab_base::{ByteCount, Error, ErrorClass, Result, closest, read_settings};
-use emmclab_settings::{DeviceSettings, SlcMode};
+use emmclab_settings::{DeviceSettings, FittedSource, PublishedFigure, SlcMode};
 use toml::{Table, Value};
 
 use crate::geometry::Geometry;
@@ -32,6 +32,7 @@ pub struct DeviceConfig {
     explicit: Table,
     origins: BTreeMap<String, String>,
     settings: DeviceSettings,
+    published: Vec<PublishedFigure>,
 }
 
 impl DeviceConfig {
@@ -62,17 +63,18 @@ impl DeviceConfig {
     }
 
     fn parse(text: &str, origin: &str) -> Result<Self> {
-        let table: Table = text.parse().map_err(|error: toml::de::Error| {
+        let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
             let line = error.span().map(|span| text[..span.start].matches('\n').count() as u64 + 1);
             let out = Error::new(ErrorClass::Config, error.message().to_owned());
             line.map_or_else(|| Error::new(ErrorClass::Config, error.message().to_owned()), |line| out.at_line(line))
                 .hint("the file must be TOML; presets/devices shows how")
         })?;
+        let published = take_published(&mut table)?;
         let mut origins = BTreeMap::new();
         for (key, _) in leaves(&Value::Table(table.clone())) {
             origins.insert(key, origin.to_owned());
         }
-        Self::check(table, origins)
+        Ok(Self { published, ..Self::check(table, origins)? })
     }
 
     fn check(table: Table, origins: BTreeMap<String, String>) -> Result<Self> {
@@ -82,7 +84,7 @@ impl DeviceConfig {
                 let faults = validate::faults(&settings);
                 if faults.is_empty() {
                     schema::fill(&mut settings);
-                    return Ok(Self { explicit: table, origins, settings });
+                    return Ok(Self { explicit: table, origins, settings, published: Vec::new() });
                 }
                 faults
             }
@@ -128,7 +130,10 @@ impl DeviceConfig {
         for key in schema::remove_stale_options(&mut table, &self.settings, &changed) {
             origins.remove(&key);
         }
-        *self = Self::check(table, origins)?;
+        let device = Self::check(table, origins)?;
+        // A device of another name, such as one of another capacity, is not the one that was fitted.
+        let published = if device.name() == self.name() { std::mem::take(&mut self.published) } else { Vec::new() };
+        *self = Self { published, ..device };
         Ok(())
     }
 
@@ -260,6 +265,11 @@ impl DeviceConfig {
         &self.settings
     }
 
+    /// The published figures that the preset was fitted to.
+    pub fn published(&self) -> &[PublishedFigure] {
+        &self.published
+    }
+
     /// Name of the device in results.
     pub fn name(&self) -> &str {
         &self.settings.name
@@ -289,6 +299,22 @@ impl DeviceConfig {
         let lines: Vec<_> = deciding.map(|(key, value)| format!("{key} = {value}")).collect();
         Ok(lines.join("\n"))
     }
+}
+
+/// Takes the published figures out of `fitted_to`, which then only has the names of their sources.
+fn take_published(given: &mut Table) -> Result<Vec<PublishedFigure>> {
+    let mut published = Vec::new();
+    for entry in given.get_mut("fitted_to").and_then(Value::as_array_mut).into_iter().flatten() {
+        if entry.is_table() {
+            let FittedSource { source, figures } = entry.clone().try_into().map_err(|error: toml::de::Error| {
+                Error::new(ErrorClass::Config, format!("`fitted_to`: {}", error.message()))
+                    .hint("give names, or tables with `source` and `figures`; presets/devices shows how")
+            })?;
+            published.extend(figures.into_iter().map(|figure| PublishedFigure { source: source.clone(), ..figure }));
+            *entry = Value::String(source);
+        }
+    }
+    Ok(published)
 }
 
 /// Sets the value at the dotted `path`; arrays are indexed by number.
