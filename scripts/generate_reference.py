@@ -3,7 +3,6 @@
 import dataclasses
 import importlib
 import inspect
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -375,7 +374,7 @@ def python_api() -> str:
 
 def settings_page() -> str:
     """Describe every setting: default, unit, allowed values or range, meaning."""
-    schema = json.loads(_core.device_schema())
+    schema = _core.device_schema()
     rows = {row["key"]: row for row in _setting_rows()}
     for path in _paths(schema, schema):
         # Lists that are empty by default, but whose items have settings.

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from conftest import assert_refused, emmclab, make_btrfs, need
 from crash_runs import dm_log
+from emmclab.core_types import CrashLogFacts
 from emmclab.crash.checks import CheckFiles, CheckLog, CheckSqlite, check_for
 from emmclab.crash.controls import Control, Controls
 from emmclab.crash.explore import Exploration, Options, open_run, require_recoverable
@@ -129,7 +130,7 @@ def test_no_verdict_is_green_if_the_check_could_not_have_failed(
     tmp_path: Path, exploration: Exploration, status: int | None, doubt: str
 ) -> None:
     run_facts = {"status": status, "workload": {"timeout_s": 7.0}}
-    log = StoredLog(tmp_path, tmp_path, None, "", {"truncated": False}, run_facts)  # type: ignore[typeddict-item,arg-type]
+    log = StoredLog(tmp_path, tmp_path, None, "", CrashLogFacts({"truncated": False}), run_facts)  # type: ignore[arg-type]
     text = verdict(log, Options(check="files"), exploration)
     assert text.word == (NOT_TESTED if doubt else KEPT)
     assert doubt in text.text

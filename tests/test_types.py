@@ -29,6 +29,7 @@ from emmclab.core_types import (
     FittedFigure,
     LiveStatus,
     PreviousRun,
+    RecordedActivity,
     ReissueSummary,
     SettingExplanation,
     SimulationResult,
@@ -42,7 +43,6 @@ from emmclab.simulation.result import Result
 from emmclab.studies.store import Store
 from emmclab.studies.stored_types import Entry, Index
 from emmclab.studies.verdicts import Ranking
-from emmclab.traces.activity import Activity
 from emmclab.traces.inputs import InputRecord, inputs_of
 from emmclab.traces.published import PublishedTables, published
 from emmclab.traces.trace import RequestRow
@@ -167,7 +167,7 @@ def test_figures_of_a_served_device_have_the_typed_fields_and_no_other() -> None
 def test_what_commands_print_has_the_typed_fields_and_no_other() -> None:
     wal = lab.read(next(path for path in lab.bundled() if path.stem == "messages-wal"))
     for value, kind in (
-        ([json.loads(lab.read(path).header["activity"] or "{}") for path in lab.bundled()], list[Activity]),
+        ([json.loads(lab.read(path).header["activity"] or "{}") for path in lab.bundled()], list[RecordedActivity]),
         (validate(wal).to_dict(), ValidationFields),
         (risks(), Risks),
         (run_application("email", "nexus5").options.to_dict(), AppOptionFields),

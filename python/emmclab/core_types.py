@@ -70,11 +70,17 @@ class Calibration(FieldMapping):
     overlapping: int; warnings: list[str]; packed: int
 class ClockJumpRow(FieldMapping):
     direction: str; time_s: float; request: int; length_s: float; mended: bool
+class CommandCounts(FieldMapping):
+    kind: str; count: int; bytes: int; packed: int; reliable: int; retries: int; errors: int; time_ns: int
+    longest_ns: int
 class ComputeCost(FieldMapping):
     wall_s: float; page_operations_per_s: float
 class ConfigurationSummary(FieldMapping):
     capacity_bytes: int; ram_kb: int; write_buffer_kb: int; parallelism: str; mapping_scheme: str
     write_complete: str; lies: str
+class CrashLogFacts(FieldMapping):
+    acknowledgements: int; bytes: int; commands: int; device: str; identity: str; layers: list[str]; lies: str
+    moments: int; truncated: bool; writer: str
 class DerivedSetting(FieldMapping):
     key: str; value: str; from_: str
 class DriverCounts(FieldMapping):
@@ -84,6 +90,10 @@ class DurableTimes(FieldMapping):
 class EnergyUse(FieldMapping):
     total_mj: float | None; flash_mj: float | None; map_mj: float | None; active_mj: float | None
     idle_mj: float | None; asleep_mj: float | None; waking_mj: float | None
+class PromiseBreach(FieldMapping):
+    level: str; promise: str; detail: str
+class ExploredState(FieldMapping):
+    acknowledged: int; at_ns: int; cut: int; index: int; number: int; problem: PromiseBreach | None; way: str
 class FieldRow(FieldMapping):
     name: str; register: str; place: str; value: int | str | None; meaning: str
 class Finding(FieldMapping):
@@ -96,12 +106,18 @@ class PageOperations(FieldMapping):
     total: int; host: int; read_modify_write: int; gc: int; wear: int; map: int
 class FlashOperations(FieldMapping):
     page_reads: PageOperations; page_programs: PageOperations; block_erases: int
+class FsWriterThreads(FieldMapping):
+    file_system: str; device: str; pids: list[int]
 class GcSummary(FieldMapping):
     blocks: int; idle_blocks: int; interruptions: int; busy_s: float; idle_busy_s: float
     valid_units: BlockDistribution
+class HostActivity(FieldMapping):
+    host: str; busy_ns: int; unpaired: int; commands: list[CommandCounts]
 class HostCounts(FieldMapping):
     commands: int; merged: int; packs: int; packed_requests: int; packs_by_entries: list[int]
     largest_command_bytes: int; driver: DriverCounts | None
+class JournalCounts(FieldMapping):
+    device: str; commits: int; handles: int; blocks: int; commit_start_ns: list[int]; commit_time_ns: list[int]
 class LifetimeEstimate(FieldMapping):
     even_host_bytes: float | None; first_block_host_bytes: float | None; used_pct: float; used_slc_pct: float | None
 class LinkDirection(FieldMapping):
@@ -122,6 +138,8 @@ class LoadSummary(FieldMapping):
     overloaded: bool
 class LogBlockMerges(FieldMapping):
     switch: int; partial: int; full: int
+class LostEventsGap(FieldMapping):
+    from_ns: int; to_ns: int; events: int
 class MapCounts(FieldMapping):
     ram_bytes: int; cache_hit_pct: float | None; lookups: int; requests: int; missed_requests: int
     request_miss_pct: float | None; prefetched_entries: int; double_reads: int; cached_bytes: int | None
@@ -131,6 +149,15 @@ class PowerStateTimes(FieldMapping):
     active_s: float; idle_s: float; asleep_s: float; waking_s: float; wake_ups: int
 class PreviousRun(FieldMapping):
     image: bool; clean: bool; units_entered: int; setting_changes: list[SettingChange]
+class SyncCounts(FieldMapping):
+    process: str; file_system: str; calls: int; errors: int; time_ns: int; longest_ns: int
+class UnfinishedWait(FieldMapping):
+    process: str; pid: int; file_system: str; device: str; start_ns: int
+class TaskWaits(FieldMapping):
+    process: str; pid: int; file_system: str; device: str; start_ns: list[int]; time_ns: list[int]
+class RecordedActivity(FieldMapping):
+    hosts: list[HostActivity]; syncs: list[SyncCounts]; waits: list[TaskWaits]; unfinished: list[UnfinishedWait]
+    writers: list[FsWriterThreads]; journals: list[JournalCounts]; gaps: list[LostEventsGap]
 class RecordedComparison(FieldMapping):
     response: ByOperation; response_p99: ByOperation; service: ByOperation; no_wait: ByOperation2
     dependent_pct: float | None

@@ -4,13 +4,14 @@ use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Bytes in a sector, the unit of addresses and sizes in the block layer.
 pub const SECTOR_BYTES: u64 = 512;
 
 /// A point in time or a duration in integer nanoseconds. A point in time is relative to the origin of the trace's clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Nanos(pub i64);
 
@@ -132,7 +133,7 @@ impl fmt::Display for Sector {
 }
 
 /// A size in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct ByteCount(pub u64);
 

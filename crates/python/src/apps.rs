@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::errors::run;
-use crate::options::{OptionsFromPython, to_json};
+use crate::options::{OptionsFromPython, run_to_python};
 use crate::simulate::{LayerOptionList, PyDeviceConfig, store, under_layers};
 
 /// A program that represents an application.
@@ -64,9 +64,9 @@ impl PyProgram {
         &self.0.source
     }
 
-    /// The whole program, as JSON.
-    fn to_json(&self, py: Python<'_>) -> PyResult<String> {
-        run(py, || to_json(&self.0))
+    /// The whole program.
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        run_to_python(py, || Ok(&self.0))
     }
 }
 
@@ -88,9 +88,9 @@ impl PyHostSetup {
         run(py, || HostSetup::from_file(&path)).map(Self)
     }
 
-    /// Mounted partitions on a device of `capacity` bytes, as JSON: name, file system, first sector and sectors.
-    fn places(&self, py: Python<'_>, capacity: u64) -> PyResult<String> {
-        run(py, || to_json(&self.0.partition_extents(capacity / SECTOR_BYTES)?))
+    /// Mounted partitions on a device of `capacity` bytes: name, file system, first sector and sectors.
+    fn places<'py>(&self, py: Python<'py>, capacity: u64) -> PyResult<Bound<'py, PyAny>> {
+        run_to_python(py, || self.0.partition_extents(capacity / SECTOR_BYTES))
     }
 
     /// Maximum number of dirty bytes in the page cache.
@@ -111,9 +111,9 @@ impl PyHostSetup {
         run(py, || self.0.network(name).map(|_| ()))
     }
 
-    /// All settings, as JSON.
-    fn to_json(&self, py: Python<'_>) -> PyResult<String> {
-        run(py, || to_json(&self.0))
+    /// All settings.
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        run_to_python(py, || Ok(&self.0))
     }
 }
 
@@ -143,8 +143,8 @@ pub(crate) fn host_presets() -> Vec<&'static str> {
 
 /// The JSON Schema of a program file.
 #[pyfunction]
-pub(crate) fn app_schema(py: Python<'_>) -> PyResult<String> {
-    run(py, || to_json(&AppProgram::json_schema()))
+pub(crate) fn app_schema(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    run_to_python(py, || Ok(AppProgram::json_schema()))
 }
 
 /// Options for the run of a program.
@@ -182,19 +182,19 @@ impl RunOptionsInput {
 }
 
 /// Runs a program on a host with a device that is prepared according to the replay options. Returns the results of the program and of the
-/// device as JSON. `perfetto` is a file for a picture of the run, `events` one for its requests. `about` is a description of the run as
+/// device. `perfetto` is a file for a picture of the run, `events` one for its requests. `about` is a description of the run as
 /// JSON, for the latter file.
 #[pyfunction]
 #[pyo3(signature = (program, host, config, options, replay, *, images=None, images_limit=None, layers=None, second=None, perfetto=None, events=None, about=None))]
 #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
-pub(crate) fn run_app(
-    py: Python<'_>, program: &PyProgram, host: &PyHostSetup, config: &PyDeviceConfig,
+pub(crate) fn run_app<'py>(
+    py: Python<'py>, program: &PyProgram, host: &PyHostSetup, config: &PyDeviceConfig,
     options: OptionsFromPython<RunOptionsInput>, replay: OptionsFromPython<ReplayOptions>, images: Option<PathBuf>,
     images_limit: Option<u64>, layers: Option<LayerOptionList>, second: Option<&PyDeviceConfig>, perfetto: Option<PathBuf>,
     events: Option<PathBuf>, about: Option<String>,
-) -> PyResult<String> {
+) -> PyResult<Bound<'py, PyAny>> {
     let second = second.map(PyDeviceConfig::settings);
-    run(py, || {
+    run_to_python(py, || {
         let (host, options) = options.0.checked(&host.0)?;
         let replay = replay.0;
         let mut tracks = perfetto.map(RunTracks::create).transpose()?;
@@ -207,7 +207,7 @@ pub(crate) fn run_app(
         }
         let device = ClosedLoop::with_recorder(simulation, RunRecorder { rows, tracks, ..RunRecorder::default() });
         let (app, device) = run_simulated(&program.0, &host, device, &options, about.as_deref())?;
-        to_json(&json!({ "app": app, "device": device }))
+        Ok(json!({ "app": app, "device": device }))
     })
 }
 
@@ -220,28 +220,27 @@ pub(crate) fn prepare_app(
     run(py, || prepare_live(&program.0, &host.0, capacity / SECTOR_BYTES, &folders, seed))
 }
 
-/// Runs a program on this machine, in folders with the files that `prepare_app` wrote. Returns the result as JSON.
+/// Runs a program on this machine, in folders with the files that `prepare_app` wrote. Returns the result.
 #[pyfunction]
-pub(crate) fn run_app_live(
-    py: Python<'_>, program: &PyProgram, host: &PyHostSetup, capacity: u64, folders: Vec<PathBuf>,
+pub(crate) fn run_app_live<'py>(
+    py: Python<'py>, program: &PyProgram, host: &PyHostSetup, capacity: u64, folders: Vec<PathBuf>,
     options: OptionsFromPython<RunOptionsInput>,
-) -> PyResult<String> {
-    run(py, || {
+) -> PyResult<Bound<'py, PyAny>> {
+    run_to_python(py, || {
         let (host, options) = options.0.checked(&host.0)?;
-        to_json(&run_live(&program.0, &host, capacity / SECTOR_BYTES, &folders, &options)?)
+        run_live(&program.0, &host, capacity / SECTOR_BYTES, &folders, &options)
     })
 }
 
-/// Derives a program from a recording of system calls; `partitions` are pairs of a name and a folder. Returns the program and a report as
-/// JSON.
+/// Derives a program from a recording of system calls; `partitions` are pairs of a name and a folder. Returns the program and a report.
 #[pyfunction]
 pub(crate) fn learn_app(
     py: Python<'_>, path: PathBuf, name: String, partitions: Vec<(String, String)>, user_waits_for: Option<String>,
     keep_pauses: bool, cpu_factor: f64,
-) -> PyResult<String> {
-    run(py, || {
+) -> PyResult<Bound<'_, PyAny>> {
+    run_to_python(py, || {
         let file = InputFile::open(&path).map_err(|error| Error::io(&path, error))?;
         let options = LearnOptions { name, partitions, user_waits_for, keep_pauses, cpu_factor };
-        to_json(&learn(BufReader::new(file), &options).map_err(|error| error.in_file(&path))?)
+        learn(BufReader::new(file), &options).map_err(|error| error.in_file(&path))
     })
 }

@@ -6,30 +6,28 @@ use emmclab_calibrate::{CalibrateOptions, calibrate, samples_of_fio, samples_of_
 use emmclab_trace::TraceCombiner;
 use pyo3::prelude::*;
 
-use crate::errors::run;
-use crate::options::to_json;
+use crate::options::run_to_python;
 use crate::reader::PyReader;
 
-/// Fits a preset to the service times of a trace. Returns the result as JSON.
+/// Fits a preset to the service times of a trace. Returns the result.
 #[pyfunction]
-pub(crate) fn calibrate_trace(
-    py: Python<'_>, reader: PyRef<'_, PyReader>, name: String, source: String, capacity_gb: u32, seed: u64, skip_packed: bool,
-) -> PyResult<String> {
+pub(crate) fn calibrate_trace<'py>(
+    py: Python<'py>, reader: PyRef<'_, PyReader>, name: String, source: String, capacity_gb: u32, seed: u64, skip_packed: bool,
+) -> PyResult<Bound<'py, PyAny>> {
     let inputs = PyReader::inputs_of_one_device(&[reader]);
-    run(py, || {
+    run_to_python(py, || {
         let samples = samples_of_traces(&mut TraceCombiner::open(inputs, 1)?, skip_packed)?;
-        to_json(&calibrate(&samples, &CalibrateOptions { name, source, capacity_gb, seed })?)
+        calibrate(&samples, &CalibrateOptions { name, source, capacity_gb, seed })
     })
 }
 
-/// Fits a preset to the output of `fio --output-format=json` in the file `path`. Returns the result as JSON.
+/// Fits a preset to the output of `fio --output-format=json` in the file `path`. Returns the result.
 #[pyfunction]
-pub(crate) fn calibrate_fio(
-    py: Python<'_>, path: PathBuf, text: &str, name: String, source: String, capacity_gb: u32, seed: u64,
-) -> PyResult<String> {
-    run(py, || {
+pub(crate) fn calibrate_fio<'py>(
+    py: Python<'py>, path: PathBuf, text: &str, name: String, source: String, capacity_gb: u32, seed: u64,
+) -> PyResult<Bound<'py, PyAny>> {
+    run_to_python(py, || {
         let options = CalibrateOptions { name, source, capacity_gb, seed };
-        let calibration = samples_of_fio(text).and_then(|samples| calibrate(&samples, &options));
-        to_json(&calibration.map_err(|error| error.in_file(&path))?)
+        samples_of_fio(text).and_then(|samples| calibrate(&samples, &options)).map_err(|error| error.in_file(&path))
     })
 }

@@ -14,11 +14,12 @@ use emmclab_crash::{
 use emmclab_trace::{AtomicFile, Error, ErrorClass, SECTOR_BYTES, open_seekable};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use pythonize::pythonize;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::errors::{run, to_python};
-use crate::options::{OptionsFromPython, to_json};
+use crate::options::{OptionsFromPython, run_to_python};
 
 /// Path, kind, inode, links, contents, and extended attributes by name of each node below a folder.
 type TreeRead<'py> = Option<Vec<NodeRead<'py>>>;
@@ -55,9 +56,38 @@ struct WorkloadLineInput {
     idle: Vec<usize>,
 }
 
-/// A broken promise, for Python.
-#[derive(Serialize)]
-struct PromiseBreach {
+/// Facts that a crash log contains.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct CrashLogFacts {
+    acknowledgements: usize,
+    /// Size of the device, or of all devices together.
+    bytes: u64,
+    commands: usize,
+    device: String,
+    identity: String,
+    layers: Vec<String>,
+    lies: String,
+    moments: usize,
+    truncated: bool,
+    writer: String,
+}
+
+/// A state that a power cut may leave; `index` counts all states, `number` those of its cut.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ExploredState {
+    acknowledged: usize,
+    at_ns: i64,
+    cut: usize,
+    index: u64,
+    number: u32,
+    /// The first promise of the device that is broken.
+    problem: Option<PromiseBreach>,
+    way: &'static str,
+}
+
+/// A promise that a state breaks.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct PromiseBreach {
     level: &'static str,
     promise: &'static str,
     detail: String,
@@ -81,6 +111,10 @@ impl PromiseBreach {
         let detail = format!("{sectors} sectors from {sector} on contain {contents}; the data of command {promised} is promised");
         Self { level: PromiseLevel::Device.name(), promise: promise.name(), detail }
     }
+}
+
+fn breach_to_python(py: Python<'_>, problem: Option<StateViolation>) -> PyResult<Option<Bound<'_, PyAny>>> {
+    Ok(problem.map(|problem| pythonize(py, &PromiseBreach::from(problem))).transpose()?)
 }
 
 #[pymethods]
@@ -115,23 +149,22 @@ impl PyCrashRun {
         })
     }
 
-    /// The header of the log, as JSON.
-    fn facts(&self, py: Python<'_>) -> PyResult<String> {
-        run(py, || {
+    /// Facts that the log contains.
+    fn facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        run_to_python(py, || {
             let header = self.run.header();
-            to_json(&json!({
-                "identity": format!("{:016x}", self.run.identity()),
-                "device": &header.device.name,
-                "lies": &header.device.lies,
-                "layers": header.layers.iter().map(|layer| layer.name.as_str()).collect::<Vec<_>>(),
-                "writer": &header.writer,
-                // Size of the device, or of all devices together.
-                "bytes": header.all_sectors().saturating_mul(SECTOR_BYTES),
-                "moments": self.run.moments().len(),
-                "commands": self.run.commands(CommandPort::Device).len(),
-                "acknowledgements": self.run.acknowledgements().len(),
-                "truncated": self.run.truncated(),
-            }))
+            Ok(CrashLogFacts {
+                acknowledgements: self.run.acknowledgements().len(),
+                bytes: header.all_sectors().saturating_mul(SECTOR_BYTES),
+                commands: self.run.commands(CommandPort::Device).len(),
+                device: header.device.name.clone(),
+                identity: format!("{:016x}", self.run.identity()),
+                layers: header.layers.iter().map(|layer| layer.name.clone()).collect(),
+                lies: header.device.lies.clone(),
+                moments: self.run.moments().len(),
+                truncated: self.run.truncated(),
+                writer: header.writer.clone(),
+            })
         })
     }
 
@@ -274,35 +307,34 @@ impl PyExplorer {
         })
     }
 
-    /// The next state of this share, as JSON; `None` at the end.
-    fn next_state(&mut self) -> PyResult<Option<String>> {
+    /// The next state of this share; `None` at the end.
+    fn next_state<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.chosen = self.explorer.next_state();
         self.set_state(self.chosen.clone());
         let Some(state) = &self.state else { return Ok(None) };
-        let chosen = json!({
-            "cut": state.cut,
-            "number": state.number,
-            "index": state.index,
-            "at_ns": state.at.0,
-            "way": state.way.name(),
-            "acknowledged": state.acknowledged,
-            // The first broken promise of the device.
-            "problem": state.broken.first().map(|broken| PromiseBreach::of_device(broken, self.explorer.run())),
-        });
-        Python::attach(|py| run(py, || to_json(&chosen))).map(Some)
+        let explored = ExploredState {
+            acknowledged: state.acknowledged,
+            at_ns: state.at.0,
+            cut: state.cut,
+            index: state.index,
+            number: state.number,
+            problem: state.broken.first().map(|broken| PromiseBreach::of_device(broken, self.explorer.run())),
+            way: state.way.name(),
+        };
+        Ok(Some(pythonize(py, &explored)?))
     }
 
-    /// Recovers the state by its layers and its journal, and reads files. Returns the problem as JSON, the files, the nodes of the folder
-    /// `tree`, and the number of writes by the recovery of the layers.
+    /// Recovers the state by its layers and its journal, and reads files. Returns the problem, the files, the nodes of the folder
+    /// `tree`, and the number of writes by the layers' recovery.
     #[pyo3(signature = (wanted, *, tree=None, cut_after=None))]
     fn recover<'py>(
         &mut self, py: Python<'py>, wanted: Vec<String>, tree: Option<&str>, cut_after: Option<usize>,
-    ) -> PyResult<(Option<String>, FilesRead<'py>, TreeRead<'py>, usize)> {
+    ) -> PyResult<(Option<Bound<'py, PyAny>>, FilesRead<'py>, TreeRead<'py>, usize)> {
         let Self { explorer, judge, state, .. } = self;
         let Some(state) = state else { return Ok((None, Vec::new(), None, 0)) };
         let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
         let recovered = judge.recover(explorer, state, &wanted, tree, cut_after).map_err(|error| to_python(py, &error))?;
-        let problem = recovered.problem.map(|problem| run(py, || to_json(&PromiseBreach::from(problem)))).transpose()?;
+        let problem = breach_to_python(py, recovered.problem)?;
         let files = recovered.files.into_iter().map(|file| file.map(|data| PyBytes::new(py, &data)));
         let tree = recovered.tree.map(|nodes| nodes.iter().map(|node| node_of(py, node)).collect());
         Ok((problem, files.collect(), tree, recovered.layer_writes))
@@ -325,9 +357,9 @@ impl PyExplorer {
     }
 
     /// Writes the disk of this state as seen by a host to a new image. With `replayed`, the journal of its ext4 is replayed, so that the
-    /// kernel has nothing to recover. Returns the problem as JSON if ext4 cannot be recovered.
+    /// kernel has nothing to recover. Returns the problem if ext4 cannot be recovered.
     #[pyo3(signature = (path, *, replayed=false))]
-    fn write_image(&mut self, py: Python<'_>, path: PathBuf, replayed: bool) -> PyResult<Option<String>> {
+    fn write_image<'py>(&mut self, py: Python<'py>, path: PathBuf, replayed: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
         let mut write = || {
             let fail = |error| Error::io(&path, error);
             let (host, _) = self.host_view()?;
@@ -338,8 +370,7 @@ impl PyExplorer {
             if replayed { replay(&file) } else { Ok(None) }
         };
         // The state is not shared between threads, so the GIL is not released.
-        let problem = write().map_err(|error| to_python(py, &error))?;
-        problem.map(|problem| run(py, || to_json(&PromiseBreach::from(problem)))).transpose()
+        breach_to_python(py, write().map_err(|error| to_python(py, &error))?)
     }
 
     /// Size of the host's disk in bytes.

@@ -18,7 +18,7 @@ use emmclab_trace::{Error, ErrorClass};
 use pyo3::prelude::*;
 
 use crate::errors::run;
-use crate::options::{OptionsFromPython, to_json};
+use crate::options::{OptionsFromPython, run_to_python};
 use crate::simulate::{LayerOptionList, PyDeviceConfig, layer, store};
 
 /// The key of the clock, which is not a setting of the device.
@@ -137,9 +137,9 @@ impl PyLive {
         self.device.limits().sectors * emmclab_trace::SECTOR_BYTES
     }
 
-    /// State that an earlier run stored for the image, as JSON.
-    fn found(&self, py: Python<'_>) -> PyResult<String> {
-        run(py, || to_json(self.device.previous_run()))
+    /// State that an earlier run stored for the image.
+    fn found<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        run_to_python(py, || Ok(self.device.previous_run()))
     }
 
     /// Serves NBD at a unix socket, or at an address of the loopback interface. Returns the URI.
@@ -286,14 +286,14 @@ impl PyLive {
         })
     }
 
-    /// Figures of the present and since the last call, as JSON.
-    fn status(&self, py: Python<'_>) -> PyResult<String> {
-        run(py, || to_json(&self.device.status()))
+    /// Figures of the present and since the last call.
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        run_to_python(py, || Ok(self.device.status()))
     }
 
-    /// The result of the run so far, as JSON in the form of a simulation's result.
-    fn result(&self, py: Python<'_>) -> PyResult<String> {
-        run(py, || to_json(&self.device.result()))
+    /// The result of the run so far, in the form of a simulation's result.
+    fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        run_to_python(py, || Ok(self.device.result()))
     }
 
     /// Cuts the power.
@@ -368,9 +368,9 @@ impl PyLive {
         run(py, || self.device.make_plain())
     }
 
-    /// Makes the layers move all logged data to its place, on a free clock and without requests in progress. Returns the result as JSON.
-    fn drain(&self, py: Python<'_>) -> PyResult<String> {
-        run(py, || to_json(&self.device.drain()?))
+    /// Makes the layers move all logged data to its place, on a free clock and without requests in progress. Returns the result.
+    fn drain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        run_to_python(py, || self.device.drain())
     }
 
     /// Raises the error that ended the service, if any.
@@ -378,13 +378,13 @@ impl PyLive {
         run(py, || self.device.broken().map_or(Ok(()), Err))
     }
 
-    /// Ends the exports, then the device. Returns the result as JSON.
-    fn stop(&self, py: Python<'_>) -> PyResult<String> {
-        run(py, || {
+    /// Ends the exports, then the device. Returns the result.
+    fn stop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        run_to_python(py, || {
             let ended = self.end_exports();
             let result = self.device.stop();
             ended?;
-            to_json(&result?)
+            result
         })
     }
 

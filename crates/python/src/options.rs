@@ -1,12 +1,12 @@
-//! Options that Python passes as a dictionary, and results of the core as JSON.
+//! Options that Python passes as a dictionary, and results of the core as Python objects.
 
 use emmclab_trace::{Error, ErrorClass};
 use pyo3::prelude::*;
-use pythonize::depythonize;
+use pythonize::{depythonize, pythonize};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::errors::to_python;
+use crate::errors::{run, to_python};
 
 /// Options of the core by field name. A wrong name or value is a configuration error.
 pub(crate) struct OptionsFromPython<T>(pub(crate) T);
@@ -27,7 +27,9 @@ pub(crate) fn closest(word: &str, words: Vec<String>) -> Option<String> {
     emmclab_trace::closest(word, words.iter().map(String::as_str)).map(str::to_owned)
 }
 
-/// A result of the core as JSON.
-pub(crate) fn to_json(value: &impl Serialize) -> Result<String, Error> {
-    serde_json::to_string(value).map_err(|error| Error::new(ErrorClass::Unsupported, error.to_string()))
+/// Runs core code like [`run`], and converts its result into dictionaries, lists, numbers and texts of Python.
+pub(crate) fn run_to_python<T: Serialize + Send>(
+    py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + Send,
+) -> PyResult<Bound<'_, PyAny>> {
+    Ok(pythonize(py, &run(py, work)?)?)
 }

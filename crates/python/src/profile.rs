@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::batch::PyBatch;
 use crate::errors::run;
-use crate::options::to_json;
+use crate::options::run_to_python;
 use crate::writer::{PyHeader, PyLedger, header_from_python, ledger_from_python};
 
 /// A profile to which the batches of a trace are added.
@@ -58,17 +58,19 @@ impl PyProfiler {
         run(py, || self.inner().merge(other, join))
     }
 
-    /// Histograms with the same bins for every trace, as JSON.
-    fn histograms(&mut self, py: Python<'_>) -> PyResult<String> {
-        run(py, || to_json(&self.inner().histograms()))
+    /// Histograms with the same bins for every trace.
+    fn histograms<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        run_to_python(py, || Ok(self.inner().histograms()))
     }
 
-    /// The report as JSON, optionally without the figures that contain distributions.
+    /// The report, optionally without the figures that contain distributions.
     #[pyo3(signature = (ledger, header, *, distributions=true))]
-    fn finish(&mut self, py: Python<'_>, ledger: PyLedger, header: PyHeader, distributions: bool) -> PyResult<String> {
-        run(py, || {
+    fn finish<'py>(
+        &mut self, py: Python<'py>, ledger: PyLedger, header: PyHeader, distributions: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        run_to_python(py, || {
             let report = self.inner().finish(&ledger_from_python(&ledger)?, &header_from_python(&header)?);
-            to_json(&if distributions { report } else { report.without_distributions() })
+            Ok(if distributions { report } else { report.without_distributions() })
         })
     }
 }
@@ -90,21 +92,21 @@ impl PyJournalProfiler {
         py.detach(|| profile.update(&batch.0));
     }
 
-    /// The report as JSON.
-    fn finish(&mut self, py: Python<'_>, header: PyHeader) -> PyResult<String> {
+    /// The report.
+    fn finish<'py>(&mut self, py: Python<'py>, header: PyHeader) -> PyResult<Bound<'py, PyAny>> {
         let profile = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        run(py, || to_json(&profile.finish(&header_from_python(&header)?)))
+        run_to_python(py, || Ok(profile.finish(&header_from_python(&header)?)))
     }
 }
 
-/// The published Tables III and IV, and the figures in them that contradict others of the same row, as JSON.
+/// The published Tables III and IV, and the figures in them that contradict others of the same row.
 #[pyfunction]
 #[pyo3(name = "published")]
-pub(crate) fn published_tables(py: Python<'_>) -> PyResult<String> {
-    run(py, || {
+pub(crate) fn published_tables(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    run_to_python(py, || {
         let rows = published::rows()?;
         let inconsistencies = published::inconsistencies(&rows);
-        to_json(&json!({ "rows": rows, "inconsistencies": inconsistencies }))
+        Ok(json!({ "rows": rows, "inconsistencies": inconsistencies }))
     })
 }
 

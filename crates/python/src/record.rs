@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 
 use crate::batch::PyBatch;
 use crate::errors::run;
-use crate::options::to_json;
+use crate::options::run_to_python;
 use crate::reader::{header_to_python, ledger_to_python};
 
 /// A recording in progress. Its setup of the recorded machine is removed when it stops or is dropped.
@@ -79,10 +79,10 @@ impl PyRecorder {
         self.inner().as_ref().is_none_or(TracefsRecorder::has_ended)
     }
 
-    /// Rates and counts since the last call, and the requests kept and dropped since the start (the ledger), as JSON.
-    fn stats(&mut self, py: Python<'_>) -> PyResult<String> {
+    /// Rates and counts since the last call, and the requests kept and dropped since the start (the ledger).
+    fn stats<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let recorder = self.inner().as_mut().ok_or_else(stopped_error);
-        run(py, || to_json(&recorder?.stats()))
+        run_to_python(py, || Ok(recorder?.stats()))
     }
 
     /// Drops a recording that was not stopped, and removes its setup of the recorded machine.

@@ -5,15 +5,14 @@ use std::path::PathBuf;
 use emmclab_registers::{RegisterSource, is_card_file, is_ext_csd, is_ufs, is_ufs_file};
 use pyo3::prelude::*;
 
-use crate::errors::run;
-use crate::options::to_json;
+use crate::options::run_to_python;
 
-/// The report on the registers in these files, as JSON. The files are a single one, or those of a folder tree with their paths.
+/// The report on the registers in these files. The files are a single one, or those of a folder tree with their paths.
 #[pyfunction]
-pub(crate) fn read_registers(py: Python<'_>, files: Vec<(PathBuf, Vec<u8>)>) -> PyResult<String> {
-    run(py, || {
+pub(crate) fn read_registers(py: Python<'_>, files: Vec<(PathBuf, Vec<u8>)>) -> PyResult<Bound<'_, PyAny>> {
+    run_to_python(py, || {
         let sources: Vec<_> = files.iter().map(|(path, bytes)| RegisterSource { path, bytes }).collect();
-        to_json(&emmclab_registers::read(&sources)?)
+        emmclab_registers::read(&sources)
     })
 }
 

@@ -7,8 +7,11 @@ use emmclab_live::{LiveStatus, PreviousRun};
 use emmclab_profile::report::{ClockJumpRow, Finding, ReissueSummary};
 use emmclab_registers::RegisterReport;
 use emmclab_replay::{FittedFigure, ReplayOptions, SimulationResult};
+use emmclab_trace::RecordedActivity;
 use pyo3::prelude::*;
 use schemars::generate::SchemaSettings;
+
+use crate::crash::{CrashLogFacts, ExploredState};
 
 /// The JSON Schemas of the options of a replay (`ReplayOptions`) and of each structure that the core returns, by name. `make generate`
 /// writes the Python declarations from them.
@@ -18,7 +21,8 @@ pub(crate) fn schemas(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     schemas.subschema_for::<(SimulationResult, AppResult, LiveStatus, PreviousRun)>();
     schemas.subschema_for::<(AnnouncedCapabilities, SettingExplanation, FittedFigure, Calibration)>();
     schemas.subschema_for::<(RegisterReport, ClockJumpRow, Finding, ReissueSummary)>();
-    let mut definitions = schemas.take_definitions(false);
-    definitions.insert("ReplayOptions".to_owned(), schemars::schema_for!(ReplayOptions).to_value());
-    Ok(pythonize::pythonize(py, &definitions)?)
+    schemas.subschema_for::<(CrashLogFacts, ExploredState, RecordedActivity)>();
+    let mut found = schemas.take_definitions(false);
+    found.insert("ReplayOptions".to_owned(), schemars::schema_for!(ReplayOptions).to_value());
+    Ok(pythonize::pythonize(py, &found)?)
 }

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::batch::PyBatch;
 use crate::errors::{run, to_python};
-use crate::options::{OptionsFromPython, to_json};
+use crate::options::{OptionsFromPython, run_to_python};
 use crate::profile::bin_width;
 use crate::reader::PyReader;
 use crate::victim_policy::{PolicyException, PyPolicy};
@@ -102,14 +102,14 @@ impl PyDeviceConfig {
         run(py, || self.0.to_toml())
     }
 
-    /// Capabilities of the device as in its `EXT_CSD` register, as JSON: values, and fields of the register.
-    fn capabilities(&self, py: Python<'_>) -> PyResult<String> {
-        run(py, || to_json(&AnnouncedCapabilities::of(self.0.settings())))
+    /// Capabilities of the device as in its `EXT_CSD` register: values, and fields of the register.
+    fn capabilities<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        run_to_python(py, || Ok(AnnouncedCapabilities::of(self.0.settings())))
     }
 
-    /// All values with unit, origin and meaning, as JSON.
-    fn explain(&self, py: Python<'_>) -> PyResult<String> {
-        run(py, || to_json(&self.0.explain()))
+    /// All values with unit, origin and meaning.
+    fn explain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        run_to_python(py, || Ok(self.0.explain()))
     }
 }
 
@@ -121,8 +121,8 @@ pub(crate) fn device_presets() -> Vec<&'static str> {
 
 /// The JSON Schema of a device file.
 #[pyfunction]
-pub(crate) fn device_schema(py: Python<'_>) -> PyResult<String> {
-    run(py, || to_json(emmclab_device::json_schema()))
+pub(crate) fn device_schema(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    run_to_python(py, || Ok(emmclab_device::json_schema()))
 }
 
 /// The options of a replay with their defaults.
@@ -132,13 +132,13 @@ pub(crate) fn replay_defaults(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 }
 
 /// Checks the traces of `readers` for a run with `options` (those of `Simulation`). An error lists all faults. Returns the mode and the
-/// reason for it as JSON. If the mode of the options is `auto`, it is derived from the traces.
+/// reason for it. If the mode of the options is `auto`, it is derived from the traces.
 #[pyfunction]
-pub(crate) fn check_traces(
-    py: Python<'_>, config: &PyDeviceConfig, options: OptionsFromPython<ReplayOptions>, readers: Vec<PyRef<'_, PyReader>>,
-) -> PyResult<String> {
+pub(crate) fn check_traces<'py>(
+    py: Python<'py>, config: &PyDeviceConfig, options: OptionsFromPython<ReplayOptions>, readers: Vec<PyRef<'_, PyReader>>,
+) -> PyResult<Bound<'py, PyAny>> {
     let inputs = PyReader::inputs(&readers);
-    run(py, || to_json(&preflight(&config.0, &options.0, &inputs)?))
+    run_to_python(py, || preflight(&config.0, &options.0, &inputs))
 }
 
 /// The folder of images, which is a cache if there is a limit.
@@ -147,15 +147,15 @@ pub(crate) fn store(folder: PathBuf, limit: Option<u64>) -> Result<ImageStore> {
     Ok(limit.map_or(store.clone(), |limit| store.limited(limit)))
 }
 
-/// All kinds of layers as JSON: name, description, and settings with default, unit and meaning.
+/// All kinds of layers: name, description, and settings with default, unit and meaning.
 #[pyfunction]
-pub(crate) fn layer_kinds(py: Python<'_>) -> PyResult<String> {
-    run(py, || {
+pub(crate) fn layer_kinds(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    run_to_python(py, || {
         let kinds: Vec<_> = emmclab_layers::layers()
             .iter()
             .map(|kind| json!({ "name": kind.name, "about": kind.about, "settings": (kind.settings)() }))
             .collect();
-        to_json(&kinds)
+        Ok(kinds)
     })
 }
 
@@ -264,10 +264,12 @@ impl PySimulation {
         self.inner().as_ref().map_or(0, |running| running.simulation.simulated().0)
     }
 
-    /// Ends the run and returns the result as JSON. Moves the files of rows and of the picture to their paths. `about` describes the run in
+    /// Ends the run and returns the result. Moves the files of rows and of the picture to their paths. `about` describes the run in
     /// the file of rows.
     #[pyo3(signature = (ledger, header, about=None))]
-    fn finish(&mut self, py: Python<'_>, ledger: PyLedger, header: PyHeader, about: Option<String>) -> PyResult<String> {
+    fn finish<'py>(
+        &mut self, py: Python<'py>, ledger: PyLedger, header: PyHeader, about: Option<String>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let RunningSimulation { mut simulation, mut recorder, fault } =
             self.inner().take().ok_or_else(|| to_python(py, &ended()))?;
         let result = run(py, || {
@@ -278,9 +280,9 @@ impl PySimulation {
             return Err(fault);
         }
         let mut result = result?;
-        run(py, || {
+        run_to_python(py, || {
             recorder.finish(&mut result, about.as_deref())?;
-            to_json(&result)
+            Ok(result)
         })
     }
 }
@@ -339,16 +341,16 @@ pub(crate) fn precondition(
     })
 }
 
-/// Bandwidths of a full device for these transfer sizes, as JSON rows.
+/// Bandwidths of a full device for these transfer sizes rows.
 #[pyfunction]
-pub(crate) fn bandwidths(py: Python<'_>, config: &PyDeviceConfig, units_kb: Vec<u64>) -> PyResult<String> {
-    run(py, || to_json(&bandwidth(config.settings(), &units_kb)?))
+pub(crate) fn bandwidths<'py>(py: Python<'py>, config: &PyDeviceConfig, units_kb: Vec<u64>) -> PyResult<Bound<'py, PyAny>> {
+    run_to_python(py, || bandwidth(config.settings(), &units_kb))
 }
 
-/// The published figures to which a preset was fitted, with the figures of the preset, as JSON rows.
+/// The published figures to which a preset was fitted, with the figures of the preset rows.
 #[pyfunction]
-pub(crate) fn fitted_figures(py: Python<'_>, config: &PyDeviceConfig) -> PyResult<String> {
-    run(py, || to_json(&figures(config.settings())?))
+pub(crate) fn fitted_figures<'py>(py: Python<'py>, config: &PyDeviceConfig) -> PyResult<Bound<'py, PyAny>> {
+    run_to_python(py, || figures(config.settings()))
 }
 
 /// A new device for single transfers.

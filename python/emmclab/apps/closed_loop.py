@@ -179,8 +179,7 @@ def application_text(name: str) -> str:
 
 def application_schema() -> dict[str, Any]:
     """Return the JSON Schema of the file of an application."""
-    schema: dict[str, Any] = json.loads(_core.app_schema())
-    return schema
+    return _core.app_schema()
 
 
 def hosts() -> list[dict[str, Any]]:
@@ -189,7 +188,7 @@ def hosts() -> list[dict[str, Any]]:
     >>> [host["name"] for host in hosts()]
     ['nexusone', 'phone-2020', 'phone-2020-ext4']
     """
-    return [json.loads(_core.HostSetup.preset(name).to_json()) for name in _core.host_presets()]
+    return [_core.HostSetup.preset(name).to_dict() for name in _core.host_presets()]
 
 
 def _is_file(name: str) -> bool:
@@ -304,7 +303,7 @@ def learn_application(
         keep_pauses,
         cpu_factor,
     )
-    return LearnedProgram(**json.loads(learned))
+    return LearnedProgram(**learned)
 
 
 def _classes(text: str | None) -> list[str] | None:
@@ -480,19 +479,17 @@ def run_application(name: str, device: Device | str, **options: Unpack[Applicati
     request |= {name: fields[name] for name in ("filesystems", "synced")}
     files = {name: values[name] and fspath(values[name]) for name in ("images", "perfetto", "events")}
     with note_written_files(values["events"], values["perfetto"]):
-        result = json.loads(
-            _core.run_app(
-                program,
-                setup,
-                device.seeded(seed).core,
-                request,
-                {"precondition": aging, "seed": seed, "check": values["check"]},
-                images_limit=values["images_limit"],
-                layers=stack(values["layers"], settings),
-                second=None if second_device is None else second_device.seeded(seed).core,
-                about=json.dumps({"application": name, "device": device.name, **request, "options": fields}),
-                **files,
-            )
+        result = _core.run_app(
+            program,
+            setup,
+            device.seeded(seed).core,
+            request,
+            {"precondition": aging, "seed": seed, "check": values["check"]},
+            images_limit=values["images_limit"],
+            layers=stack(values["layers"], settings),
+            second=None if second_device is None else second_device.seeded(seed).core,
+            about=json.dumps({"application": name, "device": device.name, **request, "options": fields}),
+            **files,
         )
     return AppResult({**result, "options": fields, "warnings": never_flushed(setup, device)})
 

@@ -1,6 +1,5 @@
 """Applications as real processes: the threads of a program do real file operations on a served device."""
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from os import PathLike
@@ -107,7 +106,7 @@ def run_live(
         disk.settle()
         request = {"network": network, "seed": seed, "limit_s": values["limit_s"], "what_if": []}
         request |= {name: fields[name] for name in ("filesystems", "synced")}
-        app = json.loads(_core.run_app_live(program, setup, disk.capacity_bytes, folders, request))
+        app = _core.run_app_live(program, setup, disk.capacity_bytes, folders, request)
         result = disk.result()
         # Unmounting writes back the page cache. The run is over, so this need not take simulated time.
         with suppress(ConfigError):
@@ -147,7 +146,7 @@ class Place(TypedDict):
 
 def _places(setup: _core.HostSetup, disk: LiveDevice, host: str) -> list[Place]:
     """Return the mounted partitions of a host; reject file systems that the kernel does not support."""
-    places: list[Place] = json.loads(setup.places(disk.capacity_bytes))
+    places: list[Place] = setup.places(disk.capacity_bytes)
     supported = Path("/proc/filesystems").read_text(encoding="utf-8").split()
     for place in places:
         kind = _MKFS.get(place["filesystem"], ("", ()))[0]

@@ -12,9 +12,9 @@ def runs_answer(runs: Sequence[AppResult]) -> str:
     fastest, slowest = (choose(runs, key=lambda run: run.runtime_s) for choose in (min, max))
     if len(runs) == 1:
         words, share = dominating(fastest)
-        name = f"{fastest.app['program']} on {fastest.run_name}"
+        name = f"{fastest.app.program} on {fastest.run_name}"
         return f"{name}: {fastest.runtime_s:,.2f} s; {share:.0f} % of it is {words}"
-    line = f"{fastest.app['program']}: {fastest.runtime_s:,.2f} s on {fastest.run_name}"
+    line = f"{fastest.app.program}: {fastest.runtime_s:,.2f} s on {fastest.run_name}"
     if fastest is slowest or not fastest.runtime_s:
         return line
     change = change_pct(fastest.runtime_s, slowest.runtime_s) or 0.0

@@ -1,6 +1,5 @@
 """Fits device presets to measured service times."""
 
-import json
 from os import PathLike
 from pathlib import Path
 
@@ -60,7 +59,7 @@ def calibrate(
                     hint="leave out --skip-packed",
                 )
             text = path.read_text(errors="replace")
-            return _result(_core.calibrate_fio(path, text, name, path.name, capacity_gb, seed))
+            return Calibration(_core.calibrate_fio(path, text, name, path.name, capacity_gb, seed))
         refuse_probe(path)
         source = read(path)
     if source.is_synthetic:
@@ -70,7 +69,7 @@ def calibrate(
         stored = source.stored()
         stored.next()
         refuse_coarse_clock(source.name, stored.header(), "its service times, and which requests overlapped")
-    return _result(_core.calibrate_trace(source.stored(), name, source_name, capacity_gb, seed, skip_packed))
+    return Calibration(_core.calibrate_trace(source.stored(), name, source_name, capacity_gb, seed, skip_packed))
 
 
 def is_fio(path: Path) -> bool:
@@ -99,7 +98,3 @@ def refuse_probe(path: Path) -> None:
 def _begins_with(path: Path, mark: bytes) -> bool:
     with path.open("rb") as file:
         return mark in file.read(_HEAD_BYTES)
-
-
-def _result(text: str) -> Calibration:
-    return Calibration(json.loads(text))

@@ -317,4 +317,4 @@ def registers(source: str | PathLike[str]) -> Registers:
     emmclab.errors.InputError: no-such-dump: file not found
     """
     path = Path(source)
-    return Registers(printable(path), RegisterReport(json.loads(_core.read_registers(register_files(path)))))
+    return Registers(printable(path), RegisterReport(_core.read_registers(register_files(path))))

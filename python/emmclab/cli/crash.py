@@ -163,7 +163,7 @@ def _copy_dm(stored: StoredLog, path: Path) -> None:
     from emmclab.crash.explore import open_run
 
     open_run(str(stored.log), base=stored.base)[0].write_dm(str(path))
-    empty = f"truncate -s {stored.facts['bytes']} IMAGE"
+    empty = f"truncate -s {stored.facts.bytes} IMAGE"
     print_stderr(f"log of dm-log-writes: {path}; --log reads it with --base IMAGE, the empty device: `{empty}`")
 
 

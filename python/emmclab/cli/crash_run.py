@@ -308,9 +308,9 @@ def _check_named(check: str | None, workload: str | None) -> str | None:
 def _explored(stored: StoredLog, options: Options, jobs: int, results: Path, *, reuse: bool | None) -> Exploration:
     from emmclab.crash.verdict_inputs import command_of
 
-    lines = stored.facts["acknowledgements"]
+    lines = stored.facts.acknowledgements
     print_stderr(
-        f"{stored.facts['commands']:,} commands, {stored.facts['moments']:,} events, {lines:,} lines "
+        f"{stored.facts.commands:,} commands, {stored.facts.moments:,} events, {lines:,} lines "
         f"acknowledged; exploring {options.cuts:,} cuts, recovery by "
         f"{_RECOVERED[options.recovery] if options.guest is None else 'the kernel of the guest'}"
     )

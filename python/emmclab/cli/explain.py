@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from rich.console import Console
 from rich.table import Table
@@ -35,14 +35,13 @@ from emmclab.cli.progress import Meter
 from emmclab.cli.show_profile import show_activity
 from emmclab.cli.simulation_options import Capacity, configured
 from emmclab.cli.tables import framed, print_line, show_explained
-from emmclab.core_types import ClockJumpRow, SettingExplanation
+from emmclab.core_types import ClockJumpRow, RecordedActivity, SettingExplanation
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.document import Row
 from emmclab.runtime.number_format import size
 from emmclab.simulation.device import Device
 from emmclab.simulation.result_text import completion_of
 from emmclab.simulation.stored_result import holds_results, read_results, run_of
-from emmclab.traces.activity import Activity
 from emmclab.traces.profile_fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells
 from emmclab.traces.profile_notes import unrecorded
 from emmclab.traces.reading import bundled_by_name, or_bundled
@@ -222,7 +221,8 @@ class _ExplainedTrace(TypedDict):
     clock_about: str | None
     header: dict[str, str | None]
     clock_jumps: list[ClockJumpRow]
-    activity: Activity
+    #: As `RecordedActivity`.
+    activity: dict[str, Any]
     devices: list[_DeviceShare]
     ledger: Ledger
     columns: list[Row]
@@ -348,7 +348,7 @@ def _show(console: Console, explained: _ExplainedTrace) -> None:
         for jump in explained["clock_jumps"]:
             jumps.add_row(*jump_cells(jump))
         console.print(jumps)
-    show_activity(console, explained["activity"])
+    show_activity(console, RecordedActivity(explained["activity"]))
     columns = framed("Columns", "Name", "Type", "Unit", "Meaning", words=5)
     for column in explained["columns"]:
         columns.add_row(column["name"], column["type"], column["unit"], Text(column["about"]))

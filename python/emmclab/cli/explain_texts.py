@@ -317,7 +317,7 @@ def choices(key: str) -> list[tuple[str, str]]:
     >>> choices("cache.size_kb")
     []
     """
-    schema: dict[str, Any] = json.loads(_core.device_schema())
+    schema: dict[str, Any] = _core.device_schema()
     node = schema
     for part in key.split("."):
         if part.isdigit():

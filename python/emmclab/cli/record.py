@@ -1,6 +1,5 @@
 """`emmclab record [-- COMMAND ...]`."""
 
-import json
 import shutil
 import subprocess
 import time
@@ -20,7 +19,7 @@ from emmclab.cli.output_files import note_picture, output_option
 from emmclab.cli.show_profile import show_activity
 from emmclab.cli.signals import output_aside, stop_on_signals
 from emmclab.errors import ConfigError, EmmclabError
-from emmclab.traces.activity import longest_waits
+from emmclab.traces.activity import activity_of, longest_waits
 from emmclab.traces.profile_fields import ledger_line
 from emmclab.traces.recorded_registers import recorded_devices
 
@@ -91,7 +90,7 @@ def record(
     early = [f"the recording ended early: {end.early}"] if end.early else []
     for remark in early + end.remarks:
         print_stderr(f"note: {remark}")
-    activity = json.loads(end.header["activity"] or "{}")
+    activity = activity_of(end.header)
     devices = recorded_devices(end.header, str(output))
     if as_json:
         header = {name: text for name, text in end.header.items() if name not in ("activity", "registers")}

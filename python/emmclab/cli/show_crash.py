@@ -139,11 +139,11 @@ def _show_several(console: Console, tried: Sequence[ExploredRecording], options:
 
 
 def _device(stored: StoredLog) -> str:
-    lies = stored.facts["lies"]
+    lies = stored.facts.lies
     liar = "" if lies == "none" else f", which breaks a promise on purpose ({lies})"
-    layers = stored.facts["layers"]
+    layers = stored.facts.layers
     layer_text = f" below {', '.join(layers)}" if layers else ""
-    return f"{stored.facts['device']}{layer_text}{liar}"
+    return f"{stored.facts.device}{layer_text}{liar}"
 
 
 def _show_after_syncs(console: Console, tried: ExploredRecording, options: Options) -> None:

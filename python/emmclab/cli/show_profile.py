@@ -11,10 +11,10 @@ from rich.text import Text
 
 from emmclab.cli.tables import framed, show_table, table_of
 from emmclab.cli.unicode_bars import bar, spark
-from emmclab.core_types import Finding
+from emmclab.core_types import Finding, RecordedActivity
 from emmclab.runtime.document import Row
 from emmclab.runtime.number_format import difference_text
-from emmclab.traces.activity import Activity, activity_tables
+from emmclab.traces.activity import activity_tables
 from emmclab.traces.fsync_text import Fsync
 from emmclab.traces.journal import Journal
 from emmclab.traces.profile import FieldDifference, Profile
@@ -287,11 +287,11 @@ def show_differences(console: Console, profiles: Sequence[Profile], rows: Sequen
     console.print(table)
 
 
-def show_activity(console: Console, activity: Activity) -> None:
+def show_activity(console: Console, activity: RecordedActivity) -> None:
     """Print the activity that was recorded besides the requests, such as journal commits."""
-    for part in activity_tables({**activity, "journals": []}):
+    for part in activity_tables(RecordedActivity({**activity, "journals": []})):
         show_table(console, part)
     # One line per journal; usually there is only one.
-    for row in activity.get("journals", []):
-        parts = f"{row['commits']:,} commits, {row['blocks']:,} blocks, {row['handles']:,} handles"
-        console.print(f"journal of {row['device']}: {parts}", markup=False)
+    for row in activity.journals:
+        parts = f"{row.commits:,} commits, {row.blocks:,} blocks, {row.handles:,} handles"
+        console.print(f"journal of {row.device}: {parts}", markup=False)

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from contextlib import closing, nullcontext
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from rich.console import Group
 from rich.live import Live
@@ -18,7 +18,6 @@ from emmclab.cli.machine_options import Duration, Machine, parse_duration
 from emmclab.cli.signals import Ending, stop_on_signals
 from emmclab.cli.tables import framed
 from emmclab.errors import ConfigError
-from emmclab.traces.activity import SyncCounts
 from emmclab.traces.trace import Ledger
 
 #: Maximum wait for a batch, which is also the maximum delay until the end is detected, seconds.
@@ -55,7 +54,8 @@ class _Counts(TypedDict):
     gaps: int
     idle_ns: int
     longest_gap_ns: int
-    syncs: list[SyncCounts]
+    #: As `SyncCounts`.
+    syncs: list[dict[str, Any]]
 
 
 class RecorderStats(_Counts):
@@ -132,7 +132,7 @@ def view(recorder: _core.Recorder, every_s: float, stop: Ending) -> Interval:
     ):
         # Batches are discarded, because a view needs only the counts.
         recorder.next(min(remaining_s, _WAIT_S))
-    stats: RecorderStats = json.loads(recorder.stats())
+    stats: RecorderStats = recorder.stats()
     took_s = max(time.monotonic() - begin, 1e-6)
     depth = stats["response_sum_ns"] / max(stats["span_ns"], 1, took_s * 1e9)
     processes: list[ProcessRates] = [

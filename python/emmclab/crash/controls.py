@@ -4,7 +4,6 @@ A check that fails on the disk with everything written, or passes on the disk fr
 all acknowledgements, proves nothing about power cuts.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -12,10 +11,11 @@ from textwrap import shorten
 from typing import cast
 
 from emmclab import _core
+from emmclab.core_types import ExploredState
 from emmclab.crash.explore import Options, judge_of
 from emmclab.crash.generated_programs import CHECK
 from emmclab.crash.guest.machine import GuestMounts, guest_of
-from emmclab.crash.json_types import ControlFields, State
+from emmclab.crash.json_types import ControlFields
 from emmclab.crash.judging import EVERYTHING, Judge, check_error, lines_of, workload_begin
 from emmclab.crash.promises import Lost
 from emmclab.crash.recording import WRITTEN_BACK
@@ -110,7 +110,7 @@ def judge_controls(run: _core.CrashRun, options: Options, *, is_included: bool) 
             workload, or fails although everything is written.
     """
     begin = workload_begin(run)
-    end = json.loads(run.facts())["moments"] - 1
+    end = run.facts()["moments"] - 1
     single = replace(options, states="boundary", share=(0, 1), prune=False, recovery_cuts=0)
     with guest_of(options.guest, _core.Explorer(run, single.core()).host_bytes()) as guest:
         with _at(begin, run, replace(single, check=None), guest) as base:
@@ -134,17 +134,17 @@ class _State:
     """The state with everything that was sent before a cut."""
 
     judge: Judge
-    state: State
+    state: ExploredState
 
     def lost(self, lines: int | None = None) -> Lost | None:
         """Judge the state with all lines of the workload before the cut, or with only the first `lines`."""
-        return self.judge.judged(self.state if lines is None else {**self.state, "acknowledged": lines})
+        return self.judge.judged(self.state if lines is None else ExploredState({**self.state, "acknowledged": lines}))
 
 
 @contextmanager
 def _at(cut: int, run: _core.CrashRun, options: Options, guest: GuestMounts | None) -> Iterator[_State]:
     explorer = _core.Explorer(run, replace(options, only=(cut, EVERYTHING)).core())
-    state: State = json.loads(str(explorer.next_state()))
+    state = ExploredState(explorer.next_state() or {})
     with judge_of(explorer, run, options, guest) as judge:
         yield _State(judge, state)
 

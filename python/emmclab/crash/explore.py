@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict, cast
 
 from emmclab import _core
+from emmclab.core_types import CrashLogFacts, ExploredState
 from emmclab.crash import generated_programs
 from emmclab.crash.guest.machine import GuestMounts, guest_of
-from emmclab.crash.json_types import Covered, Facts, State
+from emmclab.crash.json_types import Covered
 from emmclab.crash.judging import RECOVERIES, Judge, require
 from emmclab.crash.promises import COMMANDS, LEVELS, CutTally, Finding, Kind, Lost
 from emmclab.crash.recording import MOUNTED, RUN_PANEL
@@ -265,19 +265,18 @@ class Exploration:
         return sorted(chosen, key=lambda finding: (LEVELS.index(finding.level), finding.index))
 
 
-def open_run(log: str, *, base: str | None = None) -> tuple[_core.CrashRun, Facts]:
+def open_run(log: str, *, base: str | None = None) -> tuple[_core.CrashRun, CrashLogFacts]:
     """Open a crash log, or a log of dm-log-writes and the initial contents of its device (`base`)."""
     run = _core.CrashRun(log, base=base)
-    facts: Facts = json.loads(run.facts())
-    return run, facts
+    return run, CrashLogFacts(run.facts())
 
 
 def require_recoverable(run: _core.CrashRun, options: Options) -> None:
     """Reject a log whose file system the chosen kind of recovery does not support."""
     if options.recovery == "mount":
         return
-    facts: Facts = json.loads(run.facts())
-    end = max(facts["moments"] - 1, 0)
+    facts = CrashLogFacts(run.facts())
+    end = max(facts.moments - 1, 0)
     final_options = replace(options, states="boundary", only=(end, None), share=(0, 1), tear="none")
     explorer = _core.Explorer(run, final_options.core())
     while explorer.next_state() is not None:
@@ -288,9 +287,9 @@ def require_recoverable(run: _core.CrashRun, options: Options) -> None:
                 raise not_in_process(error) from error
             return
         # A state with missing writes may lack the superblock; the state with all writes has it, if the disk is ext4.
-        if problem is None or "is not 0xef53" not in json.loads(problem)["detail"]:
+        if problem is None or "is not 0xef53" not in problem["detail"]:
             return
-    short = "; the log is truncated" if facts["truncated"] else ""
+    short = "; the log is truncated" if facts.truncated else ""
     raise no_ext4(options.recovery, f"the disk of the log holds no ext4{short}")
 
 
@@ -321,7 +320,7 @@ def explorer_of(run: _core.CrashRun, options: Options) -> _core.Explorer:
 
 def judge_of(explorer: _core.Explorer, run: _core.CrashRun, options: Options, guest: GuestMounts | None) -> Judge:
     """Return a judge of the states of a run with these options; `guest` is from `guest_of`."""
-    lies = json.loads(run.facts())["lies"]
+    lies = run.facts()["lies"]
     tear = "sector" if options.tear == "none" and lies == "tear" else options.tear
     return Judge(
         explorer,
@@ -355,15 +354,15 @@ def explore(
     last, pruned = result.last, result.pruned
     reported = begin
     with guest_of(options.guest, explorer.host_bytes()) as guest, judge_of(explorer, run, options, guest) as judge:
-        while (text := explorer.next_state()) is not None:
-            state = json.loads(text)
-            if state["index"] <= last:
+        while (fields := explorer.next_state()) is not None:
+            state = ExploredState(fields)
+            if state.index <= last:
                 continue
             result.states += 1
-            result.last = state["index"]
+            result.last = state.index
             lost = judge.verdict(state)
             result.pruned = pruned + judge.pruned
-            tally = result.verdicts.setdefault(state["cut"], CutTally(state["at_ns"]))
+            tally = result.verdicts.setdefault(state.cut, CutTally(state.at_ns))
             tally.states += 1
             if lost is not None:
                 tally.broken += lost.documented is None
@@ -384,16 +383,16 @@ def _covered(explorer: _core.Explorer) -> Covered:
     return cast("Covered", dict(zip(Covered.__annotations__, explorer.covered(), strict=True)))
 
 
-def _finding(state: State, lost: Lost) -> Finding:
+def _finding(state: ExploredState, lost: Lost) -> Finding:
     return Finding(
         promise=lost.promise,
         level=lost.level,
-        cut=state["cut"],
-        state=state["number"],
-        index=state["index"],
+        cut=state.cut,
+        state=state.number,
+        index=state.index,
         detail=lost.detail,
-        way=state["way"],
-        at_ns=state["at_ns"],
-        acknowledged=state["acknowledged"],
+        way=state.way,
+        at_ns=state.at_ns,
+        acknowledged=state.acknowledged,
         documented=lost.documented,
     )

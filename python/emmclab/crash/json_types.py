@@ -1,28 +1,6 @@
-"""Types of the facts about a crash log, and of the JSON of `emmclab crash --json`."""
+"""Types of the JSON of `emmclab crash --json`, which Python makes; `core_types` has those of the core."""
 
 from typing import Any, NotRequired, TypedDict
-
-
-class Facts(TypedDict):
-    """Facts that a log contains."""
-
-    identity: str
-    device: str
-    lies: str
-    layers: list[str]
-    writer: str
-    #: Size of the device, or of all devices together.
-    bytes: int
-    moments: int
-    commands: int
-    acknowledgements: int
-    truncated: bool
-
-
-class LogFacts(Facts):
-    """The same facts, and the path of the log."""
-
-    path: str
 
 
 class RecordedWorkload(TypedDict):
@@ -66,26 +44,6 @@ class Covered(TypedDict, total=False):
     #: program, or every line of another workload; and those of them after which it was cut.
     lines: int
     lines_cut: int
-
-
-class Told(TypedDict):
-    """A promise of the device that a state breaks."""
-
-    level: str
-    promise: str
-    detail: str
-
-
-class State(TypedDict):
-    """A judged state; `index` counts all states, `number` those of its cut."""
-
-    cut: int
-    number: int
-    index: int
-    at_ns: int
-    way: str
-    acknowledged: int
-    problem: Told | None
 
 
 class MissingWrite(TypedDict):
@@ -171,7 +129,8 @@ class CrashSummary(TypedDict):
     documented: list[FindingFields]
     covered: Covered
     seed: int
-    log: LogFacts
+    #: `CrashLogFacts`, and the path of the log.
+    log: dict[str, Any]
     run: Made
     #: Those of `emmclab.crash.explore.Options`.
     options: dict[str, Any]

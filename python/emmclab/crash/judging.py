@@ -15,10 +15,10 @@ from itertools import accumulate
 from pathlib import Path
 
 from emmclab import _core
+from emmclab.core_types import ExploredState
 from emmclab.crash.checks import Check, check_for
 from emmclab.crash.guest import machine
 from emmclab.crash.guest.machine import GuestMounts
-from emmclab.crash.json_types import State
 from emmclab.crash.mount_recovery import ByMount
 from emmclab.crash.mounted_files import Mounted
 from emmclab.crash.mounting import kind_of
@@ -176,7 +176,7 @@ class Judge:
         self._check = None
         self._end.close()
 
-    def verdict(self, state: State) -> Lost | None:
+    def verdict(self, state: ExploredState) -> Lost | None:
         """Return the promise of the lowest level that a state breaks; `None` if it breaks none.
 
         Raises:
@@ -188,22 +188,22 @@ class Judge:
             lost = lost if torn is None else replace(lost, documented=torn)
         if lost is None or lost.documented or lost.level not in ("filesystem", "application"):
             return lost
-        broken = next((rule_break for rule_break in rules_of(self._run) if rule_break[0] <= state["cut"]), None)
+        broken = next((rule_break for rule_break in rules_of(self._run) if rule_break[0] <= state.cut), None)
         if broken is None:
             return lost
         _, rule, transaction, detail = broken
         return Lost(rule, "journal", f"transaction {transaction}: {detail}; with it, {lost.detail}")
 
-    def judged(self, state: State) -> Lost | None:
+    def judged(self, state: ExploredState) -> Lost | None:
         """Return what a state breaks, before it is attributed to a rule of the journal or to a torn block.
 
         Raises:
             ConfigError: as in `verdict`.
         """
-        if state["problem"] is not None:
-            return Lost(**state["problem"])
+        if state.problem is not None:
+            return Lost(**state.problem)
         # The states of a cut share these lines, because a recording may have hundreds of thousands.
-        count = self._workload_lines.understood[state["acknowledged"]]
+        count = self._workload_lines.understood[state.acknowledged]
         if len(self._acknowledged) != count:
             self._acknowledged = self._workload_lines.lines[:count]
         lines = self._acknowledged
@@ -225,7 +225,7 @@ class Judge:
             problem, *_ = self._explorer.recover([])
         except UnsupportedError:
             return None
-        return None if problem is None else _TORN.get(json.loads(problem)["promise"])
+        return None if problem is None else _TORN.get(problem["promise"])
 
     def rules_broken(self) -> list[Finding]:
         """Return the first violation of each rule of the journal, independent of the states."""
@@ -244,7 +244,7 @@ class Judge:
         folder = None if self._check is None else self._check.folder(lines)
         problem, files, tree, writes = self._explorer.recover(names, tree=folder)
         if problem is not None:
-            return Lost(**json.loads(problem))
+            return Lost(**problem)
         lost = self._checked(ReadFiles.in_process(names, files, tree), lines)
         if lost is not None or not writes:
             return lost
@@ -253,7 +253,7 @@ class Judge:
         for cut_after in range(0, writes, step) if self._recovery_cuts else ():
             problem, files, tree, _ = self._explorer.recover(names, tree=folder, cut_after=cut_after)
             if problem is not None:
-                return Lost(**json.loads(problem))
+                return Lost(**problem)
             lost = self._checked(ReadFiles.in_process(names, files, tree), lines)
             if lost is not None:
                 detail = f"{lost.detail} (cut again after {cut_after} writes of recovery)"
@@ -286,7 +286,7 @@ class Judge:
         image = self._mounts.image
         problem = self._explorer.write_image(str(image), replayed=replayed)
         if problem is not None:
-            return Lost(**json.loads(problem))
+            return Lost(**problem)
         if self._recovery == "e2fsck":
             lost = _fsck(image)
             if lost is not None:

@@ -1,16 +1,16 @@
 """Minimises a finding: searches for the earliest cut, the fewest missing writes, and the fewest operations."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from emmclab import _core
+from emmclab.core_types import ExploredState
 from emmclab.crash import generated_programs
 from emmclab.crash.explore import Options, explorer_of, judge_of, open_run
 from emmclab.crash.guest.machine import GuestMounts
-from emmclab.crash.json_types import MinimalState, MissingWrite, State
+from emmclab.crash.json_types import MinimalState, MissingWrite
 from emmclab.crash.judging import Judge
 from emmclab.crash.programs import Program
 from emmclab.crash.promises import COMMANDS, Finding, kind_of
@@ -40,7 +40,7 @@ class Search:
         """Return a judge of the states of an explorer."""
         return judge_of(explorer, self._run, self._options, self._guest)
 
-    def shows(self, judge: Judge, state: State) -> str | None:
+    def shows(self, judge: Judge, state: ExploredState) -> str | None:
         """Return how a state breaks the promise of the finding; `None` if it does not."""
         lost = judge.verdict(state)
         if lost is None:
@@ -48,13 +48,13 @@ class Search:
         kind = kind_of(lost.level, lost.promise, lost.documented, lost.detail)
         return lost.detail if kind == self._finding.kind else None
 
-    def first(self, explorer: _core.Explorer, limit: int) -> tuple[tuple[State, str] | None, int]:
+    def first(self, explorer: _core.Explorer, limit: int) -> tuple[tuple[ExploredState, str] | None, int]:
         """Return the first state that shows the finding, and how; and the number of judged states."""
         judged = 0
         with self.judge(explorer) as judge:
-            while judged < limit and (text := explorer.next_state()) is not None:
+            while judged < limit and (fields := explorer.next_state()) is not None:
                 judged += 1
-                state: State = json.loads(text)
+                state = ExploredState(fields)
                 if (detail := self.shows(judge, state)) is not None:
                     return (state, detail), judged
         return None, judged
@@ -77,17 +77,17 @@ def minimize(run: _core.CrashRun, options: Options, finding: Finding, guest: Gue
             low = middle + 1
         else:
             state, detail = match
-            cut, number = middle, state["number"]
+            cut, number = middle, state.number
     return _fewest(search, replace(finding, cut=cut, state=number, detail=detail), tries)
 
 
 def _fewest(search: Search, finding: Finding, tries: int) -> MinimalState:
     """Minimise the missing writes that show the finding (delta debugging, Zeller and Hildebrandt 2002)."""
     explorer = search.explorer(finding.cut, finding.state)
-    text = explorer.next_state()
-    if text is None:
+    fields = explorer.next_state()
+    if fields is None:
         return _minimal(finding, [], 0, tries)
-    state = json.loads(text)
+    state = ExploredState(fields)
     writes = explorer.omitted()
     with search.judge(explorer) as judge:
 

@@ -5,7 +5,6 @@ that was read while the earlier one was mounted and examined, its outcome is the
 other blocks. Such a state is counted as pruned and is not mounted.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -71,7 +70,7 @@ class ByMount:
             return self._outcomes[index]
         problem = self._explorer.write_image(str(self.image))
         if problem is not None:
-            return Lost(**json.loads(problem))
+            return Lost(**problem)
         read: set[int] = set()
         outcome = self.of_image(look, read)
         if read and self._reports_reads():

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from emmclab import _core
+from emmclab.core_types import CrashLogFacts
 from emmclab.crash.controls import Controls
 from emmclab.crash.explore import CoreOptions, Exploration, Options, open_run
-from emmclab.crash.json_types import Facts, Made
+from emmclab.crash.json_types import Made
 from emmclab.crash.recording import RECORDING_OPTIONS, RecordingOptions, Workload, record_run
 from emmclab.crash.shards import controls_of, explore_in_parallel
 from emmclab.crash.verdict_inputs import Grounds, command_of, contents_of, digest, grounds
@@ -45,16 +46,15 @@ def acknowledged_at(run: _core.CrashRun) -> list[int]:
         return times
     explorer = _core.Explorer(run, _options(1 << 62, None))
     # The explorer skips moments with the contents and lines of an earlier moment, but no moment with a new line.
-    while (text := explorer.next_state()) is not None:
-        state = json.loads(text)
+    while (state := explorer.next_state()) is not None:
         times += [state["at_ns"]] * (state["acknowledged"] - len(times))
     return times
 
 
 def time_of(run: _core.CrashRun, cut: int) -> int:
     """Return the time of a cut in nanoseconds; 0 if the log has no state at it."""
-    text = _core.Explorer(run, _options(1, (cut, 0))).next_state()
-    return 0 if text is None else int(json.loads(text)["at_ns"])
+    state = _core.Explorer(run, _options(1, (cut, 0))).next_state()
+    return 0 if state is None else int(state["at_ns"])
 
 
 def commands_before(run: _core.CrashRun, cut: int) -> list[LoggedCommand]:
@@ -100,7 +100,7 @@ class StoredLog:
     log: Path
     base: str | None
     identity: str
-    facts: Facts
+    facts: CrashLogFacts
     #: Device, workload and outcome of the recorded run; empty for a log from elsewhere.
     made: Made
 
@@ -175,22 +175,22 @@ class StoredLog:
         return controls_of(str(self.log), options, base=self.base, is_included=is_included)
 
 
-def open_log(log: Path, base: str | None) -> tuple[_core.CrashRun, Facts]:
+def open_log(log: Path, base: str | None) -> tuple[_core.CrashRun, CrashLogFacts]:
     """Open a log with its base image; its identity is that of both together."""
     run, facts = open_run(str(log), base=base)
     if base is None:
         return run, facts
-    if facts["writer"] != DM_WRITER:
+    if facts.writer != DM_WRITER:
         raise ConfigError(
             "a log of emmclab contains all writes since the device was new, so it has no base image",
             field="base",
             hint="leave out --base",
         )
     try:
-        identities = f"{facts['identity']} {contents_of(Path(base))}"
+        identities = f"{facts.identity} {contents_of(Path(base))}"
     except OSError as error:
         raise InputError.of(error, base) from error
-    return run, {**facts, "identity": hashlib.sha256(identities.encode()).hexdigest()[:16]}
+    return run, CrashLogFacts({**facts, "identity": hashlib.sha256(identities.encode()).hexdigest()[:16]})
 
 
 class Session:
@@ -236,10 +236,10 @@ class Session:
                 "notes": list(recorded.notes),
             }
             _, facts = open_run(str(log))
-            folder = refuse_link(self._folder / facts["identity"][:_SHORT])
+            folder = refuse_link(self._folder / facts.identity[:_SHORT])
             folder.mkdir(exist_ok=True)
             log.replace(folder / _LOG)
-        return StoredLog(folder, folder / _LOG, None, facts["identity"], facts, description)
+        return StoredLog(folder, folder / _LOG, None, facts.identity, facts, description)
 
     def take(self, log: Path, base: Path | None) -> StoredLog:
         """Add a log from elsewhere, or find a stored one; the log file is not moved.
@@ -249,13 +249,13 @@ class Session:
         """
         base_path = None if base is None else str(base.absolute())
         _, facts = open_log(log, base_path)
-        folder = refuse_link(self._folder / facts["identity"][:_SHORT])
+        folder = refuse_link(self._folder / facts.identity[:_SHORT])
         folder.mkdir(parents=True, exist_ok=True)
         description: Made = {}
         if (folder / _RUN).exists() and (folder / _LOG).exists():
             # Without this file, the log is treated as one from elsewhere.
             description = (_read_description(folder / _RUN) or {"made": description})["made"]
-        return StoredLog(folder, log.absolute(), base_path, facts["identity"], facts, description)
+        return StoredLog(folder, log.absolute(), base_path, facts.identity, facts, description)
 
     def find_state(self, state: str) -> tuple[StoredLog, Options]:
         """Find the log and the options of a state by its name, such as `c3f2:8812:17:5f0a31`."""
@@ -280,7 +280,7 @@ class Session:
             _options_of(matches[0].parent, parts[:3], "".join(parts[3:])), only=(int(parts[1]), int(parts[2]))
         )
         _, facts = open_log(Path(description["log"]), description["base"])
-        if not facts["identity"].startswith(parts[0]):
+        if not facts.identity.startswith(parts[0]):
             base_text = "" if description["base"] is None else f", or its base image {description['base']},"
             raise EmmclabError(
                 f"{description['log']}: the log{base_text} is not the one that was explored",
@@ -290,7 +290,7 @@ class Session:
             )
         log = Path(description["log"])
         base, made = description["base"], description["made"]
-        return StoredLog(matches[0].parent, log, base, facts["identity"], facts, made), options
+        return StoredLog(matches[0].parent, log, base, facts.identity, facts, made), options
 
 
 def _read_description(path: Path) -> dict[str, Any] | None:

@@ -47,8 +47,8 @@ def verdict(log: StoredLog, options: Options, result: Exploration) -> Verdict:
 
 
 def _doubts(log: StoredLog, options: Options, result: Exploration) -> Iterator[str]:
-    if log.facts["truncated"]:
-        yield f"the log is truncated: only its first {log.facts['moments']:,} events were tried"
+    if log.facts.truncated:
+        yield f"the log is truncated: only its first {log.facts.moments:,} events were tried"
     # A log from elsewhere has no status; that of a workload is None if it was ended.
     if (status := log.made.get("status", 0)) is None:
         yield f"the workload was ended after {log.made['workload']['timeout_s']:g} s (--timeout)"

@@ -14,6 +14,7 @@ from emmclab.runtime.document import Row
 from emmclab.runtime.files import digest, folder_aside, move_into_place, note_written_files, printable
 from emmclab.runtime.lists import Names, several
 from emmclab.runtime.parquet import questions, quoted, refusing, typed
+from emmclab.traces.activity import activity_of
 from emmclab.traces.profile_fields import RESPONSE_P99, TABLE_FIELDS, Field
 from emmclab.traces.reading import read
 from emmclab.traces.recording_files import metadata
@@ -113,8 +114,8 @@ def row_of(place: Path, path: str, options: Mapping[str, Any]) -> Row:
         profiler = _core.Profiler(trace.name)
         for batch in trace.batches():
             profiler.update(batch)
-        profile = json.loads(profiler.finish(trace.ledger, trace.header, distributions=False))
-        histograms = json.loads(profiler.histograms())
+        profile = profiler.finish(trace.ledger, trace.header, distributions=False)
+        histograms = profiler.histograms()
         if trace.header["coarse_clock"]:
             for histogram in histograms:
                 if histogram["name"] in _OF_ARRIVALS:
@@ -127,8 +128,8 @@ def row_of(place: Path, path: str, options: Mapping[str, Any]) -> Row:
     except (EmmclabError, OSError) as error:
         refusal = error if isinstance(error, EmmclabError) else InputError.of(error, place)
         return refused_row(place, path, reason(refusal, str(place), path))
-    if (syncs := json.loads(trace.header["activity"] or "{}").get("syncs")) is not None:
-        row["fsyncs"] = sum(sync["calls"] for sync in syncs)
+    if trace.header["activity"]:
+        row["fsyncs"] = sum(sync.calls for sync in activity_of(trace.header).syncs)
     row |= {"digest": trace.digest, "format": trace.header["format"], "trace_device": trace.header["device"]}
     numbers = {name: value for name, value in _numbers(profile) if value is not None}
     _refuse_keys(path, {*FIXED, *numbers})
@@ -160,7 +161,7 @@ def bins() -> dict[str, Bins]:
     """Describe the histograms by column: what is counted, the unit, and the upper edges of the bins."""
     return {
         f"{HISTOGRAM}{row['name']}": {"counts": row["about"], "unit": row["unit"], "upper_edges": row["edges"]}
-        for row in json.loads(_core.Profiler("").histograms())
+        for row in _core.Profiler("").histograms()
     }
 
 

@@ -1,6 +1,5 @@
 """A served device: its figures, and operations on it while other software uses it."""
 
-import json
 import shutil
 import time
 from os import PathLike, fspath
@@ -89,7 +88,7 @@ class LiveDevice:
         ...     disk.found.image
         False
         """
-        return PreviousRun(json.loads(self._live.found()))
+        return PreviousRun(self._live.found())
 
     def stats(self) -> LiveStatus:
         """Return figures: totals, and those of the time since the last call (`interval_*`, `response_*`).
@@ -103,7 +102,7 @@ class LiveDevice:
         True
         """
         self._live.check()
-        return LiveStatus(json.loads(self._live.status()))
+        return LiveStatus(self._live.status())
 
     def result(self) -> Result:
         """Return the result of the run so far; with a file system, since it was mounted.
@@ -115,8 +114,8 @@ class LiveDevice:
         """
         return self._result or self._sum(self._live.result())
 
-    def _sum(self, text: str) -> Result:
-        return Result({"trace": "live", **json.loads(text), "options": self._options})
+    def _sum(self, fields: dict[str, Any]) -> Result:
+        return Result({"trace": "live", **fields, "options": self._options})
 
     def clear_counters(self) -> None:
         """Start the result and the recorded trace anew; earlier requests are in neither.

@@ -13,7 +13,7 @@ from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, amount, l
 from emmclab.pages.profile_figures import FIGURES
 from emmclab.runtime.document import Cells, Charts, Heading, Note, Number, Part, Section, TextTable
 from emmclab.runtime.files import write_atomically
-from emmclab.traces.activity import activity_tables
+from emmclab.traces.activity import activity_of, activity_tables
 from emmclab.traces.fsync_text import Fsync
 from emmclab.traces.inputs import ProvenanceFields
 from emmclab.traces.journal import Journal
@@ -72,7 +72,7 @@ def _sections(profiles: Sequence[Profile]) -> Iterator[Section]:
     ):
         parts += table.titled(anchor) if table.rows else ()
     for number, profile in enumerate(profiles, 1):
-        activity = activity_tables(json.loads(profile["header"].get("activity") or "{}"))
+        activity = activity_tables(activity_of(profile["header"]))
         if activity:
             text = "Recorded in addition to the requests" + (f": {profile.name}" if several else "")
             parts.append(Heading(text, f"activity-{number}"))

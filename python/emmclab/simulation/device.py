@@ -133,7 +133,7 @@ class Device:
         >>> Device.preset("emmc50-cache").capabilities.values_.barrier
         False
         """
-        return AnnouncedCapabilities(json.loads(self._config.capabilities()))
+        return AnnouncedCapabilities(self._config.capabilities())
 
     def fitted_figures(self) -> list[FittedFigure]:
         """Measure the figures to which a preset was fitted on the device, and compare them with the published ones.
@@ -150,7 +150,7 @@ class Device:
         ...
         emmclab.errors.ConfigError: `small-1gb` was not fitted to published figures...
         """
-        return list(map(FittedFigure, json.loads(_core.fitted_figures(self._config))))
+        return list(map(FittedFigure, _core.fitted_figures(self._config)))
 
     def set(self, values: Mapping[str, str | float | bool]) -> Device:
         """Set values by dotted key, such as `{"timing.parallelism": "both"}`; all are validated together.
@@ -200,7 +200,7 @@ class Device:
         >>> sorted(Device.preset("nexus5").explain()[0])
         ['allowed', 'default', 'doc', 'key', 'origin', 'unit', 'value']
         """
-        return list(map(SettingExplanation, json.loads(self._config.explain())))
+        return list(map(SettingExplanation, self._config.explain()))
 
     @property
     def changes(self) -> dict[str, str]:
@@ -224,8 +224,7 @@ class Device:
         >>> [row["unit_kb"] for row in Device.preset("small-1gb").bandwidths([2048])]
         [2048]
         """
-        rows: list[dict[str, float]] = json.loads(_core.bandwidths(self._config, list(units_kb)))
-        return rows
+        return _core.bandwidths(self._config, list(units_kb))
 
     def seeded(self, seed: int) -> Device:
         """Return the device with seeds derived from the seed of a run: its own seeds plus `seed` - 1.
@@ -312,7 +311,7 @@ class Device:
         stream = (source.repeated(values["passes"]) if values["passes"] > 1 else source).open(one_device=True)
         paced = replay
         if isinstance(stream, _core.Reader):
-            chosen = json.loads(_core.check_traces(self._config, replay, [stream]))
+            chosen = _core.check_traces(self._config, replay, [stream])
             paced = replay | {"mode": chosen["mode"], "mode_reason": chosen["reason"]}
         if isinstance(values["second"], str):
             values["second"] = Device.named(values["second"])
@@ -342,7 +341,7 @@ class Device:
         provenance_fields = {} if provenance is None else {"provenance": provenance.to_dict()}
         description = {"trace": source.name, "device": self.name, **provenance_fields, "options": stored}
         with note_written_files(values["events"], values["perfetto"]):
-            result = json.loads(run.finish(ledger, stream.header(), json.dumps(description)))
+            result = run.finish(ledger, stream.header(), json.dumps(description))
         return Result({"trace": source.name, **result, **provenance_fields, "options": stored})
 
 

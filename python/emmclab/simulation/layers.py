@@ -38,7 +38,7 @@ def layers() -> list[LayerKind]:
     >>> [layer["name"] for layer in layers()]
     ['pass-through', 'advil', 'ressd', 'pair', 'nvm-buffer', 'journal', 'lfs']
     """
-    kinds: list[LayerKind] = json.loads(_core.layer_kinds())
+    kinds: list[LayerKind] = _core.layer_kinds()
     return kinds
 
 

@@ -1,7 +1,6 @@
 """SQL queries on the tables of studies and on traces."""
 
 import contextlib
-import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ from emmclab.runtime.checksummed import is_intact
 from emmclab.runtime.files import folder_aside, written_files
 from emmclab.runtime.parquet import quoted, sql_list
 from emmclab.studies.kinds import TABLES
-from emmclab.traces.activity import Activity
+from emmclab.traces.activity import activity_of
 from emmclab.traces.trace import Trace
 
 Given = TypeVar("Given")
@@ -116,13 +115,13 @@ def query_one_trace(trace: Trace, sql: str) -> Iterator[Answer]:
         for macro in _FLAG_MACROS:
             database.execute(f"create macro {macro}")
         database.execute(_ACTIVITY)
-        activity: Activity = json.loads(trace.header["activity"] or "{}")
-        for task in activity.get("waits", ()):
-            database.execute(_FSYNC, task)
+        activity = activity_of(trace.header)
+        for task in activity.waits:
+            database.execute(_FSYNC, dict(task))
         database.execute(_IN_ORDER)
-        for journal in activity.get("journals", ()):
-            starts, times = journal.get("commit_start_ns", []), journal.get("commit_time_ns", [])
-            commits = {"device": journal["device"], "start_ns": starts, "time_ns": times}
+        for journal in activity.journals:
+            starts, times = journal.commit_start_ns, journal.commit_time_ns
+            commits = {"device": journal.device, "start_ns": starts, "time_ns": times}
             database.execute(_COMMIT, commits)
         database.execute(f"set allowed_paths = {sql_list(paths)}")
         yield _answer(database, sql, tables)
@@ -135,9 +134,9 @@ def without_fsyncs(trace: Trace) -> str:
     >>> without_fsyncs(emmclab.read(emmclab.bundled()[0])).partition(":")[0]
     'the table `fsyncs` is empty'
     """
-    activity: Activity = json.loads(trace.header["activity"] or "{}")
-    calls = sum(sync_counts["calls"] for sync_counts in activity.get("syncs") or ())
-    if activity.get("waits") or not calls:
+    activity = activity_of(trace.header)
+    calls = sum(sync_counts.calls for sync_counts in activity.syncs)
+    if activity.waits or not calls:
         return ""
     return (
         f"the table `fsyncs` is empty: this recording has only the totals of its {calls:,} calls "

@@ -1,7 +1,6 @@
 """Profiles the parts of a trace, as Spark and DuckDB write them, in parallel, and merges them by time."""
 
 import itertools
-import json
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -157,9 +156,9 @@ def profile_parts(
     header, ledger = _of_file(place, options, traces) if is_file else _of_folder(place, traces)
     _refuse_empty_selection(place, ledger)
     # Clock jumps are recognised by comparing all gaps of the whole trace.
-    jumps = len(json.loads(merged.finish(ledger, header))["clock_jumps"])
+    jumps = len(merged.finish(ledger, header)["clock_jumps"])
     ledger["clock_jumps"] = max(jumps, ledger["clock_jumps"] or 0) if is_file else jumps
-    fields = json.loads(merged.finish(ledger, header))
+    fields = merged.finish(ledger, header)
     hashing.join()
     about = {"name": fields.pop("name"), "trace_digest": digests[0]}
     return Profile({**about, "parts": len(traces), "estimates": estimates(fields, len(traces)), **fields})

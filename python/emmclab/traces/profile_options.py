@@ -26,8 +26,7 @@ def profiler(
     Raises:
         ConfigError: an option is invalid.
 
-    >>> import json
-    >>> sum(sum(histogram["counts"]) for histogram in json.loads(profiler("chat").histograms()))
+    >>> sum(sum(histogram["counts"]) for histogram in profiler("chat").histograms())
     0
     """
     return _core.Profiler(name, percentiles=percentiles_of(percentiles), bin_ns=bin_ns(bin), activity=activity)

@@ -1,7 +1,6 @@
 """The published figures with which traces are compared."""
 
 import functools
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
@@ -41,7 +40,7 @@ def published() -> PublishedTables:
     >>> published()["rows"][0]["name"]
     'Idle'
     """
-    tables: PublishedTables = json.loads(_core.published())
+    tables: PublishedTables = _core.published()
     return tables
 
 

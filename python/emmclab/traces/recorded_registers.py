@@ -120,7 +120,7 @@ def _device(stored: _StoredRegisters, recording: str) -> RecordedDevice:
         problem = f"no register could be read: {'; '.join(gaps)}"
         return RecordedDevice(disks, kind, files, gaps, None, problem)
     try:
-        report = RegisterReport(json.loads(_core.read_registers(files)))
+        report = RegisterReport(_core.read_registers(files))
     except EmmclabError as error:
         return RecordedDevice(disks, kind, files, gaps, None, str(error))
     return RecordedDevice(disks, kind, files, gaps, report, "")

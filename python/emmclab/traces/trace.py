@@ -15,7 +15,7 @@ from emmclab.core_types import ClockJumpRow
 from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.runtime.files import digest, folder_aside, note_written_files, written_files
 from emmclab.runtime.optional_libraries import EXTRAS, library, missing
-from emmclab.traces.activity import require_waits
+from emmclab.traces.activity import activity_of, require_waits
 from emmclab.traces.journal import Journal, kernel_threads
 from emmclab.traces.notebook import trace_html
 from emmclab.traces.profile import Profile
@@ -396,7 +396,7 @@ class Trace:
         hashing.start()
         for batch in self.batches(progress):
             profiling.update(batch)
-        fields = json.loads(profiling.finish(self.ledger, self.header))
+        fields = profiling.finish(self.ledger, self.header)
         hashing.join()
         return Profile({"name": fields.pop("name"), "trace_digest": self.digest, **fields})
 
@@ -406,7 +406,7 @@ class Trace:
             refuse_pipes([self], "read twice, as --fsync needs")
             _ = self.ledger
         activity = self.header["activity"] or "{}"
-        require_waits(self.name, json.loads(activity))
+        require_waits(self.name, activity_of(self.header))
         return activity
 
     def journal(self, progress: Progress | None = None) -> Journal:
@@ -422,8 +422,8 @@ class Trace:
         for batch in self.batches(progress):
             profiler.update(batch)
             processes.update(batch)
-        fields = json.loads(profiler.finish(self.header))
-        by = json.loads(processes.finish(self.ledger, self.header))
+        fields = profiler.finish(self.header)
+        by = processes.finish(self.ledger, self.header)
         fields["kernel_threads"] = kernel_threads(by["figures"]["process_share"], fields["written_kb"])
         whence = {"name": self.name, "trace_digest": self.digest, "ledger": self.ledger}
         header = {**self.header, "clock_jumps": None}

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{ByteCount, CommandKind, Nanos};
 
 /// Commands of one kind to one device.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CommandCounts {
     /// The purpose of the commands.
     pub kind: CommandKind,
@@ -33,7 +34,7 @@ pub struct CommandCounts {
 }
 
 /// The commands of one host controller.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostActivity {
     /// Name of the host controller (`mmc0`, `1d84000.ufshc`; `ufs` if the kernel does not report it).
     pub host: String,
@@ -47,7 +48,7 @@ pub struct HostActivity {
 }
 
 /// Number and duration of the waits of a process for durability of files (`fsync`, `fdatasync`, `msync`).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SyncCounts {
     /// Name of the process; `pid N` if no event contained the name.
     pub process: String,
@@ -93,7 +94,7 @@ pub struct SyncWait {
 }
 
 /// A wait that had not ended at the end of the recording.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnfinishedWait {
     /// Name of the process; `pid N` if no event contained the name.
     pub process: String,
@@ -110,7 +111,7 @@ pub struct UnfinishedWait {
 
 /// Kernel threads that write for a file system while processes wait: the journal thread of ext4, the threads for checkpoints and
 /// flushes of f2fs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FsWriterThreads {
     /// The kind of file system.
     pub file_system: String,
@@ -121,7 +122,7 @@ pub struct FsWriterThreads {
 }
 
 /// A period in which the recorder lost events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostEventsGap {
     /// Time of the last event before it, on the clock of the requests.
     #[serde(rename = "from_ns")]
@@ -134,7 +135,7 @@ pub struct LostEventsGap {
 }
 
 /// The writes of a journal of ext4 (JBD2).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JournalCounts {
     /// The device that is mounted.
     pub device: String,
@@ -154,7 +155,7 @@ pub struct JournalCounts {
 }
 
 /// The activity that a recording counted in addition to requests.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "StoredActivity", into = "StoredActivity")]
 pub struct RecordedActivity {
     /// Host controllers, in order of their names.
@@ -174,7 +175,7 @@ pub struct RecordedActivity {
 }
 
 /// The stored form of an activity: the waits of a task are together, because there may be many.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct StoredActivity {
     hosts: Vec<HostActivity>,
@@ -188,7 +189,7 @@ struct StoredActivity {
 }
 
 /// The waits of one task on one file system.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 struct TaskWaits {
     process: String,
     pid: i32,

@@ -13,13 +13,14 @@ use std::cmp::Ordering;
 use std::io::Write;
 
 use memchr::memmem;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::opcodes::{self, SCSI_UNMAP};
 use crate::{EventField, EventFieldValues, KernelEvent, Op, SECTOR_BYTES, fixed};
 
 /// The purpose of a command.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandKind {
     /// Reads data from the device.

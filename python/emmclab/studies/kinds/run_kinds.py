@@ -1,6 +1,7 @@
 """Cells that profile an input, replay it, run a program on a served device, or run an application in closed loop."""
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, cast
@@ -140,7 +141,8 @@ _CHOSEN = ("network", "host", "precondition", "layers", "layer_settings", "secon
 
 def _digest_of(described: _core.Program | _core.HostSetup) -> str:
     """SHA-256, first 16 digits, of an application or a host; comments in its file do not matter."""
-    return hashlib.sha256(described.to_json().encode()).hexdigest()[:16]
+    text = json.dumps(described.to_dict(), separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Apps(GridKind):
