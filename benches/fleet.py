@@ -52,7 +52,7 @@ def run(folder: Path, table: Path, jobs: int) -> tuple[float, float, dict[str, i
 
 def parts(paths: list[Path]) -> dict[str, float]:
     """Return the mean processor time of each step over these recordings, in ms."""
-    spent = dict.fromkeys(("open", "read and profile", "report", "histograms", "parse and flatten", "digest"), 0.0)
+    spent = dict.fromkeys(("open", "read and profile", "report", "histograms", "flatten", "digest"), 0.0)
 
     def note(part: str, since: float) -> float:
         now = time.process_time()
