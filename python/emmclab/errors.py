@@ -43,7 +43,7 @@ _HINTS = {
 
 #: A word that is longer than any sensible name or number; paths may have 4,096 characters.
 _LONG = re.compile(r"(?:[^\s/]{400,}|\S{5000,})")
-#: Number of characters of such a word that are printed.
+#: Number of characters that are printed of the start and of the end of such a long word.
 _HEAD, _TAIL = 200, 60
 #: Characters of a message that are searched for such words; a longer one loses its middle first.
 _LOOKED_AT = 1_000_000

@@ -7,7 +7,7 @@ use emmclab_trace::Op;
 use crate::fit::{CalibrationStallRow, ENOUGH, FEW};
 use crate::samples::{SampleGroup, median};
 
-/// An idle gap, and the delay from start to issue of the request that ended it.
+/// An idle gap of the device, and the delay of the request that ended the gap, from its start to its issue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdleGapDelay {
     pub gap_us: f64,
@@ -136,7 +136,7 @@ pub(crate) fn stalls_of(op: Op, groups: &[SampleGroup], predicted_us: impl Fn(&S
     beyond.sort_by(f64::total_cmp);
     let share = beyond.len() as f64 / requests as f64;
     let usual = 100.0 * (1.0 - share);
-    // Up to the share of the other requests, the added time is 0; from there on it has the distribution of the stalls.
+    // Cumulative distribution of the added time: 0 for the share of requests without a stall, then the distribution of the stalls.
     let mut points = vec![(usual, 0.0), (usual + LEAST_SHARE, beyond[0])];
     if usual < LEAST_SHARE {
         points.clear();

@@ -241,7 +241,7 @@ pub(crate) fn open(
         let missing = if main.is_new { main.path } else { second.path };
         return Err(Error::new(ErrorClass::Config, "the image of the other device exists, this one does not")
             .in_file(missing.unwrap_or(Path::new("")))
-            .hint("name the two images of one run, or two new ones"));
+            .hint("give the two images that one run has written, or two paths that do not exist yet"));
     }
     let both = || [Some(&main), second.as_ref()].into_iter().flatten();
     let changes = main.head.as_ref().map_or_else(Vec::new, |head| head.setting_changes.clone());

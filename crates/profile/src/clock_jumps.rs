@@ -22,7 +22,7 @@ impl<'a> ProfileClockJumps<'a> {
         let without_ns = detected.interleaved().then_some(detected.without_ns);
         let mut all = detected.jumps;
         if without_ns.is_none() {
-            // For the jumps that are still in the trace, the gaps of the profile are more precise: the profile may have several pieces.
+            // Of the jumps that the reader detected, only the corrected ones are kept. The others are still gaps in the profile.
             all.retain(|jump| jump.mended);
             all.extend(gaps.jumps().iter().map(|(length_ns, place)| ClockJump::forward(*length_ns, *place)));
         }

@@ -71,7 +71,7 @@ impl<R: Read> HelperStream<R> {
         if self.line.pop() != Some(b'\n') {
             return Err(if read as u64 == LONGEST_LINE { foreign(&self.line) } else { link_lost() });
         }
-        // A pseudo-terminal replaces LF by CR LF, also inside pages.
+        // A pseudo-terminal replaces each LF by CR LF, also in the binary pages of the stream.
         if self.line.last() == Some(&b'\r') {
             return Err(Error::new(
                 ErrorClass::Unsupported,

@@ -35,7 +35,7 @@ pub struct RegisterFact {
     pub topic: &'static str,
     /// The property in words; `None` if it is not known.
     pub text: Option<String>,
-    /// The fields from which it was derived.
+    /// The register fields from which this item was derived.
     pub from: Vec<&'static str>,
 }
 
@@ -71,7 +71,7 @@ pub struct DerivedSetting {
     pub key: &'static str,
     /// Value as TOML.
     pub value: String,
-    /// The fields from which it was derived, with their values.
+    /// The register fields, with their values, from which this item was derived.
     pub from: String,
 }
 
@@ -80,7 +80,7 @@ pub struct DerivedSetting {
 pub struct RegisterCapacity {
     /// Bytes.
     pub bytes: u64,
-    /// The fields from which it was derived, with their values.
+    /// The register fields, with their values, from which this item was derived.
     pub from: String,
 }
 

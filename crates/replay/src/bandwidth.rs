@@ -200,12 +200,9 @@ impl UsedDevice {
         let unit = unit_kb.saturating_mul(2);
         let count = (file_bytes / 512).min(self.used / 2).checked_div(unit).unwrap_or(0);
         if count == 0 {
-            return Err(Error::new(
-                ErrorClass::Value,
-                "is no possible transfer size, which is 1 KB to half of the data on the device",
-            )
-            .of_field("unit_kb", 0, unit_kb.to_string().as_bytes())
-            .hint("use a size in this range"));
+            return Err(Error::new(ErrorClass::Value, "is not a valid transfer size (1 KB to half of the data on the device)")
+                .of_field("unit_kb", 0, unit_kb.to_string().as_bytes())
+                .hint("use a size in this range"));
         }
         Ok(TransferFile { first: self.used / 4 / unit * unit, unit, count })
     }

@@ -164,7 +164,7 @@ pub enum KernelEra {
     /// 4.4 to 4.9: writes are packed, and only FUA is a reliable write (commit d3df0465db00).
     #[serde(rename = "linux_4.9")]
     Linux49,
-    /// 4.10 and later: nothing is packed (commit 03d640ae1f9b), and FUA is a reliable write.
+    /// 4.10 and later: there are no packed commands (commit 03d640ae1f9b), and FUA is a reliable write.
     #[serde(rename = "linux_5.10")]
     Linux510,
     /// As `linux_5.10`, but FUA is a write and a flush, as with `MMC_QUIRK_AVOID_REL_WRITE` (6.4) and on hosts without CMD23.

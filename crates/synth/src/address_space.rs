@@ -73,7 +73,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 /// A use of a start address to which later requests can return.
 #[derive(Clone, Copy)]
 struct AddressUse {
-    /// Number of the request among those of its operation.
+    /// Index of the request among the requests of its operation (reads or writes).
     number: u64,
     start: u32,
     sectors: u32,

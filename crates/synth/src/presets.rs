@@ -43,7 +43,7 @@ const MADE_FROM: [(&str, &str); 2] = [
     ("combos", include_str!("../../../presets/workloads/made_from/combos.toml")),
 ];
 
-/// Groups of presets with the names of their models: `applications` and `combos` as in the paper's tables, and `phones`.
+/// The groups of workload presets, with the names of their presets: `applications` and `combos` as in the tables of IISWC 2015, and `phones`.
 pub fn groups() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     GROUPS.iter().map(|(group, models)| (*group, models.iter().map(|(name, _)| *name).collect()))
 }

@@ -73,7 +73,7 @@ impl ServiceTimeSampler {
         if woken.iter().sum::<u64>() > most {
             scale_to(&mut woken, most);
         }
-        // The list has parts per million first, then times.
+        // `service` first contains factors in parts per million of the expected time, which the loop replaces by times.
         let mut service = scatter(&self.jitter, ops.len() as u64, dice);
         for ((service, op), sectors) in service.iter_mut().zip(ops).zip(sectors) {
             let expected = u128::from(self.expected(*op, *sectors)) * u128::from(*service) / 1_000_000;

@@ -322,7 +322,7 @@ impl TraceReader {
         let mut ledger = self.source.ledger();
         self.screen.count(&mut ledger);
         ledger.reordered += self.reordered;
-        // A Parquet trace contains the count of its first import.
+        // A Parquet trace stores the ledger of its first import.
         ledger.kept = ledger.kept.max(self.kept_requests);
         ledger.mended_jumps += self.clock.mended();
         ledger.clock_jumps = ledger.clock_jumps.max(ledger.mended_jumps + self.clock.remaining_jumps());

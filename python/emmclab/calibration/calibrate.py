@@ -9,7 +9,7 @@ from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.traces.reading import read
 from emmclab.traces.trace import Trace, refuse_coarse_clock
 
-#: Text by which results of fio are recognised, and the number of bytes in which it occurs.
+#: Text by which results of fio are recognised, and how many bytes at the start of a file are searched for it.
 _FIO_MARK, _HEAD_BYTES = b'"fio version"', 1 << 16
 #: Text by which results of `emmclab probe` are recognised.
 _PROBE_MARK = b'"clustered_page_kb"'

@@ -67,7 +67,7 @@ def register_files(source: Path) -> list[RegisterFile]:
     files = list(contained)
     if not files:
         raise FormatError(
-            f"{source}: it contains no EXT_CSD register and no descriptor of a UFS",
+            f"{source}: contains neither an EXT_CSD register nor a descriptor of a UFS device",
             kind="unknownformat",
             file=str(source),
             hint=_HINT,

@@ -342,7 +342,7 @@ class RecordingOptions(TypedDict, total=False):
         str | None,
         Option(
             None,
-            "Kernel file of a guest that mounts the disk and runs the workload; None for this machine.",
+            "Kernel file of the guest that mounts the disk and runs the workload; if None, this machine does.",
             option=None,
         ),
     ]

@@ -57,7 +57,7 @@ class TableFile:
         self._lines = folder / f"{name}.json"
         self._kinds: dict[str, set[str]] = {}
         self._file = self._lines.open("w", encoding="utf-8")
-        #: Digests of the columns of the rows so far.
+        #: Digest of each distinct set of columns among the rows written so far.
         self._forms: set[str] = set()
         self._longest = 0
         self.rows = 0

@@ -13,7 +13,7 @@ from emmclab.studies.results import Results
 from emmclab.studies.stored_types import FailedCell
 from emmclab.studies.summary import Effect, Ranked, plain_value, summaries
 
-#: The verdict on a cell that failed: its states were not judged.
+#: The verdict on a cell of a study whose run failed, so that its crash states were not checked.
 NOT_JUDGED = "not judged"
 
 

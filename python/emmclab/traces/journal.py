@@ -103,7 +103,7 @@ class Journal(FieldMapping):
 
     @property
     def by_roles(self) -> bool:
-        """Whether the trace has block notes, so that the role of each block is known.
+        """Whether the trace states the role of each block (journal, metadata, data).
 
         >>> import emmclab
         >>> emmclab.read(emmclab.bundled()[0]).journal().by_roles

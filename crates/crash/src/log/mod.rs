@@ -50,7 +50,7 @@ impl LogBlockHeads {
         numbers.iter().fold(self.sum, |sum, number| crc32c::crc32c_append(sum, &number.to_le_bytes()))
     }
 
-    /// Adds a head, and returns its bytes.
+    /// Adds the head of a block with these numbers (stored size, raw size, CRC) to the chain of checksums; returns its bytes.
     fn add(&mut self, numbers: [u32; 3]) -> [u8; HEAD] {
         self.sum = self.sum_with(numbers);
         self.blocks += 1;

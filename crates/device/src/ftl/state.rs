@@ -139,7 +139,7 @@ impl Ftl {
             return Err(damaged("the state of a block does not match its list"));
         }
         let passed = pool.victim.is_none_or(|victim| {
-            // Collection would skip data before the cursor.
+            // Garbage collection continues at the cursor; valid data before it would be erased.
             let first = geometry.first_ppn(victim.block);
             self.core.tables.reverse.places(first..first.plus(victim.cursor)).next().is_none()
         });

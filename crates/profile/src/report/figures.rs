@@ -165,9 +165,9 @@ pub struct WorkingSetRow {
 pub struct UpdateIntervalRow {
     /// Label of the range.
     pub bin: String,
-    /// Intervals above this, seconds.
+    /// Lower bound of the intervals of this range, exclusive, seconds.
     pub low_s: f64,
-    /// Intervals up to this, seconds.
+    /// Upper bound of the intervals of this range, inclusive, seconds; `None` if there is no bound.
     pub high_s: Option<f64>,
     /// Page writes that overwrite a page after such an interval.
     pub page_writes: u64,
@@ -292,9 +292,9 @@ pub struct AddressTimeRow {
     pub time_s: f64,
     /// Width of the cell, seconds.
     pub width_s: f64,
-    /// First address of the cell, MB.
+    /// First address of this cell of the heatmap, MB.
     pub low_mb: u64,
-    /// First address after the cell, MB.
+    /// First address after this cell, MB.
     pub high_mb: u64,
     /// Reads that start in the cell.
     pub reads: u64,

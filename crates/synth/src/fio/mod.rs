@@ -151,7 +151,7 @@ struct FileRegions {
 }
 
 impl FileRegions {
-    /// For each file of a copy: the first byte that the copy accesses, and the device if the file is a device.
+    /// For each file of one clone of a job (`numjobs`): the offset of its first access, and the device if the file is a device.
     fn of(&mut self, job: &FioJob, copy: u64, devices: &mut NameTable) -> Result<Vec<(u64, Option<NameId>)>> {
         let begin = job.begin(copy)?;
         let length = (begin + job.file_length()).div_ceil(512).next_multiple_of(REGION_ALIGN);

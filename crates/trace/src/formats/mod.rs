@@ -121,7 +121,7 @@ pub fn by_extension(path: &Path) -> Result<&'static TraceFormat> {
         let endings: Vec<_> = writable().flat_map(|format| format.extensions).map(|ending| format!(".{ending}")).collect();
         Error::new(ErrorClass::UnknownFormat, format!("the name `{}` does not determine the format to write", path.display()))
             .hint(format!(
-                "choose the format with --to, or use one of these extensions: {}; text also with .gz, .zst or .xz after it",
+                "choose the format with --to, or use one of these extensions: {}; text formats also with .gz, .zst or .xz after it",
                 endings.join(", ")
             ))
     })

@@ -110,7 +110,7 @@ impl RequestScreen {
     /// Adds the counts of the screen to the ledger of the source.
     pub fn count(&self, ledger: &mut Ledger) {
         let left_out = self.selection.as_ref().map_or(0, RequestSelection::left_out);
-        // A Parquet trace contains the count of its first import.
+        // A Parquet trace stores the ledger of its first import.
         ledger.kept = ledger.kept.saturating_sub(left_out + self.dropped);
         ledger.filtered += left_out;
         let judged = self.reissues.as_ref().is_none_or(ReissueDetector::could_detect);

@@ -156,7 +156,9 @@ impl RequestSelection {
         if self.selected == 0 {
             return Err(Error::new(ErrorClass::Config, "no request satisfies all conditions together")
                 .of_field(OPTION, 0, b"")
-                .hint("use fewer conditions or a longer time; requests satisfy each condition alone"));
+                .hint(
+                    "use fewer conditions or a wider range of time; each condition matches some requests, but none matches all",
+                ));
         }
         Ok(())
     }

@@ -140,7 +140,7 @@ _CHOSEN = ("network", "host", "precondition", "layers", "layer_settings", "secon
 
 
 def _digest_of(described: _core.Program | _core.HostSetup) -> str:
-    """SHA-256, first 16 digits, of an application or a host; comments in its file do not matter."""
+    """First 16 digits of the SHA-256 of the settings of an application or a host, without the comments in its file."""
     text = json.dumps(described.to_dict(), separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
