@@ -187,7 +187,7 @@ fn a_walk_names_what_is_marked_or_linked_wrongly() {
     let Some(images) = Images::if_possible(false, &[]) else { return };
     let image = make(&images, 192 << 20, &["-b", "4096"]);
     let commands = [
-        ("set_inode_field a/short links_count 7", "7 links, and 2 names"),
+        ("set_inode_field a/short links_count 7", "link count is 7, but 2 names"),
         ("freei a/b/blocks", "marked as free"),
         ("clri a/b/inside", "inode"),
         ("set_inode_field empty mode 040755", "directory"),

@@ -263,7 +263,7 @@ fn linux_refuses_what_has_a_bad_checksum_and_the_rest_is_still_shown() {
     assert_eq!(shown(&with(Fault::None)), (4, 0, String::new()));
     let (blocks, bad, refused) = shown(&with(Fault::Block(1)));
     assert_eq!((blocks, bad), (3, 1));
-    assert!(refused.contains("left out") && refused.contains("journal block"), "{refused}");
+    assert!(refused.contains("is not replayed") && refused.contains("journal block"), "{refused}");
     let (blocks, _, refused) = shown(&with(Fault::Commit));
     assert_eq!(blocks, 2);
     assert!(refused.contains("commit block of transaction 10"), "{refused}");

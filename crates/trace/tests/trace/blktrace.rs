@@ -179,7 +179,7 @@ fn files_of_processors_that_are_missing_are_named() {
     fs::remove_file(folder.path().join("run.blktrace.1")).unwrap();
     assert!(note(&named).contains("the files of processors 1 are missing"), "{}", note(&named));
     fs::remove_file(folder.path().join("run.blktrace.2")).unwrap();
-    assert!(note(&named).contains("only the file of processor 0 is here"), "{}", note(&named));
+    assert!(note(&named).contains("only the file of processor 0 exists here"), "{}", note(&named));
     assert!(note(&named).contains("copy all of run.blktrace.*"), "{}", note(&named));
 }
 
@@ -202,5 +202,5 @@ fn a_file_alone_without_a_request_names_its_records_and_what_is_missing() {
     let error = read(&path).unwrap_err();
     assert!(error.to_string().ends_with("the trace contains no request, but 1 C, 1 D"), "{error}");
     let hint = error.hint_text().unwrap();
-    assert!(hint.starts_with("only the file of processor 3 is here"), "{hint}");
+    assert!(hint.starts_with("only the file of processor 3 exists here"), "{hint}");
 }
