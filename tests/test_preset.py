@@ -227,7 +227,7 @@ def test_a_preset_without_a_stated_capacity_says_so_first(tmp_path: Path) -> Non
         (("--ext-csd", "ext_csd", "--ufs", "ufshc"), ["one device"]),
         (("--ext-csd", "ufshc"), ["--ufs"]),
         (("--ufs", "ext_csd"), ["--ext-csd"]),
-        (("--ufs", "empty"), ["empty", "no EXT_CSD register and no descriptor"]),
+        (("--ufs", "empty"), ["empty", "neither an EXT_CSD register nor a descriptor"]),
         (("--ufs", "cut.tar.gz"), ["cut.tar.gz", "damaged"]),
         (("--ext-csd", "ext_csd", "--like", "galaxys2"), ["galaxys2", "mapping.scheme", "--like"]),
         (("--ext-csd", "ext_csd", "--like", "nexus"), ["nexus"]),

@@ -65,7 +65,7 @@ def test_writes_of_a_device_with_a_write_buffer_are_complete_there(trace: Path) 
 
 def test_the_verdict_of_power_cuts_names_the_layers_above_the_device() -> None:
     facts = {"lies": "none", "device": "emmc51-cache", "layers": ["journal:aware"]}
-    stored: Any = SimpleNamespace(facts=facts)
+    stored: Any = SimpleNamespace(facts=SimpleNamespace(**facts))
     assert _device(stored) == "emmc51-cache below journal:aware"
     summary = {
         "states": 3,
