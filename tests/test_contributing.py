@@ -215,8 +215,8 @@ def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: 
     insert(package / "simulation" / "run_options.py", "    images: Annotated[\n", textwrap.indent(declaration, "    "))
     insert(
         package / "simulation" / "device.py",
-        '        aging = parse_precondition(given["precondition"])\n',
-        '        traces = traces * given["copies"]\n',
+        '        aging = parse_precondition(values["precondition"])\n',
+        '        traces = traces * values["copies"]\n',
     )
     done = run(package, "simulate", trace, "--device", "nexus5", "--copies", "2", "--mode", "open")
     assert "800" in done
