@@ -424,7 +424,7 @@ pub(crate) fn keep_beginnings(zones: &DiskZones, base: &DiskContents, changes: &
     blocks.retain(|block| zones.zone_of(block * BLOCK).is_some());
     blocks.sort_unstable();
     blocks.dedup();
-    // The zone of the current block, and the end of the prefix in that zone.
+    // The zone of the current block, and where its first missing write begins: blocks before that are kept.
     let (mut present, mut end) = (None, 0);
     for block in blocks {
         let zone = zones.zone_of(block * BLOCK);

@@ -97,7 +97,7 @@ struct RequestPart {
 fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
     let settings: PairSettings = read_settings(KIND.name, table)?;
     let refuse = |problem: String, hint: &str| Err(Error::new(ErrorKind::Config, problem).hint(hint));
-    // Without an explicit setting, the layer would silently use only the device.
+    // Without a second device, all data goes to the first one, which must be an explicit choice (`routing = internal`).
     let alone = settings.routing == PairRouting::Internal && table.contains_key("routing");
     if !alone && below.second.is_none() {
         return refuse(

@@ -192,7 +192,7 @@ const LARGEST_KB: f64 = 1_048_576.0;
 /// Sectors of the address space have 32-bit numbers.
 const LARGEST_GB: u64 = 2_048;
 
-/// The faults of a model, each with its key, its value and its remedy.
+/// The invalid settings of a workload model, as messages with key, value and hint.
 #[derive(Default)]
 struct ModelFaults(Vec<String>);
 

@@ -144,7 +144,7 @@ def recorded(run: CrashOptions) -> tuple[Options, list[StoredLog]]:
         return options, [_load_log(session, options, run.log, run.base, run.repeat)]
     if run.device is None:
         raise ConfigError("the device is missing", field="device", hint="give one, for example --device emmc51-cache")
-    # The workload is checked first, so that an unknown one is not reported as an unknown check.
+    # The workload is checked first: an unknown workload has no check of its own, which is not the error to report.
     workload.require()
     options.require()
     if options.guest is not None:

@@ -22,7 +22,7 @@ from emmclab.traces.trace import Ledger
 
 #: Maximum wait for a batch, which is also the maximum delay until the end is detected, seconds.
 _WAIT_S = 0.1
-#: Maximum number of lines on waits for durability on a terminal.
+#: Maximum number of lines that the terminal view shows about waits for durability.
 _WAITS = 4
 #: Number of rows of processes in plain lines, which have no height of a terminal.
 _ROWS = 20

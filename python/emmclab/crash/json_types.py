@@ -64,7 +64,7 @@ class MinimalState(TypedDict):
     detail: str
     #: Writes that were sent and are missing or garbled; empty for the state that the device itself would leave.
     missing: list[MissingWrite]
-    #: Number of missing writes in the original state.
+    #: Number of writes that were missing in the state before it was minimised.
     before: int
     tries: int
     #: For a generated program: the fewest operations that show the finding if they are recorded alone.

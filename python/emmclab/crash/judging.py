@@ -267,7 +267,7 @@ class Judge:
     def _by_program(self, lines: Sequence[str]) -> Lost | None:
         """Recover a copy of the disk; the kernel mounts it if the recovery or the check needs a mount.
 
-        The result of a recovery in process is written to the copy, so that the kernel finds nothing to recover.
+        If emmclab recovers the file system, it writes the result to the copy; the kernel then has nothing to recover.
         """
         if self._recovery == "mount":
             outcome = self._mounts.outcome(self._key(lines), lambda files: self._look(files, lines))

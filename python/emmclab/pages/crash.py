@@ -524,7 +524,7 @@ def _provenance(summary: CrashSummary) -> list[tuple[str, str]]:
     return rows
 
 
-#: The lane of the findings, which are marked by number.
+#: The row of the timeline that marks each finding by its number.
 FINDINGS = "findings"
 _ROW_PX = 30
 #: Width for the labels of lanes, pixels.

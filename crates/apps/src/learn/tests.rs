@@ -98,7 +98,7 @@ fn threads_start_where_they_were_cloned_and_wait_for_files_that_others_make() {
     assert!(wait < read, "{first:?}");
     let signal = second.iter().position(|step| step.contains("signal")).unwrap();
     assert!(second[signal - 1].contains("create"), "{second:?}");
-    // The file is deleted when the last descriptor is closed. That thread waits for the writes of the other thread.
+    // The file is deleted when the last descriptor is closed. The thread that closes it waits for the writes of the other thread.
     assert!(first.last().unwrap().contains("delete"), "{first:?}");
     assert!(!second.iter().any(|step| step.contains("delete")));
 }

@@ -73,9 +73,8 @@ impl FtlCore {
         let VictimChoice::Collect(block) = policy.choose(&view) else { return false };
         let order = policy.order();
         self.collector.decisions += 1;
-        // A block is not worth collecting if its valid units fill as many pages as the erase frees. Greedy chooses such a block only if
-        // there is no better one. FIFO continues with the next block, and a random draw moves the drawn block, while another block is worth
-        // collecting.
+        // Collecting a block gains at least one page only if its valid units leave a page free. If blocks are in order of their valid units
+        // and the first one does not, no block does. The other policies also move blocks that gain nothing.
         let gives = |block: BlockId| self.tables.valid(block) + units_per_page <= units_per_block;
         if order == FullBlockOrder::Valid && !self.tables.pool(pool).least_valid().is_some_and(gives) {
             return false;

@@ -291,7 +291,8 @@ impl FtlCore {
         pages
     }
 
-    /// End of the next units that fill a page, and the number of pages to read for them; `None` if too few units are left.
+    /// Collects the next valid units of a victim that fill a destination page, from `from` on. Returns the location after the last of them, and
+    /// the number of source pages to read; `None` if the remaining valid units do not fill a page.
     #[inline]
     fn next_page_of(&self, source: &MoveSource, victim: &mut VictimProgress, from: Ppn) -> Option<(Ppn, u32)> {
         let (mut units, mut reads, mut in_register, mut last) = (0, 0, victim.in_register, from);

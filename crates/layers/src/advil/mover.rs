@@ -377,7 +377,7 @@ impl Advil {
         }
         let mut padded = 0;
         let most = u64::from(self.shape.read_through);
-        // Part of the plan's buffer for unused data between two holes.
+        // Range of the plan's buffer that receives the data between two holes, which is read but not used.
         let mut unused = None;
         let mut last_end = None;
         for (from, to) in holes {

@@ -224,7 +224,7 @@ fn only_waits_near_a_gap_are_unknown_if_the_times_of_all_gaps_are_known() {
     let waits = vec![wait(APP, 0, 100), wait(APP, 200, 300), wait(APP, 400, 500), wait(APP, 600, 700)];
     let gaps = vec![LostEventsGap { from: Nanos(250), to: Nanos(260), events: 7 }];
     let all = RecordedActivity { gaps, ..activity(waits, &[]) };
-    // The end of the third request may belong to another request.
+    // An event was lost, so that the recorded completion of the third request may be that of another request.
     let requests = [write(APP, [10, 10, 40]), write(APP, [240, 240, 420]), write(APP, [610, 610, 640])];
     let split = |lost| {
         let report = report(all.clone(), &requests, &Ledger { lost, ..Ledger::default() });

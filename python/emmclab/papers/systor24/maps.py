@@ -12,7 +12,7 @@ from emmclab.studies.stored_types import Run
 
 #: Grids of the study by application, with the application's name on the page.
 APPLICATIONS = {"cod": "Call of Duty", "genshin_impact": "Genshin Impact", "pubg": "PUBG", "telegram": "Telegram"}
-#: The device on which claims are judged, and the device that packs small writes.
+#: The preset on which the claims are checked, and the preset whose device packs small writes into one page.
 DEVICE, PACKED = "systor24-clustered", "systor24-packed"
 #: LeaFTL with approximate segments, in addition to the schemes themselves.
 GAMMA = "leaftl, gamma 4"

@@ -58,7 +58,7 @@ class _Writer:
     versions: dict[int, list[Version]] = field(default_factory=dict)
 
     def promised_through(self, version: Version) -> bool:
-        """Return whether a version was promised only by a write-through write, not by a later flush."""
+        """Return whether only a write-through write, and no later flush, promised that a version is durable."""
         return version.number in self.through and version.number > self.flushes[-1]
 
     def promise_of(self, version: Version) -> int:
