@@ -1,11 +1,7 @@
 """The reference pages that `make docs` generates."""
 
 import functools
-import sys
 
-from conftest import ROOT
-
-sys.path.insert(0, str(ROOT / "scripts"))
 from generate_reference import FOLDER, PAGES
 
 __all__ = ["FOLDER", "PAGES", "reference"]

@@ -1,7 +1,6 @@
 """Flash-aware journaling: annotated traces, the study of modes, its page and measures."""
 
 import io
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import emmclab as lab
-from conftest import ROOT, Reproduced
+from conftest import Reproduced
 from emmclab.cli.claims import results_of, show_claims
 from emmclab.papers import claims
 from emmclab.papers.claims import judge_study
@@ -21,6 +20,7 @@ from emmclab.papers.registry import papers
 from emmclab.studies import Results
 from emmclab.studies.input import Input
 from emmclab.studies.power_cut_settings import CutCell, CutResult, FirstLoss
+from record_journal import _join_commits
 
 TRACES = {path.stem: path for path in lab.bundled(annotated=True)}
 
@@ -163,11 +163,6 @@ def test_a_claim_that_needs_root_is_judged_with_its_results(monkeypatch: pytest.
 
 
 def test_flushes_around_a_commit_are_joined_with_it_and_others_are_not() -> None:
-    sys.path.insert(0, str(ROOT / "scripts/data"))
-    try:
-        from record_journal import _join_commits
-    finally:
-        sys.path.pop(0)
     times = ("arrival_ns", "start_ns", "issue_ns", "complete_ns")
 
     def row(op: str, at: int, *roles: str) -> dict[str, Any]:

@@ -26,8 +26,6 @@ from emmclab.cli.command_groups import walk_commands
 from wheel_data import write
 from wheel_smoke import holders
 
-sys.path.insert(0, str(ROOT / "scripts"))
-
 VERSIONS = ROOT / "docs" / "project" / "versioning.md"
 
 

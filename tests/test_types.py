@@ -5,7 +5,6 @@ import copy
 import inspect
 import json
 import pickle
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -218,9 +217,6 @@ def test_a_summary_has_the_typed_fields_and_no_other(tmp_path: Path) -> None:
     summary = msgspec.json.decode(done.stdout, type=CrashSummary)
     assert msgspec.json.decode(msgspec.json.encode(summary)) == msgspec.json.decode(done.stdout)
     assert summary["findings"] and "minimal" in summary["findings"][0]
-
-
-sys.path.insert(0, str(ROOT / "scripts"))
 
 
 def test_generated_files_are_current() -> None:
