@@ -114,8 +114,8 @@ impl LiveDevice {
         self.shared.core().acknowledge(text);
     }
 
-    /// Logs each line with which a workload acknowledges data, before the next request. The lines are read from `input`; one byte
-    /// is written to `answers` for each line.
+    /// Reads from `input` the lines by which a workload states that its data is safe, and adds each to the log before the next request of
+    /// the device. One byte is written to `answers` for each line.
     /// Errors: if `input` cannot be set to non-blocking reads.
     pub fn follow(&self, input: OwnedFd, answers: Option<OwnedFd>) -> Result<()> {
         let lines = WorkloadLines::new(input, answers)

@@ -27,7 +27,7 @@ pub struct WorkloadFitter {
 }
 
 impl WorkloadFitter {
-    /// Starts to fit a model with the name `name`.
+    /// Creates an empty fit of a workload model called `name`.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),

@@ -172,7 +172,7 @@ pub(crate) fn nanos(value: f64, unit: f64) -> u64 {
 /// Maximum value of `lengthen`: with it, all waiting requests of a chapter of 2^16 requests are in one round.
 const LONGEST: u32 = 16;
 
-/// The state that is the same for all chapters.
+/// The input of the synthesis of a trace, which all its chapters share.
 pub(crate) struct SynthesisPlan {
     pub model: WorkloadModel,
     pub totals: SynthesisTotals,

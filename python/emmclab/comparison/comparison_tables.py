@@ -67,8 +67,7 @@ class _DeviceRuns(NamedTuple):
 
     def mean(self, field: ResultField) -> float | None:
         """Return the mean of a figure; None if no run has it."""
-        values = spread([run.measured(field.path) for run in self.runs])
-        return None if values is None else values.mean
+        return self.cell(field).value
 
     def cell(self, field: ResultField) -> Number:
         """Return the mean of a figure, with its range below it if the seeds differ."""

@@ -242,7 +242,7 @@ fn source(recording: &CallRecording, format: &str, cpu_factor: f64) -> String {
 #[cfg(test)]
 mod tests;
 
-/// Waits up to this time, and work up to this time after the end of the thread, never cause an error, in ns.
+/// Waits in total, and work after the end of the user's thread, are always accepted up to this time, ns.
 const LEAST_REFUSED_NS: i64 = 10_000_000;
 /// Kinds of waits that are shorter than this are not listed in an error, in ns: they would be rounded to 0.000 s.
 const LEAST_TOLD_NS: i64 = 500_000;

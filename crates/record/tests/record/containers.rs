@@ -151,7 +151,7 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// The compressed data after its two sizes.
+    /// Returns a chunk: the compressed size and the size of the data, then the compressed data.
     fn chunk(self, data: &[u8]) -> Vec<u8> {
         let packed = if self == Packing::Zlib {
             let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());

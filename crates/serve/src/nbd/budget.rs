@@ -20,7 +20,7 @@ pub(super) struct NbdMemoryBudget(Mutex<NbdBudgetState>);
 
 struct NbdBudgetState {
     free: usize,
-    /// The waiting clients, in the order in which they get memory.
+    /// The clients that wait for memory, in the order in which they get it.
     waiting_clients: VecDeque<Arc<ThreadWaker>>,
 }
 

@@ -44,7 +44,7 @@ pub enum KernelEvent {
 }
 
 impl KernelEvent {
-    /// All events by their paths below `events/`.
+    /// All events, each with its directory in tracefs, relative to `events/`.
     pub const ALL: [(&str, KernelEvent); 19] = [
         ("mmc/mmc_request_start", KernelEvent::MmcStart),
         ("mmc/mmc_request_done", KernelEvent::MmcDone),
