@@ -49,14 +49,14 @@ def _write_journal(journal: Journal, path: str | Path) -> None:
     write_atomically(path, render(journal))
 
 
-# `traces` writes these pages without importing `pages`, which imports `traces`.
+# The functions that write these pages are registered, because `traces` cannot import `pages`, which imports `traces`.
 _html_pages.register_page("profile", _write_profile)
 _html_pages.register_page("journal", _write_journal)
 
 
 @functools.cache
 def _declared() -> dict[str, str]:
-    """Return the module that declares each name, as the type stub states; the package declares its rooms."""
+    """Return the module of each public name, as the type stub declares it; submodules belong to the package."""
     import ast
 
     stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
@@ -65,7 +65,7 @@ def _declared() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> object:
-    """Import a name of the package, or a room, on first use."""
+    """Import a name of the package, or a submodule, on first use."""
     if name == "__all__":
         return sorted(name for name, module in _declared().items() if module != __name__)
     module = None if name.startswith("__") else _declared().get(name)
@@ -78,5 +78,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Return the names of the package and its rooms."""
+    """Return the names of the package and of its submodules."""
     return sorted({*globals(), *_declared()})

@@ -1,4 +1,4 @@
-"""The exceptions of emmclab: one tree, each with file, line or field, and a hint."""
+"""The exceptions of emmclab: one class hierarchy; each has a file, line or field if known, and a hint."""
 
 import errno as numbers
 import re
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from os import PathLike
 
-#: Control characters, which terminals interpret: the first 32 except tab and line feed, and from 127 on.
+#: Control characters that terminals interpret (all except tab and line feed), with visible replacements.
 CONTROLS = {
     number: chr(0x2400 + number) if number < 0x20 else "\N{REPLACEMENT CHARACTER}"
     for number in (*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0))
 }
-#: Marks that change the direction of the text after them.
+#: Unicode characters that change the direction of the text after them.
 CONTROLS |= dict.fromkeys(
     (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\N{REPLACEMENT CHARACTER}"
 )
@@ -43,16 +43,16 @@ _HINTS = {
 
 #: A word that is longer than any sensible name or number; paths may have 4,096 characters.
 _LONG = re.compile(r"(?:[^\s/]{400,}|\S{5000,})")
-#: Number of characters that are printed of the start and of the end of such a long word.
+#: Number of characters that are printed from the start and from the end of an overlong word.
 _HEAD, _TAIL = 200, 60
-#: Characters of a message that are searched for such words; a longer one loses its middle first.
+#: Number of characters of a message that are searched for overlong words; a longer message first loses its middle.
 _LOOKED_AT = 1_000_000
 
 
 def harmless(text: str) -> str:
-    r"""Return a text without control sequences: names in traces may contain any character.
+    r"""Return a text without control sequences, because names in traces may contain any character.
 
-    Everything that is printed for people passes through here, and each message of an error.
+    Every text that is printed for people, and every error message, passes through this function.
 
     >>> harmless("a\x1b[31mb\tc")
     'a␛[31mb\tc'
@@ -76,7 +76,7 @@ def _message(text: str) -> str:
 
 
 class EmmclabError(Exception):
-    """An error in the input, the options or the environment; the message names it.
+    """An error in the input, the options or the environment; its message states the cause.
 
     Attributes:
         kind: the kind of error, one word.
@@ -87,7 +87,7 @@ class EmmclabError(Exception):
         errno: the error number of the operating system, if it reported the error.
     """
 
-    #: The kind of errors of this class that name no other.
+    #: `kind` of an error of this class if none is given.
     usual_kind = "other"
 
     def __init__(
@@ -110,7 +110,7 @@ class EmmclabError(Exception):
         self.errno = errno
 
     def in_file(self, file: str) -> Self:
-        """Return the same error with the file that it is about, if it has none yet.
+        """Return the error with the name of the file that it concerns, unless it already names a file.
 
         >>> str(FormatError("field `sector`: zone 7 is full").in_file("a.txt"))
         'a.txt: field `sector`: zone 7 is full'
@@ -151,7 +151,7 @@ class InputError(EmmclabError, OSError):
 
 
 class FormatError(EmmclabError, ValueError):
-    """A file does not have the expected format, or violates it in places."""
+    """A file does not have the expected format, or some of its lines violate the format."""
 
 
 class UnitError(FormatError):
@@ -165,6 +165,6 @@ class ConfigError(EmmclabError, ValueError):
 
 
 class UnsupportedError(EmmclabError):
-    """The target cannot represent the input."""
+    """The target, such as an output format or this machine, cannot represent or support the input."""
 
     usual_kind = "unsupported"

@@ -1,4 +1,4 @@
-//! The interface through which the engine uses a simulated block device, and request counts by operation, file class, role and cause.
+//! The interface between the engine and a simulated block device, and a counter of requests by operation, file class, block role and cause.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub trait SimulatedBlockDevice {
     /// Size in sectors.
     fn sectors(&self) -> u64;
 
-    /// Submits a request with a unique number, not before the time of the previous one. `notes` are the roles of written blocks.
+    /// Submits a request with a unique number. `at` must not be earlier than in the previous call; `notes` are the roles of written blocks.
     /// Errors: for a request beyond the end of the device, and if the device has stopped.
     fn submit(&mut self, at: Nanos, number: u64, request: &Request, notes: &[BlockNote]) -> Result<()>;
 
@@ -24,7 +24,7 @@ pub trait SimulatedBlockDevice {
     /// Errors: as [`SimulatedBlockDevice::submit`].
     fn advance(&mut self, until: Nanos) -> Result<()>;
 
-    /// Appends completions that have become known: request numbers and times. The times may be in the future.
+    /// Appends numbers and completion times of requests whose completion has become known. The times may be in the future.
     fn take_completed(&mut self, out: &mut Vec<(u64, Nanos)>);
 }
 
@@ -55,15 +55,15 @@ impl SimulatedBlockDevice for ClosedLoop {
 pub struct RequestGroup {
     /// Number of requests.
     pub requests: u64,
-    /// Bytes of these requests.
+    /// Total size of these requests in bytes.
     pub bytes: u64,
     /// Number of sequential requests, which begin where the previous request of the same operation ended.
     pub sequential: u64,
-    /// Bytes of the sequential requests.
+    /// Total size of the sequential requests in bytes.
     pub sequential_bytes: u64,
     /// Sum of the times from submission to completion, in ns.
     pub device_ns: i64,
-    /// Sum of these times over the sequential requests, in ns.
+    /// Sum of the times from submission to completion of the sequential requests, in ns.
     pub sequential_device_ns: i64,
 }
 
@@ -90,12 +90,12 @@ pub struct ReadWriteCounts {
     pub write: RequestGroup,
 }
 
-/// Bytes written to the blocks of one role.
+/// Number of bytes written to blocks of one role, such as the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RoleBytes {
-    /// Name of the role, as in traces.
+    /// Name of the block role, as it is written in traces.
     pub role: &'static str,
-    /// Number of bytes.
+    /// Number of bytes written.
     pub bytes: u64,
 }
 
@@ -110,15 +110,15 @@ pub struct RequestCounts {
     pub flushes: u64,
     /// Number of requests that order writes or make them durable: flushes, and writes with preflush or FUA.
     pub sync_points: u64,
-    /// Reads and writes by class of the file; the file system's own blocks have classes, too.
+    /// Reads and writes by class of the file. Metadata blocks of the file system have classes of their own.
     pub classes: BTreeMap<&'static str, ReadWriteCounts>,
-    /// Number of requests by cause.
+    /// Number of requests by their cause in the host model.
     pub causes: BTreeMap<&'static str, u64>,
-    /// Bytes written by role of the blocks; empty if the file system has no roles.
+    /// Bytes written by role of the blocks; empty if the file system does not assign roles to blocks.
     pub roles: Vec<RoleBytes>,
 }
 
-/// The properties of a submitted request by which it is counted when it completes.
+/// The properties of a submitted request that are needed to count it when it completes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountedRequest {
     class: FileClass,

@@ -1,4 +1,4 @@
-//! The files of a program: which files of each set exist, their lengths, and the file operations of accesses.
+//! The files of a program: which files of each set exist and how long they are. Converts the accesses of threads into file operations.
 
 use emmclab_base::{Error, ErrorClass, Result};
 use emmclab_host::{FileId, FileOp, FileSpec, FolderId, MountId};
@@ -11,7 +11,7 @@ use crate::thread_code::FileAccessKind;
 
 /// Alignment of accesses at random offsets. Smaller accesses are aligned to their own size.
 const ALIGNMENT: u64 = 4096;
-/// Number of the random generator for initial file sizes, which no thread uses.
+/// Number of the random stream for initial file sizes. Threads use other numbers.
 const SIZES: u32 = u32::MAX - 1;
 
 #[derive(Debug)]
@@ -19,9 +19,9 @@ struct FileSetState {
     name: String,
     first: u32,
     members: Vec<Option<u64>>,
-    /// Number of files that exist.
+    /// Number of files of the set that exist.
     existing: u32,
-    /// Index of the file that is created next.
+    /// Index of the file of the set that is created next.
     next: u32,
     /// Length of the part at the beginning of a file that random and repeated accesses use; `None` for the whole file.
     in_use: Option<u64>,
@@ -103,7 +103,7 @@ impl ProgramFiles {
         self.sets.len()
     }
 
-    /// Class and partition of the file of an operation; `None` if it applies to all files.
+    /// Class and partition of the file that an operation accesses; `None` for an operation on all files.
     pub fn spec_of(&self, operation: &FileOp) -> Option<FileSpec> {
         if let FileOp::FsyncFolder { mount, folder } = *operation {
             return self.specs.iter().find(|spec| spec.mount == mount && spec.folder == folder).copied();
@@ -147,7 +147,7 @@ impl ProgramFiles {
         out.extend([FileOp::Close { file }]);
     }
 
-    /// Marks a file as existing for all threads. It is called when the file is closed after its creation.
+    /// Marks a file as existing for all threads. Called when the file is closed after its creation.
     pub fn closed(&mut self, file: FileId) {
         let after = self.sets.partition_point(|set| set.first <= file.0);
         let Some(files) = after.checked_sub(1).map(|at| &mut self.sets[at]) else { return };

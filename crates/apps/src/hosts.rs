@@ -1,4 +1,4 @@
-//! The machine that a program runs on: cores, networks, partitions with file systems, and kernel settings. Hosts are read from TOML.
+//! The simulated machine that runs a program: cores, networks, partitions with file systems, and kernel settings. Read from TOML.
 
 use std::path::Path;
 
@@ -11,20 +11,20 @@ use crate::program::{ProgramStep, ThreadProgram};
 use crate::random_draws::Amount;
 use crate::toml_files;
 
-/// A host: the machine that a program runs on.
+/// A host: the simulated machine that runs a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostSetup {
     /// Name of the host.
     pub name: String,
-    /// The setup that the host represents, in one line.
+    /// One line that describes which phone or computer the host represents.
     pub about: String,
-    /// Origin of the figures, and the assumptions.
+    /// Where the figures come from, and which assumptions were made.
     pub source: String,
     /// Number of cores.
     pub cores: u32,
-    /// Factor on the time of all work on the host's cores. With 1, a core is as fast as the one for which programs specify work: a 1 GHz
-    /// core of 2010.
+    /// Factor on the duration of all work on the host's cores. A core with factor 1 is as fast as the core for which programs specify work:
+    /// a 1 GHz core of 2010.
     #[serde(default = "default_cpu_factor")]
     pub cpu_factor: f64,
     /// Time after which a thread leaves its core if another thread is ready, in ms.
@@ -35,17 +35,17 @@ pub struct HostSetup {
     pub switch_us: f64,
     /// The kernel: `linux-2.6.35` or `linux-6`.
     pub era: String,
-    /// Settings of the kernel that differ from the defaults of the era.
+    /// Kernel settings that override the defaults of `era`.
     #[serde(default)]
     #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
     pub kernel: toml::Table,
     /// Partitions, in their order on the device.
     #[serde(rename = "partition")]
     pub partitions: Vec<HostPartition>,
-    /// Networks; a run uses one of them.
+    /// Networks of the host. Each run uses one of them.
     #[serde(rename = "network")]
     pub networks: Vec<NetworkSettings>,
-    /// Work that the phone repeats while the user waits, on the same cores as the program; only in simulated runs.
+    /// Work that the phone repeats while the user waits. It uses the same cores as the program, and only exists in simulated runs.
     #[serde(default)]
     pub periodic: Vec<PeriodicWork>,
     /// Published figures and claims from which the settings were derived.
@@ -61,7 +61,7 @@ pub struct PeriodicWork {
     pub name: String,
     /// Time from the end of one repetition to the beginning of the next, in ms.
     pub every_ms: f64,
-    /// Work of a repetition on a core of CPU factor 1, in ms.
+    /// CPU work of each repetition on a core of CPU factor 1, in ms.
     pub cpu_ms: f64,
 }
 
@@ -83,7 +83,7 @@ impl PeriodicWork {
 pub struct HostPartition {
     /// Name of the partition.
     pub name: String,
-    /// Size of the partition. The last partition may omit it, and then has the rest of the device.
+    /// Size of the partition. The last partition may omit the size and then gets the rest of the device.
     pub size: Option<ByteSize>,
     /// File system of the partition; without one, the partition only occupies space.
     pub filesystem: Option<FilesystemKind>,
@@ -194,7 +194,7 @@ impl HostSetup {
         self.kernel()?.validate()
     }
 
-    /// Whether the host's kernel flushes the cache of the device. If not, nothing in a volatile cache is durable.
+    /// Whether the host's kernel sends cache flushes to the device. If not, a sync does not make data in the device's cache durable.
     /// Errors: as [`HostSetup::kernel`].
     pub fn sends_flushes(&self) -> Result<bool> {
         Ok(self.kernel()?.barrier == BarrierMode::Flush)
@@ -248,8 +248,8 @@ impl HostSetup {
         Ok(mounts.into_iter().map(place).collect())
     }
 
-    /// Changes the file system of one partition (`data=lfs`) or of all mounted partitions (`lfs`). Mount options become the defaults of the
-    /// file system's tools.
+    /// Changes the file system of one partition (`data=lfs`) or of all mounted partitions (`lfs`). Mount options are reset to the defaults
+    /// of the file system's tools.
     /// Errors: [`ErrorClass::Config`] for an unknown file system, or a partition that does not exist or is not mounted.
     pub fn set_filesystem(&mut self, choice: &str) -> Result<()> {
         let refused = |problem: &str, hint: String| {
@@ -277,7 +277,7 @@ impl HostSetup {
         Ok(())
     }
 
-    /// Configures the host to execute only syncs of files of these classes; with `none`, no syncs at all.
+    /// Configures the host to execute syncs only for files of the given classes; with `none`, it executes no syncs at all.
     /// Errors: [`ErrorClass::Config`] for an unknown class of files.
     pub fn keep_syncs(&mut self, names: &[String]) -> Result<()> {
         let mut classes = Vec::new();
@@ -351,7 +351,7 @@ fn default_cpu_factor() -> f64 {
     1.0
 }
 
-/// The time slice of CFS if two threads share a core: half its latency of 6 ms.
+/// Default quantum in ms: the time slice of the CFS scheduler for two threads that share a core, which is half its latency of 6 ms.
 fn quantum() -> f64 {
     3.0
 }

@@ -16,7 +16,7 @@ pub(crate) struct NetworkLink {
     /// Rate of the link in bits per second.
     rate: u128,
     transfers: Vec<NetworkTransfer>,
-    /// The time to which `left` of all transfers refers.
+    /// The time to which the `left` bits of all transfers refer.
     at: Nanos,
     bytes: u64,
 }
@@ -40,7 +40,7 @@ impl NetworkLink {
     /// The time at which the next transfer ends.
     pub fn next_event(&self) -> Option<Nanos> {
         let left = self.transfers.iter().map(|transfer| transfer.remaining_bits).min()?;
-        // Rounded up, so that no work is left at that time.
+        // The time is rounded up, so that the transfer has no bits left when it ends.
         let ns = (left * self.transfers.len() as u128).div_ceil(self.rate);
         Some(self.at.saturating_add(Nanos(ns.min(i64::MAX as u128) as i64)))
     }
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn transfers_share_the_rate_and_the_last_has_it_alone() {
-        // 8 Mbit/s: 1 byte per microsecond.
+        // At 8 Mbit/s, a byte takes 1 us.
         let mut link = NetworkLink::new(8_000_000);
         link.begin(1, 1000);
         link.begin(2, 3000);

@@ -1,5 +1,5 @@
-//! Quantities of a program: fixed, or drawn from a distribution. A draw uses one random number of the thread's own generator and only
-//! integer arithmetic, so that a seed gives the same values on every machine.
+//! Quantities of a program: fixed, or drawn from a distribution. Each draw uses one random number of the thread's own generator and only
+//! integer arithmetic. Runs with one seed therefore get equal values on every machine.
 
 use emmclab_base::ByteSize;
 use rand_pcg::Pcg64;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct ThreadDraws(Pcg64);
 
 impl ThreadDraws {
-    /// The generator of the thread with this number. It is independent of the draws of other threads.
+    /// Returns the generator of the thread with this number. Its draws are independent of the draws of other threads.
     pub(crate) fn of_thread(seed: u64, thread: u32) -> Self {
         Self(Pcg64::seed_from_u64(seed ^ u64::from(thread + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
@@ -31,9 +31,9 @@ impl ThreadDraws {
     expecting = "a value, `{ uniform = [smallest, largest] }` or `{ choices = [[value, weight], ...] }` is expected here"
 )]
 pub enum Amount<T> {
-    /// The same value each time.
+    /// The value itself, without a draw.
     Fixed(T),
-    /// A value drawn from a distribution each time.
+    /// A distribution from which a new value is drawn for each use.
     Drawn(ValueDistribution<T>),
 }
 
@@ -41,18 +41,18 @@ pub enum Amount<T> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ValueDistribution<T> {
-    /// All values from the first to the second have the same probability.
+    /// All values from the first to the second are equally probable.
     Uniform([T; 2]),
-    /// Values with their weights.
+    /// Values with their weights: a value is drawn with a probability proportional to its weight.
     Choices(Vec<(T, u32)>),
 }
 
-/// A quantity that can be drawn. It is converted to an integer in the engine's unit.
+/// A quantity that can be drawn from a distribution. The engine uses it as an integer number of bytes, nanoseconds or items.
 pub trait DrawableQuantity: Copy {
-    /// The value in the engine's unit.
+    /// The value as an integer in the engine's unit (bytes, nanoseconds or items).
     fn units(self) -> u64;
 
-    /// Whether the value is allowed.
+    /// Whether the value is allowed in a program.
     fn is_possible(self) -> bool {
         true
     }
@@ -74,7 +74,7 @@ impl DrawableQuantity for ByteSize {
 /// Maximum duration of a step, in nanoseconds: 11 days.
 const MOST_NS: f64 = 1e15;
 
-/// Milliseconds, converted to nanoseconds.
+/// A duration in milliseconds, converted to nanoseconds.
 impl DrawableQuantity for f64 {
     fn units(self) -> u64 {
         (self * 1e6).round().clamp(0.0, MOST_NS) as u64
@@ -86,7 +86,7 @@ impl DrawableQuantity for f64 {
 }
 
 impl<T: DrawableQuantity> Amount<T> {
-    /// The distribution as integers in the engine's unit.
+    /// The distribution as integers in the engine's unit (bytes, nanoseconds or items).
     pub(crate) fn resolved(&self) -> IntegerDistribution {
         match self {
             Self::Fixed(value) => IntegerDistribution::Fixed(value.units()),
@@ -104,7 +104,7 @@ impl<T: DrawableQuantity> Amount<T> {
         }
     }
 
-    /// Why the amount is not allowed, and a hint; `None` if it is allowed.
+    /// Returns why the amount is not allowed, with a hint; `None` if it is allowed.
     pub(crate) fn fault(&self) -> Option<(&'static str, &'static str)> {
         let possible = match self {
             Self::Fixed(value) => value.is_possible(),
@@ -125,7 +125,7 @@ impl<T: DrawableQuantity> Amount<T> {
         }
     }
 
-    /// The smallest and the largest possible value.
+    /// The smallest and the largest value that can be drawn.
     pub(crate) fn range(&self) -> (u64, u64) {
         match self {
             Self::Fixed(value) => (value.units(), value.units()),
@@ -138,13 +138,13 @@ impl<T: DrawableQuantity> Amount<T> {
     }
 }
 
-/// A distribution of integers in the engine's unit.
+/// A distribution of integers in the engine's unit (bytes, nanoseconds or items).
 #[derive(Clone, Debug)]
 pub(crate) enum IntegerDistribution {
     Fixed(u64),
     /// The smallest value, and the number of values.
     Uniform(u64, u64),
-    /// Pairs of the cumulative weight up to a value and that value.
+    /// The values, each preceded by the sum of the weights of all values up to and including it.
     Choices(Box<[(u64, u64)]>),
 }
 

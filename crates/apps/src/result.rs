@@ -24,12 +24,12 @@ impl StateTimes {
         Self(ThreadState::ALL.into_iter().map(|state| (state.name(), sums.of(state).0)).collect())
     }
 
-    /// The sum of all states, in ns.
+    /// The total time in all states, in ns.
     pub fn total(&self) -> i64 {
         self.0.values().sum()
     }
 
-    /// The time in a state, in ns.
+    /// The time that a thread spent in this state, in ns.
     pub fn get(&self, state: ThreadState) -> i64 {
         self.0.get(state.name()).copied().unwrap_or(0)
     }
@@ -38,16 +38,16 @@ impl StateTimes {
 /// A part of the time that the user waited for the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UserWaitPart {
-    /// The state of the thread that the user waited for.
+    /// The state of the thread that the user waited for, during this part.
     #[schemars(with = "String")]
     pub state: ThreadState,
     /// For storage: the cause of the wait, by its name in the host model.
     pub wait: Option<&'static str>,
     /// For storage: the class of the file of the operation; `None` for `sync`.
     pub class: Option<&'static str>,
-    /// For storage: the partition of that file.
+    /// For storage: the partition of the file of the operation; `None` for `sync`.
     pub partition: Option<String>,
-    /// Length, in ns.
+    /// Length of this part of the waiting time, in ns.
     pub ns: i64,
 }
 
@@ -56,9 +56,9 @@ pub struct UserWaitPart {
 pub struct ThreadResult {
     /// Name of the thread.
     pub name: String,
-    /// Time between the thread's begin and its end, in ns: the sum of its states.
+    /// Time between the start and the end of the thread, in ns. It equals the sum over its states.
     pub alive_ns: i64,
-    /// Time of the thread by state.
+    /// The time that the thread spent in each state.
     pub states: StateTimes,
 }
 
@@ -67,7 +67,7 @@ pub struct ThreadResult {
 pub struct StatesOverTime {
     /// Width of a bin, in ns; the last one may be shorter.
     pub bin_ns: i64,
-    /// The critical path, then each thread.
+    /// First the critical path, then each thread of the program.
     pub lanes: Vec<ThreadStateLane>,
 }
 
@@ -87,27 +87,27 @@ pub struct AppResult {
     pub program: String,
     /// Name of the host.
     pub host: String,
-    /// Name of the kernel's era.
+    /// Name of the kernel era of the host, such as `linux-6`.
     pub era: String,
     /// Name of the network.
     pub network: String,
     /// Seed of the random draws.
     pub seed: u64,
-    /// Parts of the storage that were simulated as infinitely fast.
+    /// Names of the parts of the storage that were simulated as infinitely fast.
     pub what_if: Vec<String>,
     /// Time from the beginning of the program to the end of the thread that the user waits for, in ns.
     pub runtime_ns: i64,
     /// The thread that the user waits for.
     pub user_waits_for: String,
-    /// Time by state along the critical path, in ns; the sum is the runtime.
+    /// Time by thread state along the critical path, in ns. The times add up to the runtime.
     pub states: StateTimes,
-    /// Parts of the critical path in more detail, the longest first.
+    /// The waiting time of the user, divided by state, cause of the wait, file class and partition; the longest part first.
     pub spent: Vec<UserWaitPart>,
-    /// The threads with their times.
+    /// The results of the threads.
     pub threads: Vec<ThreadResult>,
-    /// Time that cores worked for the program, in ns.
+    /// Time that cores were busy with the threads of the program, in ns.
     pub cpu_ns: i64,
-    /// Work of the kernel's own threads, in ns; it does not occupy the program's cores. `None` for a live run.
+    /// CPU work of the kernel's own threads, in ns. It does not occupy the cores of the program. `None` for a run on a real machine.
     pub kernel_cpu_ns: Option<u64>,
     /// Number of bytes transferred over the network.
     pub network_bytes: u64,
@@ -115,7 +115,7 @@ pub struct AppResult {
     pub file_operations: u64,
     /// Number of file operations for durability: `fsync`, `fdatasync` and `sync`, of files and folders.
     pub file_syncs: u64,
-    /// Counts of block requests. `None` for a live run.
+    /// Counts of block requests. `None` for a run on a real machine.
     pub requests: Option<RequestCounts>,
     /// The states of the threads over time.
     pub over_time: StatesOverTime,
@@ -154,7 +154,7 @@ impl TimeAttribution {
         Self { path, threads, over_time: StatesOverTime { bin_ns: width, lanes } }
     }
 
-    /// The parts of the critical path, the longest first. `partitions` has the names of the mounts.
+    /// Returns the parts of the user's waiting time, the longest first. `partitions` are the names of the mounts.
     pub fn user_wait_parts(&self, partitions: &[&str]) -> Vec<UserWaitPart> {
         let mut out: Vec<UserWaitPart> = Vec::new();
         for (doing, time) in self.path.iter() {
@@ -224,9 +224,9 @@ impl StateBins {
 pub enum WhatIfTarget {
     /// Every request to this partition.
     Partition(String),
-    /// Every request whose first block is of this class.
+    /// Every request whose first block belongs to a file of this class.
     Class(FileClass),
-    /// Every request of this operation.
+    /// Every request with this purpose.
     Operation(RequestPurpose),
 }
 
@@ -235,14 +235,14 @@ pub enum WhatIfTarget {
 pub enum RequestPurpose {
     /// Reads, including read-ahead.
     Read,
-    /// Writes that a sync waits for, commits, and flushes.
+    /// Writes that a sync waits for, journal commits, and flushes.
     Fsync,
     /// Writes that no thread waits for: write-back, checkpoints, cleaning.
     WriteBack,
 }
 
 impl RequestPurpose {
-    /// All operations.
+    /// All request purposes.
     pub const ALL: [Self; 3] = [Self::Read, Self::Fsync, Self::WriteBack];
 
     /// The name, as users write it.
@@ -264,7 +264,7 @@ impl RequestPurpose {
 }
 
 impl WhatIfTarget {
-    /// Whether a request belongs to this part. `partition` is the name of the mount to which the request belongs.
+    /// Whether a request belongs to this part of the storage. `partition` is the name of the mount to which the request belongs.
     pub(crate) fn takes(&self, block: &HostBlockRequest, partition: &str) -> bool {
         match self {
             Self::Partition(name) => name == partition,

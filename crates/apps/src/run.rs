@@ -1,4 +1,4 @@
-//! Runs a program on a host, on a simulated device or on this machine.
+//! Runs a program on a described host, with a simulated device or with real files on this machine.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::timeline::ThreadTimes;
 /// Options of a run of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgramRunOptions {
-    /// The network, by its name in the host.
+    /// The network that the run uses, by its name in the host description.
     pub network: String,
     /// Seed of the random draws.
     pub seed: u64,
-    /// Maximum duration of the run; a longer run is an error.
+    /// Maximum simulated or real duration of the run. A longer run is an error.
     pub limit: Nanos,
     /// Parts of the storage that are infinitely fast; only for simulated runs.
     pub what_if: Vec<WhatIfTarget>,
@@ -47,8 +47,8 @@ pub fn run<D: SimulatedBlockDevice>(
     run_in_detail(program, setup, device, options).map(|(result, _)| result)
 }
 
-/// Runs a program on a simulated device with its layers, and finishes the device. Returns the results of both. If the device's recorder
-/// writes a timeline, it includes the threads; `about` is JSON about the run for the rows of the timeline.
+/// Runs a program on a simulated device with its layers, and finishes the device. Returns the results of the program and of the device. If
+/// the device's recorder writes a timeline, the timeline also shows the threads; `about` is JSON that describes the run in the timeline.
 /// Errors: as [`run`], and if the recorder cannot write.
 pub fn run_simulated(
     program: &AppProgram, setup: &HostSetup, mut device: ClosedLoop, options: &ProgramRunOptions, about: Option<&str>,
@@ -95,9 +95,11 @@ pub fn prepare_live(program: &AppProgram, setup: &HostSetup, sectors: u64, folde
 }
 
 /// Runs a program on this machine, with real file operations in the folders that [`prepare_live`] wrote for the same program, host and
-/// seed. Each thread of the program becomes a thread of this machine. Its work on cores and its transfers take their time, but use no CPU.
+/// seed. Each thread of the program becomes a thread of this machine. CPU work and network transfers only wait for their simulated
+/// duration.
 ///
-/// The result has no requests and no work of the kernel, which only the simulation knows. The time of a call counts as waiting.
+/// The result has no block requests and no kernel work, which only the simulation knows. The duration of a file operation counts as
+/// waiting.
 /// Errors: as [`run`], and if a file operation fails.
 pub fn run_live(
     program: &AppProgram, setup: &HostSetup, sectors: u64, folders: &[PathBuf], options: &ProgramRunOptions,
@@ -113,9 +115,9 @@ pub fn run_live(
     let mut store = RealFiles::new(folders.to_vec(), false);
     let files = files_of(program, options.seed, &named, &mut store)?;
     let mut storage = RealStorage::start(&Arc::new(store), program.threads.len() as u32)?;
-    // Without periodic work, because this machine has threads of its own.
+    // No periodic background work is simulated, because the real machine has background threads of its own.
     let (mut result, _) = run_on(program, &[], setup, options, &partitions, files, &mut storage)?;
-    // A call is a single wait here, because its causes in the host are unknown.
+    // On a real machine the causes of a wait inside a call are unknown, so each call counts as a single wait.
     result.spent.iter_mut().filter(|part| part.wait.is_some()).for_each(|part| part.wait = Some(part.state.name()));
     Ok(result)
 }
@@ -133,7 +135,7 @@ fn files_of(program: &AppProgram, seed: u64, named: &[(&str, Mount)], store: &mu
     ProgramFiles::new(program, seed, |name| mount_of(named, name), store)
 }
 
-/// Runs a program on a storage backend, with the periodic work of a host. The result has no requests and no work of the kernel.
+/// Runs a program on a storage backend, with the periodic work of a host. The result has no block requests and no CPU work of the kernel.
 fn run_on<S: StorageBackend>(
     program: &AppProgram, periodic: &[PeriodicWork], setup: &HostSetup, options: &ProgramRunOptions, partitions: &[&str],
     files: ProgramFiles, storage: &mut S,

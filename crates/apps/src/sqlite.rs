@@ -8,11 +8,11 @@ use emmclab_host::{FileId, FileOp, FolderId, MountId};
 use crate::program::{SqliteDatabase, SqliteJournalMode, SqliteSyncCall, SqliteSynchronous};
 use crate::random_draws::ThreadDraws;
 
-/// Header of a rollback journal: it occupies a sector of 512 bytes, of which 28 are used; the first 12 contain the number of records.
+/// Size in bytes of a rollback journal's header, which occupies a 512-byte sector. Its first 12 bytes contain the number of records.
 const JOURNAL_HEADER: u64 = 512;
 const COUNT_BYTES: u64 = 12;
 const HEADER_IN_USE: u64 = 28;
-/// Size of the header of a write-ahead log, and of each frame in it.
+/// Size of the header of a write-ahead log, in bytes.
 const WAL_HEADER: u64 = 32;
 const FRAME_HEADER: u64 = 24;
 
@@ -26,15 +26,15 @@ pub(crate) struct SqliteState {
     synchronous: SqliteSynchronous,
     data_only: bool,
     checkpoint: u64,
-    /// Number of pages in the file, and in its working set.
+    /// Number of pages in the database file.
     pages: u64,
     working_set_pages: u64,
     journal_exists: bool,
-    /// Number of frames in the write-ahead log since its last restart, and the pages in them.
+    /// Number of frames in the write-ahead log since its last restart.
     frames: u64,
     logged: BTreeSet<u64>,
     cached_pages: PageNumberSet,
-    /// The pages of the current transaction, in a buffer that is reused.
+    /// The pages of the current transaction. The buffer is reused.
     touched: Vec<u64>,
     marks: PageNumberSet,
 }
@@ -43,7 +43,7 @@ pub(crate) struct SqliteState {
 struct PageNumberSet(Vec<u64>);
 
 impl PageNumberSet {
-    /// Adds a number. Returns false if the set already contained it.
+    /// Adds a page number. Returns false if the set already contained it.
     fn insert(&mut self, number: u64) -> bool {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         if word >= self.0.len() {
@@ -100,7 +100,7 @@ impl SqliteState {
             self.log_pages(new_pages, out);
             return;
         }
-        // The first page contains the change counter.
+        // Every transaction also changes the first database page, which contains the file change counter.
         self.touched.push(0);
         self.touched.sort_unstable();
         self.look_at_touched(out);
@@ -147,7 +147,7 @@ impl SqliteState {
         }
     }
 
-    /// Adds new pages. They also belong to the working set if it is the whole file.
+    /// Adds new pages to the database file. If the working set is the whole file, it grows, too.
     fn add_pages(&mut self, new_pages: u64) {
         (self.pages..self.pages + new_pages).for_each(|page| {
             self.cached_pages.insert(page);
@@ -158,7 +158,7 @@ impl SqliteState {
         self.pages += new_pages;
     }
 
-    /// Syncs a file if the `synchronous` setting is `least` or stricter.
+    /// Syncs a file if the `synchronous` setting is at least as strict as `least`.
     fn sync(&self, least: SqliteSynchronous, file: FileId, out: &mut impl Extend<FileOp>) {
         if self.synchronous >= least {
             out.extend([FileOp::Fsync { file, data_only: self.data_only }]);
@@ -178,13 +178,13 @@ impl SqliteState {
         out.extend([write(self.journal, 0, JOURNAL_HEADER)]);
         let mut at = JOURNAL_HEADER;
         for _ in &self.touched {
-            // SQLite writes the page number, the page and its checksum by one call each.
+            // SQLite writes the page number, the page and its checksum with a separate call each.
             for bytes in [4, self.page, 4] {
                 out.extend([write(self.journal, at, bytes)]);
                 at += bytes;
             }
         }
-        // The records must be durable before their number is written.
+        // The page records of the rollback journal must be durable before their number is written to its header.
         self.sync(SqliteSynchronous::Full, self.journal, out);
         if created && self.synchronous == SqliteSynchronous::Full {
             self.sync_folder(out);
@@ -221,10 +221,10 @@ impl SqliteState {
         }
     }
 
-    /// Appends the changed pages to the write-ahead log. If the log has enough frames, a checkpoint writes them to the database.
+    /// Appends the changed pages to the write-ahead log. If the log has enough frames, a checkpoint writes its pages to the database file.
     fn log_pages(&mut self, new_pages: u64, out: &mut impl Extend<FileOp>) {
         if new_pages > 0 {
-            // The first page contains the size of the file.
+            // The first database page contains the database size, so it changes when the file grows.
             self.touched.push(0);
         }
         self.touched.sort_unstable();
@@ -276,7 +276,7 @@ mod tests {
         SqliteState::new(&program.databases[0], FileId(0), FileId(1), (MountId(0), FolderId(0)))
     }
 
-    /// Describes the operations of a transaction as text. Reads are omitted, and writes to a file are counted.
+    /// Describes the file operations of a transaction as text. Reads are omitted; writes to one file are counted.
     fn words(database: &mut SqliteState, pages: u64, new_pages: u64) -> String {
         let mut out = Vec::new();
         database.transaction(pages, new_pages, &mut ThreadDraws::of_thread(1, 0), &mut out);

@@ -1,4 +1,4 @@
-//! Executes the file operations of a program, on the host model with a simulated device or by the kernel of this machine.
+//! Executes the file operations of a program, either in the host model with a simulated device or with the kernel of this machine.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -28,22 +28,22 @@ pub(crate) trait FileStore {
     /// Errors: if the mount is unknown.
     fn declare(&mut self, file: FileId, spec: FileSpec) -> Result<()>;
 
-    /// Creates a declared file with a length of `bytes`.
+    /// Creates a declared file with a length of `bytes` before the run begins.
     /// Errors: if the file system is full.
     fn preload(&mut self, file: FileId, bytes: u64) -> Result<()>;
 }
 
-/// Executes file operations. A backend has its own clock.
+/// Executes the file operations of a program. A backend has its own clock.
 pub(crate) trait StorageBackend {
     /// Begins an operation of a caller. It may already have ended when this function returns.
     /// Errors: if the operation is not possible.
     fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()>;
 
-    /// The time of the next event; `None` if it is not known in advance.
+    /// The time of the backend's next event; `None` if it is not known in advance.
     fn next_event(&self) -> Option<Nanos>;
 
-    /// Waits for the next event of the backend or of the engine, whose next event is at `next`. Returns the time of the event; `None` if
-    /// nothing will ever happen.
+    /// Waits for the next event of the backend or of the engine; `next` is the time of the engine's next event. Returns the time of the
+    /// event that comes first; `None` if neither has an event.
     /// Errors: if the user interrupts the run.
     fn wait(&mut self, next: Option<Nanos>) -> Result<Option<Nanos>>;
 
@@ -74,7 +74,7 @@ impl FileStore for SimulatedHost {
     }
 }
 
-/// The host model, with the device that completes its block requests.
+/// The host model with a simulated device that completes its block requests.
 pub(crate) struct SimulatedStorage<'a, D> {
     host: SimulatedHost,
     device: &'a mut D,
@@ -84,11 +84,11 @@ pub(crate) struct SimulatedStorage<'a, D> {
     now: Nanos,
     /// Requests that the device has not completed, by number.
     under_way: FxHashMap<u64, CountedRequest>,
-    /// Known future completions, ordered by time, then by the order in which they became known.
+    /// Completions in the future that are already known, ordered by time, then by the order in which they became known.
     completions: BinaryHeap<Reverse<(Nanos, u64, u64)>>,
     completions_known: u64,
     counter: RequestCounter,
-    /// Buffers that are reused for each event.
+    /// Buffer for new block requests, reused for each event.
     blocks: HostBlockRequests,
     known_completions: Vec<(u64, Nanos)>,
     free: Vec<(BlockRequestId, CountedRequest)>,
@@ -116,12 +116,12 @@ impl<'a, D: SimulatedBlockDevice> SimulatedStorage<'a, D> {
         self.counter.counts()
     }
 
-    /// Work of the kernel's own threads, in ns on a core of CPU factor 1.
+    /// CPU work of the kernel's own threads, in ns on a core of CPU factor 1.
     pub fn kernel_cpu_ns(&self) -> u64 {
         self.host.kernel_cpu_ns()
     }
 
-    /// Passes requests of the host to the device until there are no more. Requests to an infinitely fast part complete at once.
+    /// Passes block requests of the host model to the device. Requests to a storage part simulated as infinitely fast complete at once.
     fn pump(&mut self) -> Result<()> {
         loop {
             let mut blocks = std::mem::take(&mut self.blocks);
@@ -152,7 +152,7 @@ impl<'a, D: SimulatedBlockDevice> SimulatedStorage<'a, D> {
         }
     }
 
-    /// Collects the completions that have become known.
+    /// Collects the request completions that have become known to the device.
     fn learn(&mut self) {
         self.device.take_completed(&mut self.known_completions);
         for (number, at) in self.known_completions.drain(..) {
@@ -204,9 +204,9 @@ impl<D: SimulatedBlockDevice> StorageBackend for SimulatedStorage<'_, D> {
     }
 }
 
-/// Maximum time between two checks for an interruption.
+/// Maximum time between two checks for an interruption by the user.
 const LOOK: Duration = Duration::from_millis(50);
-/// Maximum number of bytes of one call. Contents of files repeat after this length.
+/// Maximum number of bytes that one system call reads or writes. File contents repeat after this number of bytes.
 const BUFFER: usize = 1 << 20;
 
 /// The files of a program on this machine, with one folder for each mount.
@@ -221,7 +221,7 @@ pub(crate) struct RealFiles {
 }
 
 impl RealFiles {
-    /// Uses files below `roots`, which are in the order of the mounts.
+    /// Uses files in the folders `roots`, one for each mount in order.
     pub fn new(roots: Vec<PathBuf>, writes: bool) -> Self {
         // All bytes are non-zero, because a device or a file system might handle zeros specially.
         let contents = (0..BUFFER).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0] | 1).collect();
@@ -243,7 +243,7 @@ impl RealFiles {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the open file, and opens it if necessary.
+    /// Returns the file, and opens it if it is not open.
     fn file(&self, file: FileId, create: bool) -> Result<Arc<File>> {
         if let Some(known) = self.lock_open_files().get(&file) {
             return Ok(known.clone());
@@ -325,7 +325,7 @@ impl RealFiles {
         }
     }
 
-    /// Writes `bytes` by calls of at most the buffer size. The contents depend on the offset.
+    /// Writes `bytes` in pieces that are at most as long as the buffer. The written contents depend on the offset in the file.
     fn pieces(&self, offset: u64, bytes: u64, mut write: impl FnMut(&[u8], u64) -> std::io::Result<()>) -> std::io::Result<u64> {
         let mut done = 0;
         while done < bytes {
@@ -369,13 +369,13 @@ impl FileStore for RealFiles {
     }
 }
 
-/// An operation that is passed to the thread of its caller.
+/// A file operation that is passed to the thread of its caller.
 struct SubmittedFileOp {
     operation: FileOp,
     begun: Nanos,
 }
 
-/// An operation that has ended.
+/// A file operation that has ended.
 struct CompletedFileOp {
     caller: CallerId,
     operation: FileOp,
@@ -383,12 +383,12 @@ struct CompletedFileOp {
     outcome: Result<u64>,
 }
 
-/// Executes file operations by the kernel of this machine, in real time.
+/// Executes file operations with the kernel of this machine, in real time.
 pub(crate) struct RealStorage {
     /// Channels to the threads, one for each caller. A thread ends when its channel is closed.
     callers: Vec<Sender<SubmittedFileOp>>,
     completed: Receiver<CompletedFileOp>,
-    /// Number of operations that have not ended.
+    /// Number of file operations that have not ended.
     under_way: usize,
     ended: Vec<CompletedFileOp>,
     begun: Instant,
@@ -397,7 +397,7 @@ pub(crate) struct RealStorage {
 }
 
 impl RealStorage {
-    /// Starts a thread for each caller. Time begins now.
+    /// Starts a thread for each caller. The clock of the backend starts at 0.
     /// Errors: [`ErrorClass::Config`] if the machine cannot run that number of threads.
     pub fn start(files: &Arc<RealFiles>, callers: u32) -> Result<Self> {
         let (tell, done) = channel();

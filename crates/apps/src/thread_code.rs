@@ -7,7 +7,7 @@ use emmclab_base::{Error, ErrorClass, Result};
 use crate::program::{AccessPattern, AppProgram, FileAccess, FilePickOrder, ProgramStep};
 use crate::random_draws::{Amount, IntegerDistribution};
 
-/// Maximum number of instructions of a program, and maximum depth of procedure calls.
+/// Maximum number of instructions of a program after procedures are inlined.
 const MOST_INSTRUCTIONS: usize = 1 << 20;
 const MOST_DEPTH: u32 = 64;
 
@@ -58,6 +58,7 @@ pub(crate) struct ProgramCode {
 }
 
 impl ProgramCode {
+    /// Compiles a program.
     /// Errors: [`ErrorClass::Config`] if a procedure calls itself, or if the program becomes too large by inlining.
     pub fn of(program: &AppProgram) -> Result<Self> {
         let mut compiler = ProgramCompiler::new(program);
@@ -119,7 +120,7 @@ impl<'a> ProgramCompiler<'a> {
         }
     }
 
-    /// The number of a set. The program was checked, so the set exists.
+    /// The number of a set of files. The program was checked before, so the set exists.
     fn set(&self, name: &str) -> u32 {
         self.sets.get(name).copied().unwrap_or_default()
     }
@@ -184,7 +185,7 @@ impl<'a> ProgramCompiler<'a> {
             }
             ProgramStep::Sync {} => self.out.push(ThreadInstruction::Sync),
             ProgramStep::Transaction { database, count, pages, new_pages } => {
-                // A lock per database, because transactions of the same database do not overlap.
+                // Transactions on the same database must not overlap, so each database has its own lock.
                 let lock = self.locks.of(&format!("database {database}"));
                 let database = self.database(database);
                 let (pages, new_pages) = (pages.resolved(), new_pages.resolved());

@@ -1,4 +1,4 @@
-//! The states of a thread over time, without gaps or overlaps. A wait is divided by its causes.
+//! The states of a thread over time, without gaps or overlaps. A wait with several causes is divided into one part per cause.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,30 +12,30 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ThreadState {
-    /// Running on a core.
+    /// The thread runs on a core.
     Running,
-    /// Ready to run while all cores are busy.
+    /// The thread is ready to run, but all cores are busy.
     Core,
-    /// Transferring data over the network.
+    /// The thread transfers data over the network.
     Network,
-    /// Waiting for data or metadata to be read from the device.
+    /// The thread waits for data or metadata to be read from the device.
     Read,
-    /// Waiting until data is durable.
+    /// The thread waits until data is durable.
     Fsync,
-    /// Writes are throttled, because there is too much dirty data, or a queue or the journal is full.
+    /// The thread's writes are throttled, because there is too much dirty data, or a queue or the journal is full.
     Throttled,
-    /// Waiting for another thread: for a signal, for a lock of the program or of a file, or for the thread's end.
+    /// The thread waits for another thread: for a signal, for a lock of the program or of a file, or for the thread's end.
     Thread,
-    /// Pausing, as the user or a timer does.
+    /// The thread pauses, for the think time of a user or for a timer.
     Think,
 }
 
 impl ThreadState {
-    /// All states.
+    /// All thread states.
     pub const ALL: [Self; 8] =
         [Self::Running, Self::Core, Self::Network, Self::Read, Self::Fsync, Self::Throttled, Self::Thread, Self::Think];
 
-    /// The names in results and for users, in the order of the states.
+    /// Names of the states in results and descriptions for users, in the order of the enum.
     const NAMES: [(&'static str, &'static str); 8] = [
         ("running", "running"),
         ("core", "waiting for a core"),
@@ -47,12 +47,12 @@ impl ThreadState {
         ("think", "pause"),
     ];
 
-    /// The name in results.
+    /// The name of the state in results.
     pub const fn name(self) -> &'static str {
         Self::NAMES[self as usize].0
     }
 
-    /// The name for users.
+    /// The description of the state for users.
     pub const fn description(self) -> &'static str {
         Self::NAMES[self as usize].1
     }
@@ -73,15 +73,15 @@ impl Serialize for ThreadState {
     }
 }
 
-/// A state of a thread with its details.
+/// What a thread does: its state with details, such as the cause of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum ThreadActivity {
     Running,
     Core,
     Network,
-    /// A wait of a file operation, with class and mount of the file; `None` for `sync`, which applies to all files.
+    /// A wait of a file operation: its cause, and class and mount of the file (`None` for `sync`, which applies to all files).
     Storage(WaitReason, Option<(FileClass, MountId)>),
-    /// A wait for this thread.
+    /// A wait for the thread with this number.
     Thread(u32),
     Think,
     /// The thread has not started, or has ended.
@@ -130,7 +130,7 @@ impl ThreadTimeline {
         }
     }
 
-    /// The parts between two times, as begin, end and state.
+    /// The parts of the timeline between two times, as start, end and activity.
     pub fn between(&self, from: Nanos, to: Nanos) -> impl Iterator<Item = (Nanos, Nanos, ThreadActivity)> + '_ {
         let first = self.0.partition_point(|part| part.end <= from);
         let begin = first.checked_sub(1).map_or(Nanos::ZERO, |before| self.0[before].end);
@@ -153,7 +153,7 @@ pub(crate) struct CriticalPath<'a> {
 }
 
 impl<'a> CriticalPath<'a> {
-    /// Calls `each` for each part of the critical path of a thread up to `end`, in order of time.
+    /// Calls `each` for each part of the critical path that ends with `thread` at time `end`, in order of time.
     pub fn of(threads: &'a [&'a ThreadTimeline], thread: u32, end: Nanos, each: &'a mut dyn FnMut(Nanos, Nanos, ThreadActivity)) {
         Self { threads, emit: each }.follow(thread, Nanos::ZERO, end, 0);
     }
@@ -163,11 +163,11 @@ impl<'a> CriticalPath<'a> {
         for (begin, end, doing) in self.threads[thread as usize].between(from, to) {
             at = end;
             match doing {
-                // A chain of waits contains each thread at most once, and ends at a thread that waits for no other thread.
+                // The depth limit ends a cycle: a chain of waiting threads contains each thread at most once.
                 ThreadActivity::Thread(other) if depth < self.threads.len() && (other as usize) < self.threads.len() => {
                     self.follow(other, begin, end, depth + 1);
                 }
-                // The other thread has not started yet, and which thread will start it is not known here.
+                // The awaited thread has not started yet, and it is unknown which thread will start it.
                 ThreadActivity::Absent => (self.emit)(begin, end, ThreadActivity::Thread(thread)),
                 doing => (self.emit)(begin, end, doing),
             }
@@ -178,7 +178,7 @@ impl<'a> CriticalPath<'a> {
     }
 }
 
-/// Total time in each state with its details.
+/// Total time of each thread activity.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ActivityTimes(BTreeMap<ThreadActivity, Nanos>);
 
@@ -247,7 +247,7 @@ impl ThreadTimes {
                     arguments.push(text("partition", &self.partitions[usize::from(mount.0)]));
                 }
             }
-            // At the end of the run, the thread for which another waits may be unknown.
+            // At the end of the run, the number of the awaited thread may be unknown.
             ThreadActivity::Thread(other) => {
                 if let Some(name) = self.names.get(other as usize) {
                     arguments.push(text("thread", name));

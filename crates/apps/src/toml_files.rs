@@ -1,10 +1,10 @@
-//! Helpers for TOML files: built-in files, and parsing with the line of an error.
+//! Helpers for TOML files: access to built-in files, and parsing with line numbers in errors.
 
 use emmclab_base::{Error, ErrorClass, Result};
 use serde::de::DeserializeOwned;
 
 /// Parses a value from the text of a TOML file.
-/// Errors: [`ErrorClass::Config`] with the line, and `hint` as the hint.
+/// Errors: [`ErrorClass::Config`] with the line of the fault and the text `hint` as hint.
 pub(crate) fn from_toml<T: DeserializeOwned>(text: &str, hint: &str) -> Result<T> {
     toml::from_str(text).map_err(|error| {
         let fault = Error::new(ErrorClass::Config, error.message().replace("unknown variant", "unknown name")).hint(hint);
@@ -15,7 +15,7 @@ pub(crate) fn from_toml<T: DeserializeOwned>(text: &str, hint: &str) -> Result<T
     })
 }
 
-/// The text of a built-in file; its name is not case-sensitive. `sort` is the kind of what the file describes, for the error.
+/// Returns the text of a built-in file; its name is not case-sensitive. `sort` is the kind of file, such as `host`, for the error.
 /// Errors: [`ErrorClass::Config`] if there is no such file; the hint lists them.
 pub(crate) fn preset(sort: &str, known: &[(&str, &'static str)], name: &str) -> Result<&'static str> {
     let preset = known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));

@@ -1,6 +1,6 @@
-//! The roles that the blocks of a write have in an ext4 file system.
+//! The roles of written blocks in an ext4 file system, such as journal or inode table.
 
-/// The role that consecutive sectors of a write have in an ext4 file system.
+/// The role of consecutive sectors of a write in an ext4 file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum BlockRole {
@@ -10,11 +10,11 @@ pub enum BlockRole {
     Superblock,
     /// Descriptors of block groups.
     GroupDescriptors,
-    /// A bitmap of blocks.
+    /// A block allocation bitmap.
     BlockBitmap,
-    /// A bitmap of inodes.
+    /// An inode allocation bitmap.
     InodeBitmap,
-    /// Inodes.
+    /// A block of the inode table.
     InodeTable,
     /// A block of a directory.
     Directory,
@@ -22,7 +22,7 @@ pub enum BlockRole {
     Metadata,
     /// The superblock of the journal.
     JournalSuperblock,
-    /// A descriptor block of the journal, which lists the places in the file system (homes) of the logged blocks after it.
+    /// A descriptor block of the journal. It lists the homes (sectors in the file system) of the logged blocks that follow it.
     Descriptor,
     /// A copy of a file-system block in the journal.
     Logged,
@@ -35,7 +35,7 @@ pub enum BlockRole {
 }
 
 impl BlockRole {
-    /// All roles.
+    /// All block roles.
     pub const ALL: [Self; 14] = [
         Self::Data,
         Self::Superblock,
@@ -53,7 +53,7 @@ impl BlockRole {
         Self::FastCommit,
     ];
 
-    /// The name in traces and results.
+    /// The name of the role in traces and results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Data => "data",
@@ -83,7 +83,7 @@ impl BlockRole {
         matches!(self, Self::JournalSuperblock | Self::Descriptor | Self::Logged | Self::Revoke | Self::Commit | Self::FastCommit)
     }
 
-    /// Whether the block is metadata at its home, its place in the file system, from which a journal may copy it.
+    /// Whether the block is metadata at its home in the file system, as opposed to a copy in the journal.
     pub const fn at_home(self) -> bool {
         !self.in_journal() && !matches!(self, Self::Data)
     }
@@ -124,11 +124,12 @@ pub struct BlockNote {
     pub role: BlockRole,
     /// Length in sectors.
     pub sectors: u32,
-    /// For a logged block: the home of its first sector in this run; `None` if its descriptor was not written before it. For the
-    /// journal's superblock: the beginning of the log, in sectors from the beginning of the journal; `None` if the log is empty.
+    /// For a logged block: its home, the first sector of the original block in the file system; `None` if no descriptor was written before
+    /// it. For the journal's superblock: the beginning of the log, in sectors from the beginning of the journal; `None` if the log is
+    /// empty.
     pub home: Option<u64>,
-    /// For a block of the journal: its transaction. For a home block: the transaction that logged it last. For the journal's
-    /// superblock: the first transaction to replay. Of the blocks of a fast commit, only the one with the tail has a transaction.
+    /// For a block of the journal: its transaction id. For a home block: the transaction that logged it last. For the journal's superblock:
+    /// the first transaction to replay. Of the blocks of a fast commit, only the one with the tail has a transaction.
     pub transaction: Option<u32>,
     /// The sectors whose contents changed, counted from the first sector of this note. A logged block is compared with its
     /// previous copy in the journal, a home block with its last logged copy, another block of the journal with zeros. `None` if
@@ -137,7 +138,7 @@ pub struct BlockNote {
 }
 
 impl BlockNote {
-    /// A note with a role only; home, transaction and changed sectors are not known.
+    /// Creates a note with a role and a length. Home, transaction and changed sectors are not known.
     pub const fn new(role: BlockRole, sectors: u32) -> Self {
         Self { role, sectors, home: None, transaction: None, changed: None }
     }

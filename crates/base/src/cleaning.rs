@@ -1,4 +1,4 @@
-//! Chooses the segment that is cleaned next, for the layer `lfs` and for log-structured file systems.
+//! Chooses which segment is cleaned next, in the layer `lfs` and in log-structured file systems.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 /// A segment that may be cleaned: it is full, and not all of its blocks are live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleaningCandidate {
-    /// Number of the segment.
+    /// Number of the candidate segment.
     pub segment: u32,
-    /// Number of live blocks.
+    /// Number of live blocks in the segment.
     pub live: u32,
-    /// Number of writes since the segment became full.
+    /// Number of writes since the segment became full, used as its age.
     pub age: u64,
 }
 
@@ -18,16 +18,16 @@ pub struct CleaningCandidate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CleaningPolicy {
-    /// The segment with the fewest live blocks.
+    /// The segment with the fewest live blocks is chosen.
     Greedy,
     /// The segment with the greatest ratio of benefit to cost: free space times age, divided by the cost of reading the segment and writing
-    /// its live data. With the share u of live data this is (1 - u) age / (1 + u) (Rosenblum and Ousterhout, SOSP 1991, section 3.6).
+    /// its live data. For a share u of live data, it is (1 - u) age / (1 + u) (Rosenblum and Ousterhout, SOSP 1991, section 3.6).
     CostBenefit,
 }
 
 impl CleaningPolicy {
-    /// Number of the segment to clean, the first of equally good candidates; `None` if no candidate has a dead block. `blocks` is
-    /// the number of blocks in a segment.
+    /// Returns the number of the segment to clean; of equally good candidates, the first one. `None` if no candidate has a dead block.
+    /// `blocks` is the number of blocks in a segment.
     pub fn choose(self, candidates: impl Iterator<Item = CleaningCandidate>, blocks: u32) -> Option<u32> {
         let gains = candidates.filter(|candidate| candidate.live < blocks);
         let better = |candidate: &CleaningCandidate, other: &CleaningCandidate| match self {

@@ -1,14 +1,14 @@
-//! Flags of a command, as defined for eMMC.
+//! Flags of an eMMC command.
 
 use bitflags::bitflags;
 
 use crate::{Op, RequestFlags};
 
 bitflags! {
-    /// Command flags.
+    /// A set of flags of an eMMC command.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct CommandFlags: u8 {
-        /// Forced programming: the write bypasses the write buffer and is durable on completion (CMD23 bit 24).
+        /// Forced programming: the write bypasses the write buffer of the device and is durable on completion (CMD23 bit 24).
         const FORCED = 1;
         /// Reliable write: durable on completion; after a power cut each sector has its old or its new data (CMD23 bit 31). Linux
         /// requests it with `REQ_FUA`.
@@ -17,14 +17,14 @@ bitflags! {
         const PREFLUSH = 1 << 2;
         /// A flush that only guarantees an order (`EXT_CSD` `FLUSH_CACHE` [32] bit 1, eMMC 5.1).
         const BARRIER = 1 << 3;
-        /// File-system metadata, which the MMC driver may send as a tag request (CMD23 bit 29; `REQ_META`). It is a hint and
+        /// File-system metadata, which the MMC driver may send as a tag request (CMD23 bit 29; `REQ_META`). The flag is a hint and
         /// guarantees nothing.
         const META = 1 << 4;
     }
 }
 
 impl CommandFlags {
-    /// Flags that guarantee durability or an order; the others are hints.
+    /// Flags that guarantee durability or an order. The other flags are hints.
     pub const PROMISES: Self = Self::FORCED.union(Self::RELIABLE).union(Self::PREFLUSH).union(Self::BARRIER);
     /// Flags of a write that is durable on completion.
     pub const DURABLE: Self = Self::FORCED.union(Self::RELIABLE);
@@ -49,7 +49,7 @@ impl CommandFlags {
 }
 
 impl From<CommandFlags> for RequestFlags {
-    /// The flags of a request that has these command flags. Forced programming becomes FUA, which gives the same guarantee.
+    /// Returns the request flags that correspond to these command flags. Forced programming becomes FUA, which gives the same guarantee.
     #[inline]
     fn from(modifiers: CommandFlags) -> Self {
         let mut flags = Self::empty();

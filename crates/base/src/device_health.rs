@@ -6,10 +6,11 @@ pub struct DeviceHealth {
     /// Share of the rated erases that blocks in SLC mode have used (`DEVICE_LIFE_TIME_EST_TYP_A`); `None` if there are no such
     /// blocks, they have no erase limit, or their erases are not known.
     pub slc_life_used: Option<f64>,
-    /// Share of the rated erases that all other blocks have used (`DEVICE_LIFE_TIME_EST_TYP_B`); `None` as above.
+    /// Share of the rated erases that all blocks outside SLC mode have used (`DEVICE_LIFE_TIME_EST_TYP_B`); `None` if there are no such
+    /// blocks, they have no erase limit, or their erases are not known.
     pub life_used: Option<f64>,
-    /// Share of the spare blocks that have replaced bad ones (`PRE_EOL_INFO`); `None` without spares.
+    /// Share of the spare blocks that have replaced bad blocks (`PRE_EOL_INFO`); `None` if the device has no spare blocks.
     pub spares_used: Option<f64>,
-    /// Background work (`BKOPS_STATUS`): 0 none, 1 outstanding, 2 writes wait for it, 3 urgent.
+    /// State of background work (`BKOPS_STATUS`): 0 no work, 1 outstanding work, 2 work that delays writes, 3 urgent work.
     pub background: u8,
 }

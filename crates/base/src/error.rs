@@ -1,24 +1,24 @@
-//! The error type of all crates: a class for code, the place and the value that caused it, and a hint for users.
+//! The error type of all crates: an error class for code that reacts to it, the location and value that caused it, and a hint for users.
 
 use std::fmt;
 use std::io::ErrorKind as Cause;
 use std::path::{Path, PathBuf};
 
-/// Classes of errors, for code that reacts to them.
+/// Classes of errors, so that code can react to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorClass {
-    /// The operating system reports an error.
+    /// The operating system reported an error.
     Io,
     /// The input contains no request.
     Empty,
-    /// No known format fits, or the requested one does not exist.
+    /// No known format matches the input, or the requested format does not exist.
     UnknownFormat,
-    /// A record does not have the format's form.
+    /// A record does not follow the syntax of the format.
     Syntax,
     /// A field has an impossible value.
     Value,
-    /// Times or sizes are implausible in the assumed unit.
+    /// Times or sizes are implausible in the unit that was assumed.
     Unit,
     /// Records are further out of order than the reader can sort.
     Order,
@@ -35,7 +35,7 @@ pub enum ErrorClass {
 /// Shorthand for results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error with its place. Callers add to it as it is returned: a parser sets field and value, the reader sets file and line.
+/// An error with its location. Callers add details as it is returned: a parser sets field and value, the reader sets file and line.
 #[derive(Debug)]
 pub struct Error(Box<ErrorDetails>);
 
@@ -72,8 +72,8 @@ impl Error {
         }))
     }
 
-    /// An error of the operating system on `path`; it is a syntax error if the contents of the file are invalid. If `error`
-    /// contains an [`Error`], for example of an interruption, that one is returned with the path.
+    /// Creates an error for an I/O error on `path`. It is a syntax error if the contents of the file are invalid. If `error` wraps an
+    /// [`Error`], for example of an interruption, the wrapped error is returned with the path.
     pub fn io(path: &Path, error: std::io::Error) -> Self {
         let error = match error.downcast::<Self>() {
             Ok(own) => return own.in_file(path),
@@ -86,35 +86,35 @@ impl Error {
         out
     }
 
-    /// Sets the file, unless a callee has set it.
+    /// Sets the file in which the error occurred, unless a callee has set it.
     #[must_use]
     pub fn in_file(mut self, path: &Path) -> Self {
         self.0.file.get_or_insert_with(|| path.to_owned());
         self
     }
 
-    /// Sets the line, counted from 1, unless a callee has set it.
+    /// Sets the line of the error, counted from 1, unless a callee has set it.
     #[must_use]
     pub fn at_line(mut self, line: u64) -> Self {
         self.0.line.get_or_insert(line);
         self
     }
 
-    /// Sets the request of a trace, counted from 1 in order of arrival, unless a callee has set it.
+    /// Sets the number of the trace request that caused the error, counted from 1 in order of arrival, unless a callee has set it.
     #[must_use]
     pub fn at_request(mut self, request: u64) -> Self {
         self.0.request.get_or_insert(request);
         self
     }
 
-    /// Sets the byte offset in a binary file, unless a callee has set it.
+    /// Sets the byte offset of the error in a binary file, unless a callee has set it.
     #[must_use]
     pub fn at_offset(mut self, offset: u64) -> Self {
         self.0.offset.get_or_insert(offset);
         self
     }
 
-    /// Sets the field, its column (counted from 1; 0 if not known) and its value. Long values are cut.
+    /// Sets the field that caused the error, its column (counted from 1; 0 if not known) and its value. Long values are truncated.
     #[must_use]
     pub fn of_field(mut self, field: &str, column: u64, value: &[u8]) -> Self {
         self.0.field = Some(field.to_owned());
@@ -124,7 +124,7 @@ impl Error {
         self
     }
 
-    /// Sets the field of an error that is not caused by the field's value.
+    /// Sets the field in which the error occurred, if the value of the field is not the cause.
     #[must_use]
     pub fn in_field(mut self, field: &str) -> Self {
         self.0.field = Some(field.to_owned());
@@ -138,33 +138,33 @@ impl Error {
         self
     }
 
-    /// The problem, without its place and value.
+    /// The description of the problem, without location and value.
     #[must_use]
     pub fn problem(&self) -> &str {
         &self.0.problem
     }
 
-    /// The kind of the error.
+    /// The class of the error.
     pub fn kind(&self) -> ErrorClass {
         self.0.kind
     }
 
-    /// The file, if known.
+    /// The file in which the error occurred, if known.
     pub fn file(&self) -> Option<&Path> {
         self.0.file.as_deref()
     }
 
-    /// The line, counted from 1, if known.
+    /// The line of the error, counted from 1, if known.
     pub fn line(&self) -> Option<u64> {
         self.0.line
     }
 
-    /// The column of the field, counted from 1, if known.
+    /// The column of the field that caused the error, counted from 1, if known.
     pub fn column(&self) -> Option<u64> {
         self.0.column
     }
 
-    /// The name of the field, if known.
+    /// The name of the field that caused the error, if known.
     pub fn field(&self) -> Option<&str> {
         self.0.field.as_deref()
     }

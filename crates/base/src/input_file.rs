@@ -1,5 +1,5 @@
-//! Reads inputs that may be pipes. The standard library continues a read after a signal, so a command that waits for data from a
-//! pipe could not be interrupted. Here the wait calls [`interrupt::check`] regularly.
+//! Reads inputs that may be pipes. The standard library restarts a read after a signal, so a command that waits for data from a pipe could
+//! not be interrupted. The functions of this module call [`interrupt::check`] regularly while they wait.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -15,18 +15,18 @@ use rustix::io::Errno;
 
 use crate::interrupt;
 
-/// Time between two calls of [`interrupt::check`].
+/// Time between two calls of [`interrupt::check`] while waiting for data.
 const PATIENCE: Duration = Duration::from_millis(50);
 const PATIENCE_SPEC: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// The flag to open a pipe without waiting for its other end.
+/// The open flag that opens a pipe without waiting for its other end (`O_NONBLOCK`).
 const AT_ONCE: i32 = OFlags::NONBLOCK.bits().cast_signed();
 
 /// A file, pipe or device that is read from its start to its end.
 #[derive(Debug)]
 pub struct InputFile {
     file: File,
-    /// Whether a read may block.
+    /// Whether a read of this file may have to wait for data.
     waits: bool,
     /// Whether this is a pipe that no process is known to have opened for writing. A read of such a pipe returns no bytes, as at
     /// the end of a file.
@@ -74,7 +74,7 @@ impl Read for InputFile {
     }
 }
 
-/// Opens a file that is read at any offset. Fails if it is a pipe.
+/// Opens a file for reads at any offset. Fails for a pipe.
 pub fn open_seekable(path: &Path) -> io::Result<File> {
     let input = InputFile::open(path)?;
     if input.unopened {
@@ -94,7 +94,7 @@ pub fn open_pipe(path: &Path) -> io::Result<File> {
             opened => break opened?,
         }
     };
-    // The flag is a property of this open file only. `wait_writable` is called before each write.
+    // Clears `O_NONBLOCK` for this open file only. `wait_writable` is called before each write.
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
 }
@@ -158,7 +158,7 @@ mod tests {
                 let mut byte = [0];
                 interrupted(&path, InputFile::open(&path).unwrap().read(&mut byte));
                 interrupted(&path, open_pipe(&path));
-                // A pipe whose writer writes nothing, and a pipe that is full.
+                // The same applies to a pipe whose writer writes nothing, and to a full pipe.
                 let (reader, writer) = io::pipe().unwrap();
                 let name = PathBuf::from(format!("/proc/self/fd/{}", reader.as_raw_fd()));
                 interrupted(&path, InputFile::open(&name).unwrap().read(&mut byte));

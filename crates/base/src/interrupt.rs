@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, ErrorClass, Result};
 
-/// Time between two calls of the poll function, which may have to wait for the lock of the Python interpreter.
+/// Minimum time between two calls of the poll function, which may have to wait for the lock of the Python interpreter.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Returns whether the work must end.
+/// A function that returns true if the current work must end.
 pub type Poll = fn() -> bool;
 
 thread_local! {
@@ -19,7 +19,7 @@ thread_local! {
     static LAST: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Restores the previous poll function when it is dropped, also after a panic.
+/// Guard that restores the previous poll function when it is dropped, also after a panic.
 struct PreviousPoll(Option<Poll>);
 
 impl Drop for PreviousPoll {
@@ -28,7 +28,7 @@ impl Drop for PreviousPoll {
     }
 }
 
-/// Executes `work`. Calls of [`check`] in it fail once `poll` returns true; work on other threads is not affected.
+/// Executes `work`. While it runs, calls of [`check`] fail once `poll` returns true; work on other threads is not affected.
 pub fn interruptible<T>(poll: Poll, work: impl FnOnce() -> T) -> T {
     let _former = PreviousPoll(POLL.replace(Some(poll)));
     work()
@@ -50,7 +50,7 @@ pub fn check() -> Result<()> {
 mod tests {
     use super::*;
 
-    /// The first failure of `check`; gives up after a generous time.
+    /// Calls `check` until it fails, for at most a minute. Returns true if it failed because of an interruption.
     fn fails() -> bool {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_mins(1) {

@@ -1,7 +1,7 @@
-//! Types and functions that several crates share: error, units, sizes in settings, operations, requests and their flags, command
-//! flags, block notes, maps of sector ranges, the choice of a segment to clean, and the suggestion for a misspelled word.
+//! Types and functions that several crates share: errors, units, sizes in settings, requests and their flags, command flags, notes on the
+//! roles of blocks, maps of sector ranges, the choice of a segment to clean, and suggestions for misspelled words.
 //!
-//! They need no files or columns of traces, so that the crates of the device and the layers do not depend on the readers.
+//! They do not depend on trace files, so that the crates of the device and the layers do not depend on the trace readers.
 
 mod block_note;
 mod cleaning;

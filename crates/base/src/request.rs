@@ -1,4 +1,4 @@
-//! One block-layer I/O.
+//! A block I/O request as it is recorded in a trace.
 
 use bitflags::bitflags;
 use serde::{Deserialize, Serialize};
@@ -9,37 +9,37 @@ use crate::{ByteCount, Nanos, SECTOR_BYTES, Sector};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NameId(pub u32);
 
-/// One block-layer I/O. Times are on the trace's clock; all but the arrival may be missing.
+/// A block I/O request in a trace. Times are on the trace's clock; all times except the arrival may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Time at which it entered the queue of the block layer.
+    /// Time at which the request entered the queue of the block layer.
     pub arrival: Nanos,
-    /// Time at which the driver fetched it.
+    /// Time at which the driver fetched the request from the queue.
     pub start: Option<Nanos>,
-    /// Time at which it was submitted to the device.
+    /// Time at which the request was submitted to the device.
     pub issue: Option<Nanos>,
-    /// Time at which the driver saw the end of its command.
+    /// Time at which the driver saw the end of the request's command.
     pub served: Option<Nanos>,
-    /// Time at which it was complete.
+    /// Time at which the request was complete.
     pub complete: Option<Nanos>,
-    /// First sector.
+    /// First sector of the request.
     pub sector: Sector,
     /// Length in sectors; 0 only for a flush.
     pub sectors: u32,
-    /// Operation.
+    /// Operation of the request, such as read or write.
     pub op: Op,
-    /// Property bits.
+    /// Properties of the request, as flags.
     pub flags: RequestFlags,
-    /// Id of the process that issued it.
+    /// Id of the process that issued the request.
     pub pid: Option<i32>,
-    /// Name of the process, in the trace's table of names.
+    /// Name of the process that issued the request, as an index in the trace's table of names.
     pub process: Option<NameId>,
-    /// Device of the request, in the trace's table of names.
+    /// Device of the request, as an index in the trace's table of names.
     pub device: Option<NameId>,
 }
 
 impl Request {
-    /// A request with arrival, range and operation only.
+    /// Creates a request with arrival, operation and sector range only.
     #[inline]
     pub const fn new(arrival: Nanos, op: Op, sector: Sector, sectors: u32) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Request {
         Sector(self.sector.0.saturating_add(self.sectors as u64))
     }
 
-    /// Completion time; `None` if it is not known or the request failed, because figures of latency exclude failed requests.
+    /// Completion time of a successful request; `None` if the request failed or the time is not known. Used for latency statistics.
     #[inline]
     pub fn succeeded(&self) -> Option<Nanos> {
         self.complete.filter(|_| !self.flags.contains(RequestFlags::FAILED))
@@ -94,7 +94,7 @@ impl Request {
         Some(Nanos(end.0.saturating_sub(begin.0)))
     }
 
-    /// Name and value of the first time (start, issue, served, complete) that is earlier than a time before it; `None` if all are in order.
+    /// Name and value of the first time (of start, issue, served, complete) that is earlier than one before it; `None` if there is none.
     #[inline]
     pub fn early_time(&self) -> Option<(&'static str, Nanos)> {
         let mut latest = self.arrival;
@@ -120,7 +120,7 @@ pub enum Op {
     Write = 1,
     /// Tells the device that the data of the range is no longer needed (TRIM).
     Discard = 2,
-    /// Makes all data written before it durable; has no data of its own.
+    /// Makes all previously written data durable. A flush transfers no data.
     Flush = 3,
     /// Makes the data of the range unreadable.
     SecureErase = 4,
@@ -130,7 +130,7 @@ impl Op {
     /// All operations, in the order of their codes.
     pub const ALL: [Op; 5] = [Op::Read, Op::Write, Op::Discard, Op::Flush, Op::SecureErase];
 
-    /// The name in files, JSON and tables.
+    /// The name of the operation in files, JSON and tables.
     #[inline]
     pub const fn name(self) -> &'static str {
         match self {
@@ -142,7 +142,7 @@ impl Op {
         }
     }
 
-    /// The operation with this code, the inverse of `op as u8`.
+    /// Returns the operation with this numeric code; the inverse of `op as u8`.
     #[inline]
     pub const fn from_code(code: u8) -> Option<Op> {
         match code {
@@ -155,7 +155,7 @@ impl Op {
         }
     }
 
-    /// Whether the operation transfers data (read, write). Sizes and rates do not include the other operations.
+    /// Whether the operation transfers data (reads and writes). Statistics of sizes and rates do not include other operations.
     #[inline]
     pub const fn has_data(self) -> bool {
         matches!(self, Op::Read | Op::Write)
@@ -169,36 +169,36 @@ pub struct RequestFlags(pub u16);
 
 bitflags! {
     impl RequestFlags: u16 {
-        /// A task waits for it (`REQ_SYNC`).
+        /// A task waits for the request (`REQ_SYNC`).
         const SYNC = 1;
-        /// Durable on completion (`REQ_FUA`).
+        /// The write is durable on completion (`REQ_FUA`).
         const FUA = 1 << 1;
-        /// The device flushes its cache before it (`REQ_PREFLUSH`).
+        /// The device flushes its cache before the request (`REQ_PREFLUSH`).
         const PREFLUSH = 1 << 2;
-        /// File-system metadata (`REQ_META`).
+        /// The request accesses file-system metadata (`REQ_META`).
         const META = 1 << 3;
-        /// Read-ahead (`REQ_RAHEAD`).
+        /// The request is a read-ahead (`REQ_RAHEAD`).
         const READAHEAD = 1 << 4;
-        /// It was sent as an eMMC packed command; the 512 bytes of the header block were subtracted from its size.
+        /// The request was sent as an eMMC packed command. The 512 bytes of the header block were subtracted from its size.
         const PACKED = 1 << 5;
-        /// The recorder reported that the queue was empty on arrival; valid only with [`RequestFlags::NO_WAIT_KNOWN`].
+        /// The recorder reported that the queue was empty when the request arrived; valid only with [`RequestFlags::NO_WAIT_KNOWN`].
         const NO_WAIT = 1 << 6;
-        /// The recorder reported whether the request waited.
+        /// The recorder reported whether the request waited in the queue, so that [`RequestFlags::NO_WAIT`] is valid.
         const NO_WAIT_KNOWN = 1 << 7;
-        /// Written by the thread of an ext4 journal (`jbd2/...`): descriptors, logged blocks and commit blocks (with `META` if
-        /// the kernel marks them), and in rare cases data on which a commit depends.
+        /// The request was written by the thread of an ext4 journal (`jbd2/...`): descriptors, logged blocks and commit blocks (with `META`
+        /// if the kernel marks them), and in rare cases data on which a commit depends.
         const JOURNAL = 1 << 8;
-        /// Suspected re-issue: the second record of an earlier request. The reader detects it; it is not recorded.
+        /// Suspected re-issue: a second record of an earlier request. The trace reader sets this flag; recorders do not report it.
         const REISSUED = 1 << 9;
-        /// The request ended with an error, so its times are not those of a device that performed it.
+        /// The request ended with an error, so its times do not describe a completed operation.
         const FAILED = 1 << 10;
-        /// A zone append; its sector is the one that the device wrote, not the start of the zone.
+        /// The request is a zone append. Its sector is the one that the device wrote, not the start of the zone.
         const APPEND = 1 << 11;
     }
 }
 
 impl RequestFlags {
-    /// Names in the order of the bits.
+    /// Names of the flags in the order of their bits.
     pub const NAMES: [&'static str; 12] = [
         "sync", "fua", "preflush", "meta", "readahead", "packed", "no_wait", "no_wait_known", "journal", "reissued", "failed",
         "append",

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 /// the number of runs, not on the number of sectors.
 #[derive(Clone, Debug)]
 pub struct SectorRangeMap<T> {
-    /// From the first sector of each run to its end and value. Runs do not overlap, and adjacent runs have different values.
+    /// The end and value of each run, by its first sector. Runs do not overlap, and adjacent runs have different values.
     runs: BTreeMap<u64, (u64, T)>,
-    /// An empty vector, kept to reuse its memory.
+    /// An empty vector that is kept so that its memory can be reused.
     spare: Vec<(u64, u64, T)>,
 }
 
@@ -19,7 +19,7 @@ impl<T> Default for SectorRangeMap<T> {
 }
 
 impl<T> SectorRangeMap<T> {
-    /// Number of runs.
+    /// Number of runs in the map.
     pub fn len(&self) -> usize {
         self.runs.len()
     }
@@ -40,14 +40,14 @@ impl<T> SectorRangeMap<T> {
         self.runs.iter().map(|(first, (end, value))| (*first, *end, value))
     }
 
-    /// The runs in `first..end`, in order; those that cross a limit are cut there.
+    /// The runs in `first..end`, in order. Runs that cross a limit of the range are cut there.
     pub fn find(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, u64, &T)> {
         let before = self.runs.range(..first).next_back();
         let runs = before.into_iter().chain(self.runs.range(first..end.max(first)));
         runs.map(move |(from, (to, value))| ((*from).max(first), (*to).min(end), value)).filter(|(from, to, _)| from < to)
     }
 
-    /// The runs and gaps in `first..end`, in order; those that cross a limit are cut there.
+    /// The runs and gaps in `first..end`, in order. Those that cross a limit of the range are cut there.
     pub fn parts(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, u64, Option<&T>)> {
         let mut at = first;
         let mut runs = self.find(first, end).peekable();
@@ -142,7 +142,7 @@ impl<T: Clone + PartialEq> SectorRangeMap<T> {
         }
     }
 
-    /// Inserts a run into a gap, or extends a run with an equal value that ends there.
+    /// Inserts a run into a gap. If the previous run ends at `first` and has an equal value, that run is extended instead.
     fn insert_run(&mut self, first: u64, end: u64, value: T) {
         if let Some((_, before)) = self.runs.range_mut(..first).next_back()
             && before.0 == first

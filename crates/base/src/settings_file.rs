@@ -1,4 +1,4 @@
-//! Reading of settings files: devices, hosts, programs, workloads and jobs.
+//! Reads settings files: devices, hosts, programs, workloads and jobs.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -7,8 +7,8 @@ use crate::{Error, ErrorClass, InputFile, Result};
 
 const MOST_BYTES: u64 = 16 << 20;
 
-/// The text of a settings file, which may be a pipe. Fails with [`ErrorClass::Io`] if it cannot be read or is larger than 16 MB,
-/// and with [`ErrorClass::Syntax`] if it is not UTF-8.
+/// Returns the text of a settings file, which may be a pipe. Fails with [`ErrorClass::Io`] if the file cannot be read or is larger than 16
+/// MB, and with [`ErrorClass::Syntax`] if it is not UTF-8.
 pub fn read_settings(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
     let read = InputFile::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
@@ -21,8 +21,8 @@ pub fn read_settings(path: &Path) -> Result<String> {
         .map_err(|_| Error::io(path, io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8")))
 }
 
-/// The most similar of `words`, as a suggestion for a misspelled `word`. Similar are words of which at most a third of the
-/// letters differ, and words that begin with `word`. `None` if there is none.
+/// Returns the most similar of `words`, as a suggestion for a misspelled `word`. Words are similar if at most a third of their letters
+/// differ, or if they begin with `word`. `None` if no word is similar.
 pub fn closest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = word.to_lowercase();
     let rate = |candidate: &'a str| {

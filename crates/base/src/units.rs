@@ -1,4 +1,4 @@
-//! Units as types.
+//! Types for times, addresses and sizes.
 
 use std::fmt;
 use std::iter::Sum;
@@ -16,11 +16,11 @@ pub const SECTOR_BYTES: u64 = 512;
 pub struct Nanos(pub i64);
 
 impl Nanos {
-    /// Zero nanoseconds.
+    /// A duration of 0 ns.
     pub const ZERO: Self = Self(0);
-    /// Earlier than every time that occurs. Differences to it overflow.
+    /// Earlier than every real time. Calculating a difference to it overflows.
     pub const MIN: Self = Self(i64::MIN);
-    /// Later than every time that occurs. Sums with it overflow.
+    /// Later than every real time. Adding to it overflows.
     pub const MAX: Self = Self(i64::MAX);
 
     /// A duration of whole microseconds.
@@ -41,27 +41,27 @@ impl Nanos {
         Self(s * 1_000_000_000)
     }
 
-    /// The sum; [`Nanos::MAX`] on overflow.
+    /// The sum of two times; [`Nanos::MAX`] on overflow.
     #[inline]
     #[must_use]
     pub const fn saturating_add(self, rhs: Self) -> Self {
         Self(self.0.saturating_add(rhs.0))
     }
 
-    /// The difference; [`Nanos::MIN`] or [`Nanos::MAX`] on overflow.
+    /// The difference of two times; [`Nanos::MIN`] or [`Nanos::MAX`] on overflow.
     #[inline]
     #[must_use]
     pub const fn saturating_sub(self, rhs: Self) -> Self {
         Self(self.0.saturating_sub(rhs.0))
     }
 
-    /// The time in milliseconds, for output and statistics only: events are ordered by integers.
+    /// The time in milliseconds, for output and statistics only. Events are ordered by the integer value.
     #[inline]
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// The time in seconds, for output and statistics only: events are ordered by integers.
+    /// The time in seconds, for output and statistics only. Events are ordered by the integer value.
     #[inline]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9

@@ -7,7 +7,7 @@ use rand_pcg::Pcg64;
 
 use crate::samples::{median, resampled};
 
-/// The times of these requests, us.
+/// The measured times of flushes, preflushes, FUA writes and discards, in us.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DurabilitySamples {
     flushes: Vec<f64>,
@@ -32,7 +32,7 @@ impl DurabilitySamples {
         if !preflush && !fua {
             return false;
         }
-        // The block layer issues the data of a write when its preflush is complete.
+        // The block layer issues the data of a write after its preflush, so the time from `start` to `issue` is that of the preflush.
         let before = request.start.zip(request.issue).map(|(start, issue)| (issue - start).0 as f64 / 1e3);
         if preflush && let Some(before) = before.filter(|us| *us > 0.0) {
             self.preflushes.push(before);
@@ -44,26 +44,26 @@ impl DurabilitySamples {
         true
     }
 
-    /// Median time by which FUA writes are slower than plain writes, us. `plain_us` returns the time of a plain write of a number
-    /// of sectors. `flush_us` is subtracted from a time that includes a preflush. `None` if there are too few FUA writes.
+    /// Returns the median time by which FUA writes are slower than plain writes, in us. `plain_us` returns the time of a plain write of a
+    /// number of sectors. `flush_us` is subtracted from times that include a preflush. `None` if there are too few FUA writes.
     pub fn reliable_us(&self, plain_us: impl Fn(u32) -> f64, flush_us: f64) -> Option<f64> {
         let beyond = |(sectors, us, flushes): &(u32, f64, bool)| us - plain_us(*sectors) - if *flushes { flush_us } else { 0.0 };
         let mut extra: Vec<f64> = self.fua.iter().map(beyond).collect();
         (extra.len() >= ENOUGH).then(|| median(&mut extra).max(0.0))
     }
 
-    /// Time of a flush without `fixed_us`, the fixed time of a command; taken from preflushes if there are too few other flushes.
-    /// `None` if there are too few of both.
+    /// Returns the median time of a flush minus `fixed_us`, the fixed time of a command, in us. Preflushes are used if there are too few
+    /// other flushes; `None` if there are too few of both.
     pub fn flush_us(&self, fixed_us: f64) -> Option<f64> {
         beyond(&self.flushes, fixed_us).or_else(|| beyond(&self.preflushes, fixed_us))
     }
 
-    /// Time of a discard without `fixed_us`, the fixed time of a command; `None` if there are too few.
+    /// Returns the median time of a discard minus `fixed_us`, the fixed time of a command, in us; `None` if there are too few discards.
     pub fn discard_us(&self, fixed_us: f64) -> Option<f64> {
         beyond(&self.discards, fixed_us)
     }
 
-    /// A bootstrap sample: as many requests of each kind, drawn with replacement.
+    /// Draws a bootstrap sample with replacement, with the same number of requests of each kind.
     pub fn resampled(&self, random: &mut Pcg64) -> Self {
         Self {
             flushes: resampled(&self.flushes, random),
@@ -73,7 +73,7 @@ impl DurabilitySamples {
         }
     }
 
-    /// Number and median time of each kind that occurs.
+    /// Number and median time of each kind of request that occurs.
     pub fn rows(&self) -> Vec<DurabilityRow> {
         let fua: Vec<f64> = self.fua.iter().map(|(_, us, _)| *us).collect();
         let preflush = if self.flushes.len() < ENOUGH { "cache.flush_us" } else { "" };
@@ -95,7 +95,7 @@ impl DurabilitySamples {
     }
 }
 
-/// The median minus `fixed_us`; `None` if there are too few times.
+/// The median of the times minus `fixed_us`, at least 0; `None` if there are too few times.
 fn beyond(times_us: &[f64], fixed_us: f64) -> Option<f64> {
     (times_us.len() >= ENOUGH).then(|| (median(&mut times_us.to_vec()) - fixed_us).max(0.0))
 }

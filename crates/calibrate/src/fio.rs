@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::samples::ServiceSamples;
 
-/// Range of the percentiles that become samples.
+/// The lowest percentile of latencies that becomes a sample.
 const FROM_PCT: f64 = 5.0;
 const TO_PCT: f64 = 95.0;
 
@@ -63,7 +63,7 @@ pub fn samples_of_fio(text: &str) -> Result<ServiceSamples> {
     Ok(samples)
 }
 
-/// The times of one direction of a job; `None` if it did no I/O.
+/// The latencies of one direction (read or write) of a job; `None` if the job did no I/O in this direction.
 fn job(entry: FioJobResult<'_>, key: &str, op: Op) -> Result<Option<FioJobTimes>> {
     let (side, name) = (&entry.value[key], entry.name());
     let count = side["total_ios"].as_u64().unwrap_or(0);
@@ -104,7 +104,7 @@ fn job(entry: FioJobResult<'_>, key: &str, op: Op) -> Result<Option<FioJobTimes>
     Ok(Some(FioJobTimes { op, sectors, count: usize::try_from(count).unwrap_or(usize::MAX), times_us }))
 }
 
-/// The results in a text. Of several results of the same jobs, only the last one is returned.
+/// Returns the fio results in a text. Of several results of the same jobs, only the last one is returned.
 /// Errors: if there is no result, or one is incomplete.
 pub(crate) fn results(text: &str) -> Result<Vec<Value>> {
     let json = text.lines().filter(|line| !is_note(line)).collect::<Vec<_>>().join("\n");
@@ -127,7 +127,7 @@ pub(crate) fn results(text: &str) -> Result<Vec<Value>> {
                     other = true;
                 }
             }
-            // Objects inside an incomplete object are not parsed.
+            // An incomplete JSON object ends the search. Objects nested in it are not parsed.
             Some(Err(error)) if error.is_eof() => {
                 failure = Some(error);
                 break;
@@ -161,22 +161,22 @@ fn is_note(line: &str) -> bool {
     line.starts_with(|c: char| c.is_ascii_alphabetic()) && !words.iter().any(|word| line.starts_with(word))
 }
 
-/// Names and options of the jobs of a result.
+/// Names and options of the jobs of a fio result.
 fn jobs(result: &Value) -> Vec<(&Value, &Value)> {
     let entries = result["jobs"].as_array().into_iter().flatten();
     entries.map(|entry| (&entry["jobname"], &entry["job options"])).collect()
 }
 
-/// Mean number of requests in flight above which a job did not wait for each request; a job that sends one at a time has at most 1.
+/// Mean number of requests in flight above which a job had several requests at a time. A job that waits for each request has at most 1.
 const SEVERAL: f64 = 1.5;
 const ONE_AT_A_TIME: &str = "run fio without waiting in its latencies, one request at a time: fio with --iodepth=1 --numjobs=1 --direct=1, \
                              and `stonewall` in each job";
 const ONE_SIZE: &str = "give each size a job of its own, with a single bs=";
-/// Engines that do not read and write through the block layer, and what they do instead.
+/// I/O engines of fio that do not read and write through the block layer, with their names and what they do instead.
 const NO_DEVICE: [(&str, &str); 3] =
     [("mmap", "which copies from the page cache"), ("null", "which does no I/O"), ("cpuio", "which does no I/O")];
 
-/// A job of a result, and the options that all jobs of the result share.
+/// A job of a fio result, and the options that all jobs of the result share.
 #[derive(Clone, Copy)]
 pub(crate) struct FioJobResult<'a> {
     pub value: &'a Value,
@@ -188,7 +188,7 @@ impl<'a> FioJobResult<'a> {
         self.value["jobname"].as_str().unwrap_or("")
     }
 
-    /// The value of an option, given by all its names: that of the job, otherwise the global one.
+    /// Returns the value of an option that has several names: the value in the job, otherwise the global value.
     fn option(self, names: &[&str]) -> Option<&'a str> {
         let of = |options: &'a Value| names.iter().find_map(|name| options[*name].as_str());
         of(&self.value["job options"]).or_else(|| of(self.global))
@@ -212,7 +212,7 @@ impl<'a> FioJobResult<'a> {
     }
 }
 
-/// Checks every job of a result.
+/// Checks every job of a fio result.
 /// Errors: for the first job whose latencies are not those of single requests, with its name and the cause.
 pub(crate) fn check(entries: &[FioJobResult<'_>], version: &str) -> Result<()> {
     let at_once = jobs_at_once(entries);
@@ -229,7 +229,7 @@ pub(crate) fn check(entries: &[FioJobResult<'_>], version: &str) -> Result<()> {
     Ok(())
 }
 
-/// Rejects a job that failed or had failed requests.
+/// Rejects a job that ended with an error or had failed requests.
 fn errors(entry: FioJobResult<'_>) -> Result<()> {
     let repeat = "correct the cause and run the job again: times of failed requests are not those of the device";
     let code = entry.value["error"].as_i64().unwrap_or(0);
@@ -286,7 +286,7 @@ fn jobs_at_once(entries: &[FioJobResult<'_>]) -> Vec<u64> {
     }
     let of = |(entry, group): (&FioJobResult<'_>, &usize)| {
         let same = entries.iter().zip(&groups).filter(|(other, also)| *also == group && other.did_io());
-        // With `group_reporting` an entry describes all clones of a job.
+        // With `group_reporting`, one result entry describes all clones of a job (`numjobs`).
         let clones = entry.option(&["numjobs"]).and_then(|jobs| jobs.parse().ok()).unwrap_or(1);
         clones.max(same.count() as u64)
     };
@@ -323,7 +323,7 @@ fn requests_at_once(entry: FioJobResult<'_>, jobs: u64) -> Result<()> {
     Ok(())
 }
 
-/// Mean number of requests in flight: the sum of their latencies over the run time (Little's law).
+/// Mean number of requests in flight by Little's law: the sum of the requests' latencies divided by the run time.
 fn mean_at_once(entry: FioJobResult<'_>) -> Option<f64> {
     let sides = || ["read", "write", "trim"].map(|side| &entry.value[side]).into_iter();
     let ms = sides().filter_map(|side| side["runtime"].as_f64()).fold(0.0, f64::max);
@@ -331,7 +331,7 @@ fn mean_at_once(entry: FioJobResult<'_>) -> Option<f64> {
         let mean = side["lat_ns"]["mean"].as_f64().or_else(|| side["clat_ns"]["mean"].as_f64())?;
         Some(mean * side["total_ios"].as_f64()?)
     });
-    // fio truncates the run time to whole milliseconds.
+    // fio truncates the run time to whole milliseconds, so up to 1 ms may be missing.
     (ms > 0.0).then(|| busy_ns.sum::<f64>() / ((ms + 1.0) * 1e6))
 }
 
@@ -360,7 +360,7 @@ pub(crate) fn is_direct(entry: FioJobResult<'_>) -> bool {
     entry.has("direct") || entry.option(&["buffered"]) == Some("0")
 }
 
-/// Rejects a job with requests of several sizes, or with one figure for reads and writes.
+/// Rejects a job with requests of several sizes, or a job that reports reads and writes as one figure.
 fn sizes(entry: FioJobResult<'_>) -> Result<()> {
     if entry.count("mixed") > 0 && entry.count("read") + entry.count("write") == 0 {
         return Err(entry
@@ -398,7 +398,7 @@ pub(crate) fn request_bytes(entry: FioJobResult<'_>, side: &str) -> Result<u64> 
         bytes_of(if side == "read" { sizes.next()? } else { sizes.nth(1).or(last)? })
     });
     if let Some(size) = option {
-        // The last request at the end of a file may be shorter.
+        // The last request at the end of a file may be shorter, so less than `size` bytes may be missing.
         let missing = size.saturating_mul(count).abs_diff(bytes);
         return if missing < size { Ok(size) } else { Err(differing(entry, bytes, count, Some(size))) };
     }

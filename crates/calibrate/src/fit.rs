@@ -1,5 +1,5 @@
-//! The fit of a preset to samples: a search finds organisation and timing, refits to resampled requests give the error bars, and
-//! the held-out half gives the error.
+//! Fits a device preset to samples. A search finds the flash organisation and the timing, refits to resampled requests give the error bars,
+//! and the held-out half of the requests gives the prediction error.
 
 use emmclab_trace::{Error, ErrorClass, Op, Result, interrupt};
 use rand_pcg::Pcg64;
@@ -15,7 +15,7 @@ use crate::samples::{SampleGroup, ServiceSamples, median};
 /// Number of refits to resampled requests, for the error bars.
 const RESAMPLES: usize = 40;
 
-/// Fits a preset to samples.
+/// Fits a device preset to samples of service times.
 /// Errors: [`ErrorClass::Value`] if there are no writes, or fewer than three sizes.
 pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result<Calibration> {
     let (all, half, rest) = (samples.groups(), samples.fitted_half(), samples.held_out());
@@ -107,11 +107,11 @@ pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result
     Ok(out)
 }
 
-/// Time of a KB on the bus of mode HS200, 200 million bytes a second, us.
+/// Transfer time of 1 KB on an eMMC bus in mode HS200 (200 million bytes per second), in us.
 const HS200_US_PER_KB: f64 = 5.12;
 
-/// The assumed time to transfer a KB between host and device, us, if the samples cannot separate it from the times of the flash, otherwise
-/// `None`. Reads and writes have the same transfer time but different times of the flash, so that enough of both are needed.
+/// Returns the assumed transfer time of 1 KB between host and device, in us, if the samples cannot separate it from the flash times;
+/// otherwise `None`. Separation needs enough reads and writes, because both have the same transfer time but different flash times.
 fn assumed_link(groups: &[SampleGroup], warnings: &mut Vec<String>) -> Option<f64> {
     let count = |op| groups.iter().filter(|group| group.op == op).map(|group| group.count).sum::<usize>();
     let (reads, writes) = (count(Op::Read), count(Op::Write));
@@ -132,12 +132,12 @@ fn assumed_link(groups: &[SampleGroup], warnings: &mut Vec<String>) -> Option<f6
     Some(us)
 }
 
-/// All fitted values; a value is `None` if the samples contain nothing to fit it to.
+/// All fitted parameters of the device model. A value is `None` if no samples determine it.
 pub(crate) struct FittedModel {
     pub timing: DeviceTiming,
-    /// Whether there are reads.
+    /// Whether the samples contain reads.
     pub reads: bool,
-    /// Whether the transfer time between host and device is fitted, not assumed.
+    /// Whether the transfer time between host and device is fitted. Otherwise it is assumed.
     pub link: bool,
     pub fetch_us: Option<f64>,
     pub reliable_us: Option<f64>,
@@ -147,7 +147,7 @@ pub(crate) struct FittedModel {
 }
 
 impl FittedModel {
-    /// Name, unit and value of each figure, always in the same order.
+    /// Name, unit and value of each fitted parameter, always in the same order.
     fn named_values(&self, shape: &DeviceShape) -> Vec<(String, &'static str, Option<f64>)> {
         let mut out = self.timing.named_values(shape, self.reads, self.link);
         let power = |get: fn(&PowerFit) -> f64| self.power.as_ref().map(get);
@@ -178,27 +178,27 @@ fn figures(shape: &DeviceShape, model: &FittedModel, refits: &[FittedModel]) -> 
     model.named_values(shape).into_iter().enumerate().map(figure).collect()
 }
 
-/// Minimum number of held-out requests of a size in the summary of errors.
+/// Minimum number of held-out requests of a size for including the size in the summary of errors.
 pub const ENOUGH: usize = 5;
 
-/// Minimum number of requests of an operation to fit its times.
+/// Minimum number of requests of an operation for fitting the times of the operation.
 pub const FEW: usize = 50;
 
 /// Options of a calibration.
 #[derive(Clone, Debug)]
 pub struct CalibrateOptions {
-    /// Name of the preset.
+    /// Name of the fitted preset.
     pub name: String,
-    /// Source of the samples, for the comments of the preset.
+    /// Where the samples come from; written to the comments of the preset.
     pub source: String,
-    /// Capacity that the host sees, GB.
+    /// Capacity of the device that the host sees, in GB.
     pub capacity_gb: u32,
     /// Seed of the search and of the resampling.
     pub seed: u64,
 }
 
-/// A fitted figure with its error bar: the 5th and 95th percentile of refits to resampled requests. A value is `None` if the
-/// samples contain nothing to fit it to.
+/// A fitted parameter with its error bar: the 5th and 95th percentile over refits to resampled requests. A value is `None` if no samples
+/// determine it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct FittedParameter {
@@ -219,77 +219,78 @@ pub struct DurabilityRow {
     /// Median time: of a flush or discard from start to completion, of a preflush from start to issue, of a FUA write from issue to
     /// completion.
     pub median_us: f64,
-    /// The setting that was fitted to these requests; `None` if there are fewer than [`ENOUGH`], or preflushes that were not needed.
+    /// The preset key that was fitted to these requests; `None` for fewer than [`ENOUGH`] requests, or if flushes made preflushes
+    /// unnecessary.
     pub setting: Option<&'static str>,
 }
 
 /// Stalls: requests that took at least twice the usual time of their operation and size.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CalibrationStallRow {
-    /// Operation.
+    /// Operation of the requests.
     pub op: &'static str,
     /// Number of requests of the operation.
     pub requests: usize,
-    /// Number of stalls among them.
+    /// Number of these requests that were stalls.
     pub stalls: usize,
-    /// Median time of the stalls beyond their predicted time, us.
+    /// Median time by which the stalls exceeded their predicted time, in us.
     pub median_us: f64,
 }
 
-/// Median service times of one operation and size, measured and predicted, us.
+/// Median service times of one operation and size, measured and predicted, in us.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CalibrationSizeRow {
-    /// Operation.
+    /// Operation of the requests.
     pub op: &'static str,
-    /// Size in KB.
+    /// Size of the requests in KB.
     pub kb: f64,
-    /// Number of requests.
+    /// Number of requests of this operation and size.
     pub requests: usize,
-    /// Measured, all requests.
+    /// Measured median time of all requests, in us.
     pub measured_us: f64,
-    /// Predicted by the preset.
+    /// Median time that the preset predicts, in us.
     pub predicted_us: f64,
-    /// Number of requests in the held-out half.
+    /// Number of these requests that are in the held-out half.
     pub held_out_requests: usize,
-    /// Measured, held-out half.
+    /// Measured median time of the held-out requests, in us.
     pub held_out_measured_us: Option<f64>,
-    /// Predicted for the held-out half by a fit to the other half.
+    /// Median time of the held-out requests in us, predicted by a fit to the other half.
     pub held_out_predicted_us: Option<f64>,
-    /// `held_out_predicted_us / held_out_measured_us - 1`, in percent.
+    /// Relative error of the held-out prediction, `held_out_predicted_us / held_out_measured_us - 1`, in percent.
     pub held_out_error_pct: Option<f64>,
 }
 
 /// The result of a calibration.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Calibration {
-    /// The preset as TOML with comments.
+    /// The fitted preset as TOML with comments.
     pub toml: String,
-    /// Page sizes in KB, largest first.
+    /// Flash page sizes of the fitted preset in KB, largest first.
     pub page_kb: Vec<u32>,
-    /// Flash ways that work in parallel.
+    /// Number of flash units that work in parallel.
     pub units: u32,
-    /// Fitted figures with their error bars.
+    /// Fitted parameters with their error bars.
     pub figures: Vec<FittedParameter>,
     /// Measured and predicted service times by operation and size.
     pub sizes: Vec<CalibrationSizeRow>,
-    /// Median of the absolute error of the held-out requests, percent. The error of a request is relative to the prediction for
-    /// its operation and size.
+    /// Median absolute prediction error of the held-out requests, in percent. The error of a request is relative to the prediction for its
+    /// operation and size.
     pub held_out_request_error_pct: f64,
-    /// Median of the absolute held-out error of the sizes with at least [`ENOUGH`] held-out requests, percent.
+    /// Median absolute held-out error over the request sizes with at least [`ENOUGH`] held-out requests, in percent.
     pub held_out_median_error_pct: f64,
-    /// Share of the held-out requests whose size is predicted within 10 %, percent.
+    /// Share of the held-out requests whose operation and size is predicted within 10 %, in percent.
     pub held_out_within_10_pct: f64,
-    /// Number of requests used.
+    /// Number of requests used for the fit.
     pub requests: usize,
     /// Number of requests excluded because they waited for the device to wake up after an idle gap.
     pub woken: usize,
-    /// Flushes, writes with preflush or FUA, and discards.
+    /// Times of flushes, writes with preflush or FUA, and discards.
     pub durability: Vec<DurabilityRow>,
-    /// Stalls of reads and writes, if there are enough requests and stalls.
+    /// Stalls of each operation (read, write) that has enough requests and stalls.
     pub stalls: Vec<CalibrationStallRow>,
     /// Number of requests that the device serves at a time.
     pub queue_depth: usize,
-    /// Number of requests whose service began during the service of others, from which `queue_depth` is derived; 0 if it is 1.
+    /// Number of requests whose service began while others were in service, from which `queue_depth` is derived; 0 for a queue depth of 1.
     pub overlapping: usize,
     /// Sentences that state what the samples do not determine, and what was assumed instead.
     pub warnings: Vec<String>,

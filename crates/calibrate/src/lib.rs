@@ -1,4 +1,4 @@
-//! A device preset from measured service times: timing, parallelism and power, with error bars and a hold-out error.
+//! Derives a device preset from measured service times: timing, parallelism and power, with error bars and a held-out error.
 //!
 //! [`samples_of_traces`] and [`samples_of_fio`] collect service times; [`calibrate`] fits a preset to them.
 

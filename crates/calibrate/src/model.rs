@@ -1,9 +1,9 @@
-//! Service time of a single request on an idle device, as a closed formula because the search evaluates it thousands of times. A
-//! test compares it with the simulated device.
+//! Predicts the service time of a single request on an idle device. It is a closed formula, because the search evaluates it thousands of
+//! times. A test compares it with the simulated device.
 //!
-//! The search tries all shapes and minimises the error of each by random descent. The error of a size is |ln(predicted / median)|, so that
-//! fast and slow requests have the same weight, times the square root of the number of its requests. Steps have random directions from a
-//! fixed seed; a step that reduces the error is kept, and the step size shrinks after many steps without success.
+//! The search tries all device shapes and minimises the error of each by random descent. The error of a request size is |ln(predicted /
+//! median)|, so that fast and slow requests have equal weight, times the square root of the number of its requests. Steps have random
+//! directions from a fixed seed; a step that reduces the error is kept, and the step size shrinks after many steps without success.
 
 use emmclab_trace::{Op, Result, interrupt};
 use rand_pcg::Pcg64;
@@ -11,16 +11,16 @@ use rand_pcg::rand_core::Rng;
 
 use crate::samples::SampleGroup;
 
-/// The discrete parameters, of which the search tries all combinations.
+/// The discrete parameters of a device, of which the search tries all combinations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceShape {
-    /// Page sizes in KB, largest first.
+    /// Flash page sizes in KB, largest first.
     pub page_kb: Vec<u32>,
-    /// Flash ways that work in parallel.
+    /// Number of flash units that work in parallel.
     pub units: u32,
 }
 
-/// The continuous parameters, all in us.
+/// The continuous parameters of a device, all in us.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceTiming {
     /// Fixed time of a read.
@@ -29,20 +29,20 @@ pub struct DeviceTiming {
     pub write_overhead: f64,
     /// Time to transfer a KB between host and device.
     pub host_per_kb: f64,
-    /// Array time of a page read, by page size.
+    /// Time in which the flash array reads a page, for each page size.
     pub read: Vec<f64>,
-    /// Array time of a page program, by page size.
+    /// Time in which the flash array programs a page, for each page size.
     pub program: Vec<f64>,
 }
 
-/// Upper bound on the flash ways of a shape.
+/// Maximum number of parallel flash units that the search tries.
 pub(crate) const MOST_UNITS: usize = 4;
 
 impl DeviceTiming {
-    /// Time from start to completion, us.
+    /// Returns the predicted time of a request from start to completion, in us.
     pub fn service_us(&self, shape: &DeviceShape, op: Op, kb: f64) -> f64 {
         let mut left = (kb / 4.0).ceil() as u32 * 4;
-        // For each way: the time at which its programs end, which decides the placement of pages, and its busy time for this request.
+        // `placed`: time at which each way ends its programs, which decides where the next page goes. `busy`: time of each way here.
         let mut placed = [0.0f64; MOST_UNITS];
         let mut busy = [0.0f64; MOST_UNITS];
         let units = shape.units as usize;
@@ -66,7 +66,7 @@ impl DeviceTiming {
         overhead + self.host_per_kb * kb + busy.iter().copied().fold(0.0, f64::max)
     }
 
-    /// All parameters, for the search.
+    /// All parameters of the timing, for the search to change.
     pub(crate) fn values(&mut self) -> impl Iterator<Item = &mut f64> {
         [&mut self.read_overhead, &mut self.write_overhead, &mut self.host_per_kb]
             .into_iter()
@@ -74,8 +74,8 @@ impl DeviceTiming {
             .chain(&mut self.program)
     }
 
-    /// Name, unit and value of every parameter, in the order of [`DeviceTiming::values`]. The value is `None` for parameters of
-    /// reads unless `reads`, and for the transfer time between host and device unless `link`.
+    /// Name, unit and value of every parameter, in the order of [`DeviceTiming::values`]. The value is `None` for read parameters if
+    /// `reads` is false, and for the transfer time between host and device if `link` is false.
     pub(crate) fn named_values(&self, shape: &DeviceShape, reads: bool, link: bool) -> Vec<(String, &'static str, Option<f64>)> {
         let mut out = vec![
             ("read_overhead_us".to_owned(), "us", reads.then_some(self.read_overhead)),
@@ -91,20 +91,20 @@ impl DeviceTiming {
     }
 }
 
-/// Penalty for each additional parameter, as a share of the error.
+/// Penalty for each additional parameter of a device shape, as a share of the error.
 const PRICE: f64 = 0.02;
-/// Consecutive failed steps before the step size shrinks.
+/// Number of consecutive failed steps after which the step size of the search shrinks.
 const PATIENCE: u32 = 150;
 const FIRST_STEP: f64 = 0.6;
 const LATER_STEP: f64 = 0.1;
 const LAST_STEP: f64 = 0.001;
 /// Number of starting points of a search.
 const STARTS: usize = 3;
-/// Time to transfer a KB between host and device at each starting point, us.
+/// Time to transfer 1 KB between host and device at each starting point of the search, in us.
 const HOST_PER_KB: [f64; STARTS] = [10.0, 3.0, 20.0];
 
-/// The shape and timing with the smallest error; `link` is the transfer time of a KB between host and device in us if it is
-/// assumed, otherwise `None`.
+/// Returns the shape and timing with the smallest error. `link` is the transfer time of 1 KB between host and device in us if it is
+/// assumed; `None` if it is fitted.
 pub(crate) fn best_shape(groups: &[SampleGroup], link: Option<f64>, random: &mut Pcg64) -> Result<(DeviceShape, DeviceTiming)> {
     let mut best: Option<(f64, DeviceShape, DeviceTiming)> = None;
     for pages in 1..8u32 {
@@ -133,14 +133,14 @@ pub(crate) fn best_shape(groups: &[SampleGroup], link: Option<f64>, random: &mut
     ))
 }
 
-/// The timing of a given shape, fitted to other samples.
+/// Fits the timing of a given shape again, to other samples.
 pub(crate) fn refine(
     shape: &DeviceShape, from: &DeviceTiming, groups: &[SampleGroup], link: Option<f64>, random: &mut Pcg64,
 ) -> DeviceTiming {
     descend(shape, from.clone(), groups, (LATER_STEP, link), random)
 }
 
-/// A starting point of the search: the shortest service time, split between overhead and page time in one of three ratios.
+/// Returns a starting point of the search: the shortest service time, split between fixed time and page time in one of three ratios.
 fn first(shape: &DeviceShape, groups: &[SampleGroup], start: usize) -> DeviceTiming {
     let shortest = |op| {
         let times = groups.iter().filter(|group| group.op == op).map(|group| group.median_us);

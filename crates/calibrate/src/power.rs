@@ -1,51 +1,52 @@
-//! Fits two effects. The first is sleep: threshold and wake-up time follow from the delays between start and issue after idle
-//! gaps. The second is stalls: requests that took far longer than others of their operation and size. The model does not simulate
-//! the work of the device that causes stalls; it adds times drawn from their distribution.
+//! Fits sleep and stalls of a device. Sleep: the idle threshold and the wake-up time follow from the delays between start and issue after
+//! idle gaps. Stalls are requests that took far longer than others of their operation and size. The model does not simulate their cause,
+//! but adds times drawn from their distribution.
 
 use emmclab_trace::Op;
 
 use crate::fit::{CalibrationStallRow, ENOUGH, FEW};
 use crate::samples::{SampleGroup, median};
 
-/// An idle gap of the device, and the delay of the request that ended the gap, from its start to its issue.
+/// An idle gap of the device, and the delay from start to issue of the request that ended the gap.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdleGapDelay {
     pub gap_us: f64,
     pub delay_us: f64,
-    /// Whether the delay is longer than that of an awake device, according to [`woken_above`].
+    /// Whether the delay shows that the device slept: it is longer than an awake device needs, according to [`woken_above`].
     pub woken: bool,
 }
 
-/// Sleep threshold and wake-up time.
+/// Fitted idle threshold for sleep and fitted wake-up time of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PowerFit {
-    /// Idle time after which the device sleeps.
+    /// Idle time after which the device sleeps, in us.
     pub sleep_after_us: f64,
-    /// Median wake-up time.
+    /// Median wake-up time, in us.
     pub wake_us: f64,
-    /// Distribution of the wake-up time as points: a cumulative share in percent and a time in us, with linear interpolation.
+    /// Distribution of the wake-up time as points, each a cumulative share in percent and a time in us. Values between points are
+    /// interpolated linearly.
     pub wake_quantiles: Vec<(f64, f64)>,
 }
 
-/// Smallest wake-up time that is distinguished from ordinary delays, in us above three times their median.
+/// Smallest wake-up time that is distinguished from ordinary delays, in us. It is added to three times the median delay.
 const LEAST_WAKE_US: f64 = 200.0;
-/// Minimum number of woken requests for a fit.
+/// Minimum number of requests with a wake-up for fitting the sleep parameters.
 const ENOUGH_WAKES: usize = 10;
-/// Minimum share of woken requests among those after long gaps.
+/// Minimum share of requests with a wake-up among those after long idle gaps.
 const MOSTLY: f64 = 0.6;
 
-/// The delay in us above which a request is assumed to have waited for a wake-up, from the delays of all requests of its operation.
+/// Returns the delay in us above which a request is assumed to have waited for a wake-up, given all delays of an operation.
 pub(crate) fn woken_above(mut delays_us: Vec<f64>) -> f64 {
     3.0 * median(&mut delays_us) + LEAST_WAKE_US
 }
 
-/// Fits sleep threshold and wake-up time. The threshold separates woken requests from others with the fewest errors; it is the
-/// geometric mean of the two nearest gaps. `None` if the delays show no sleep.
+/// Fits idle threshold and wake-up time. The threshold is the one that separates requests with and without a wake-up with the fewest
+/// errors: the geometric mean of the two nearest gaps. `None` if the delays show no sleep.
 pub(crate) fn fit(waits: &[IdleGapDelay]) -> Option<PowerFit> {
     let mut by_gap: Vec<IdleGapDelay> = waits.iter().copied().filter(|wait| wait.gap_us > 0.0).collect();
     by_gap.sort_by(|a, b| a.gap_us.total_cmp(&b.gap_us));
     let all_woken = by_gap.iter().filter(|wait| wait.woken).count();
-    // A threshold below every gap misclassifies each request that was not woken.
+    // With a threshold below all idle gaps, every request is expected to wake the device, so those that did not are mistakes.
     let mut mistakes = by_gap.len() - all_woken;
     let mut best = (mistakes, 0);
     for (i, wait) in by_gap.iter().enumerate() {
@@ -79,10 +80,10 @@ pub(crate) fn fit(waits: &[IdleGapDelay]) -> Option<PowerFit> {
 const SHARES: [f64; 8] = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98];
 /// Number of the longest times that are stored individually, because a few of them determine the mean.
 const LONGEST: usize = 3;
-/// Two adjacent points are connected by a step instead of a line if their times differ by more than this factor.
+/// Two adjacent points of a distribution are connected by a step instead of a line if their times differ by more than this factor.
 const STEP: f64 = 3.0;
 
-/// The distribution of ascending times as points: a cumulative share in percent and a time.
+/// Returns the distribution of times, which are in ascending order, as points: a cumulative share in percent and a time.
 pub(crate) fn quantiles(times: &[f64]) -> Vec<(f64, f64)> {
     let count = times.len();
     let mut ranks: Vec<usize> = SHARES.iter().map(|share| (share * count as f64).ceil() as usize).collect();
@@ -109,18 +110,18 @@ pub(crate) fn quantiles(times: &[f64]) -> Vec<(f64, f64)> {
 
 /// A request whose time is at least this multiple of its predicted time is a stall.
 const STALLED: f64 = 2.0;
-/// Minimum distance of two shares, percent.
+/// Minimum distance between the cumulative shares of two points of a distribution, in percent.
 const LEAST_SHARE: f64 = 0.002;
 
 #[derive(Clone, Debug)]
 pub(crate) struct StallSummary {
     pub op: Op,
     pub row: CalibrationStallRow,
-    /// Points of the distribution: a cumulative share of all requests in percent, and a time in us.
+    /// Points of the distribution of times that stalls add: a cumulative share of all requests in percent, and a time in us.
     pub points: Vec<(f64, f64)>,
 }
 
-/// The stalls of an operation. `predicted_us` gives the usual time of a size. `None` if there are too few requests or stalls.
+/// Returns the stalls of an operation; `None` if there are too few requests or stalls. `predicted_us` returns the usual time of a size.
 pub(crate) fn stalls_of(op: Op, groups: &[SampleGroup], predicted_us: impl Fn(&SampleGroup) -> f64) -> Option<StallSummary> {
     let mut beyond = Vec::new();
     let mut requests = 0;
@@ -136,7 +137,7 @@ pub(crate) fn stalls_of(op: Op, groups: &[SampleGroup], predicted_us: impl Fn(&S
     beyond.sort_by(f64::total_cmp);
     let share = beyond.len() as f64 / requests as f64;
     let usual = 100.0 * (1.0 - share);
-    // Cumulative distribution of the added time: 0 for the share of requests without a stall, then the distribution of the stalls.
+    // Quantiles of the time that stalls add: 0 for the share of requests without a stall, then the distribution of the stalls.
     let mut points = vec![(usual, 0.0), (usual + LEAST_SHARE, beyond[0])];
     if usual < LEAST_SHARE {
         points.clear();

@@ -78,7 +78,7 @@ pub(crate) fn toml(
     let raw_kb = u64::from(options.capacity_gb) * (1 << 20) * u64::from(100 + OVER_PROVISIONING_PCT) / 100;
     let smaller = shape.page_kb.len() as u64 - 1;
     for (i, kb) in shape.page_kb.iter().enumerate().rev() {
-        // Each smaller page size has an eighth of the flash.
+        // Each smaller page size gets an eighth of the raw flash, and the largest page size gets the rest.
         let share = if i == 0 { raw_kb - smaller * (raw_kb / 8) } else { raw_kb / 8 };
         let block_kb = u64::from(kb * PAGES_PER_BLOCK * shape.units);
         line!(out, "\n[[geometry.block_groups]]\npage_kb = {kb}");
@@ -133,7 +133,7 @@ pub(crate) fn toml(
     out
 }
 
-/// Writes the distribution of the added times of stalls.
+/// Writes the distribution of the times that stalls add to requests.
 fn write_stalls(out: &mut String, StallSummary { op, row, points }: &StallSummary) {
     let name = op.name();
     line!(
@@ -150,7 +150,7 @@ fn write_stalls(out: &mut String, StallSummary { op, row, points }: &StallSummar
     line!(out, "]");
 }
 
-/// A comment that gives the requests from which the queue depth was derived; empty if there are none.
+/// A TOML comment with the number of requests from which the queue depth was derived; empty if there are none.
 fn queue_note(calibration: &Calibration) -> String {
     match calibration.overlapping {
         0 => String::new(),
@@ -158,7 +158,7 @@ fn queue_note(calibration: &Calibration) -> String {
     }
 }
 
-/// The number of requests to which a setting was fitted: those of the first of `kinds` that has a setting.
+/// Returns, as text, the number of requests to which a preset key was fitted: those of the first request kind in `kinds` that has a key.
 fn requests_of(calibration: &Calibration, kinds: &[&str]) -> String {
     let fitted = |kind: &&str| calibration.durability.iter().find(|row| row.kind == *kind && row.setting.is_some());
     kinds.iter().find_map(fitted).map_or_else(String::new, |row| format!("{} requests", row.requests))

@@ -1,4 +1,4 @@
-//! Derives the number of requests that a device serves at a time from services that overlap.
+//! Derives the number of requests that a device serves at a time from requests whose services overlap.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use crate::samples::median;
 
 /// Maximum number of commands in the queue of a simulated eMMC.
 const MOST: usize = 32;
-/// Maximum ratio between the time of an overlapping request, from the end of the request before it, and the time of a single
-/// request, at which the device serves them in parallel. With a ratio near 1 it serves one request at a time, and the driver only
-/// issues the next one early.
+/// Threshold for parallel service: the maximum ratio between the time of an overlapping request, counted from the end of the request before
+/// it, and the time of a single request. With a ratio near 1 the device serves one request at a time, and the driver only issues the next
+/// one early.
 const AT_ONCE: f64 = 0.75;
 
 /// The number of requests that the device serves at a time.
@@ -19,7 +19,7 @@ const AT_ONCE: f64 = 0.75;
 pub(crate) struct QueueDepthEstimate {
     /// The largest number of requests in service that at least [`ENOUGH`] requests reached; 1 on a device without a queue.
     pub depth: usize,
-    /// Number of requests whose service began during that of others.
+    /// Number of requests whose service began while other requests were in service.
     pub overlapping: usize,
 }
 
@@ -63,8 +63,8 @@ pub(crate) fn of<'a>(requests: impl Iterator<Item = (&'a Request, Nanos, Nanos)>
     }
 }
 
-/// Whether overlapping requests are served in parallel by the rule of [`AT_ONCE`]: in the median over requests whose operation
-/// and size was also served without overlap.
+/// Whether the device serves overlapping requests in parallel, by the rule of [`AT_ONCE`]. The median is taken over requests whose
+/// operation and size were also served without overlap.
 fn serves_at_once(services: &[ServiceInterval]) -> bool {
     let is_alone = not_overlapping(services.iter().map(|service| (service.begin, service.complete)));
     let mut ends: Vec<Nanos> = services.iter().map(|service| service.complete).collect();
@@ -88,7 +88,7 @@ fn serves_at_once(services: &[ServiceInterval]) -> bool {
     shares.len() >= ENOUGH && median(&mut shares) <= AT_ONCE
 }
 
-/// For each service, in order: whether no other service overlaps its begin.
+/// Returns for each service, in order, whether no other service was in progress when it began.
 pub(crate) fn not_overlapping(services: impl Iterator<Item = (Nanos, Nanos)>) -> Vec<bool> {
     let services: Vec<_> = services.collect();
     let mut order: Vec<usize> = (0..services.len()).collect();

@@ -1,4 +1,4 @@
-//! Service times that were measured, by operation and size, and their statistics.
+//! Measured service times by operation and size, and their statistics.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::fit::FEW;
 use crate::power::{self, IdleGapDelay, PowerFit};
 use crate::queue::{self, QueueDepthEstimate};
 
-/// Seed of the random split into halves.
+/// Seed of the random split of the requests into two halves.
 const HALVES: u128 = 1;
 
 /// Service times of one operation and size.
@@ -33,7 +33,7 @@ impl SampleGroup {
         f64::from(self.sectors) / 2.0
     }
 
-    /// Absolute errors of a prediction for each request of the group, percent.
+    /// Absolute errors of a prediction for each request of the group, in percent.
     pub fn errors_pct(&self, predicted_us: f64) -> impl Iterator<Item = f64> {
         self.times_us.iter().map(move |time| 100.0 * (predicted_us / time - 1.0).abs())
     }
@@ -42,7 +42,7 @@ impl SampleGroup {
         &self.times_us
     }
 
-    /// A bootstrap sample: the same number of requests, drawn with replacement.
+    /// Draws a bootstrap sample with replacement, with the same number of requests.
     pub fn resampled(&self, random: &mut Pcg64) -> Self {
         Self::new(self.op, self.sectors, resampled(&self.times_us, random), self.count)
     }
@@ -52,23 +52,23 @@ impl SampleGroup {
 struct ServiceSample {
     op: Op,
     sectors: u32,
-    /// Time from `begin`, or from the previous completion if that is later, to the completion, us.
+    /// Time from `begin`, or from the previous completion if that is later, to the completion of the request, in us.
     service_us: f64,
     wait: Option<IdleGapDelay>,
-    /// Time from arrival to start, us, if the device was idle on arrival.
+    /// Time from arrival to start of the request, in us, if the device was idle on arrival.
     fetch_us: Option<f64>,
-    /// Whether the device slept when it arrived, so that it waited for the wake-up.
+    /// Whether the device slept when the request arrived, so that the request waited for the wake-up.
     woken: bool,
-    /// Whether it was sent as a packed command.
+    /// Whether the request was sent in a packed command.
     packed: bool,
-    /// Whether it belongs to the held-out half.
+    /// Whether the request belongs to the held-out half.
     held_out: bool,
     /// Number of requests that this sample represents.
     count: usize,
 }
 
 impl ServiceSample {
-    /// Whether the time is that of a single command on an awake device.
+    /// Whether the measured time is that of a single command on an awake device.
     fn plain(&self, skip_packed: bool) -> bool {
         !(self.woken || skip_packed && self.packed)
     }
@@ -80,7 +80,7 @@ struct TimedRequest {
     request: Request,
     begin: Nanos,
     complete: Nanos,
-    /// Time from the end of all earlier requests to its arrival; negative if one of them was unfinished.
+    /// Time from the end of all earlier requests to the arrival of this request, in ns; negative if an earlier request was unfinished.
     gap_ns: Option<i64>,
 }
 
@@ -88,12 +88,12 @@ struct TimedRequest {
 #[derive(Clone, Debug, Default)]
 pub struct ServiceSamples {
     measured: Vec<ServiceSample>,
-    /// Requests of a trace, kept until the whole trace is read.
+    /// Requests of a trace, collected until the whole trace is read.
     requests: Vec<TimedRequest>,
     durability: DurabilitySamples,
     queue: QueueDepthEstimate,
     power: Option<PowerFit>,
-    /// Whether packed commands are excluded, because a device may program their entries one by one.
+    /// Whether packed commands are excluded, because a device may program their entries one by one instead of in parallel.
     skip_packed: bool,
     busy_until: Option<i64>,
     requests_seen: u64,
@@ -117,9 +117,9 @@ impl ServiceSamples {
         self.requests.push(TimedRequest { request: *request, begin, complete, gap_ns });
     }
 
-    /// Turns the requests into samples. Without a queue in the device, the driver fetches the next request while a command runs,
-    /// so that service begins at the start of a request or at the previous completion, whichever is later. With a queue, services
-    /// overlap and delay each other: only requests that begin while no other is served become samples, if there are enough.
+    /// Converts the requests into samples. Without a device queue, the driver fetches the next request while a command runs, so that
+    /// service begins at the start of a request or at the previous completion, whichever is later. With a queue, services overlap and delay
+    /// each other. Then only requests that begin while no other request is served become samples, if there are enough of them.
     fn measure(&mut self) {
         let requests = std::mem::take(&mut self.requests);
         self.queue = queue::of(requests.iter().map(|timed| (&timed.request, timed.begin, timed.complete)));
@@ -144,7 +144,7 @@ impl ServiceSamples {
                 op: request.op,
                 sectors: request.sectors,
                 service_us,
-                // A busy device does not sleep.
+                // A device sleeps only while it is idle, so only requests after an idle gap have a wake-up delay.
                 wait: gap_ns.zip(delay).filter(|(gap, _)| *gap > 0).map(|(gap, delay)| IdleGapDelay {
                     gap_us: us(gap),
                     delay_us: us(delay),
@@ -159,7 +159,7 @@ impl ServiceSamples {
         }
     }
 
-    /// Adds a time that was measured for `count` requests, us.
+    /// Adds a service time in us that was measured for `count` requests.
     pub(crate) fn add_measured(&mut self, op: Op, sectors: u32, service_us: f64, count: usize, held_out: bool) {
         self.measured.push(ServiceSample {
             op,
@@ -203,7 +203,7 @@ impl ServiceSamples {
         for sample in &mut self.measured {
             sample.woken = sample.wait.is_some_and(|wait| wait.woken && wait.gap_us > sleep_after_us);
         }
-        // A random choice: every second request would separate pairs of data and metadata.
+        // Half of the samples are held out at random. Holding out every second request could separate pairs of data and metadata.
         let mut lot = Pcg64::new(HALVES, 0);
         self.measured.iter_mut().for_each(|sample| sample.held_out = below(&mut lot, 2) == 1);
         Ok(())
@@ -256,7 +256,7 @@ impl ServiceSamples {
         power::fit(&resampled(&self.all_waits(), random))
     }
 
-    /// Mean time from arrival to start of the requests that arrived at an idle device, us.
+    /// Mean time from arrival to start of the requests that arrived at an idle device, in us.
     pub(crate) fn fetch_us(&self) -> Option<f64> {
         mean(&self.fetches())
     }
@@ -269,7 +269,7 @@ impl ServiceSamples {
         self.measured.iter().filter_map(|sample| sample.fetch_us).collect()
     }
 
-    /// The number of requests that the device serves at a time.
+    /// The estimated number of requests that the device serves at a time.
     pub(crate) fn queue(&self) -> QueueDepthEstimate {
         self.queue
     }
@@ -279,8 +279,8 @@ impl ServiceSamples {
     }
 }
 
-/// Collects the samples of traces. With `skip_packed` packed commands are excluded from the fit: a device may program their
-/// entries one by one, which takes longer than a single command of this size.
+/// Collects service times from traces. With `skip_packed`, packed commands are excluded from the fit: a device may program their entries
+/// one by one, which takes longer than a single command of equal size.
 /// Errors: if a trace cannot be read or has no service times.
 pub fn samples_of_traces(traces: &mut TraceCombiner, skip_packed: bool) -> Result<ServiceSamples> {
     let mut samples = ServiceSamples::new(skip_packed);
@@ -296,12 +296,12 @@ pub(crate) fn below(random: &mut Pcg64, bound: usize) -> usize {
     (((random.next_u64() >> 32) * bound as u64) >> 32) as usize
 }
 
-/// The arithmetic mean; `None` if empty.
+/// The arithmetic mean of the values; `None` if there are none.
 pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The median; 0 if empty.
+/// The median of the values; 0 if there are none.
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
@@ -311,7 +311,7 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
     }
 }
 
-/// A bootstrap sample: as many values, drawn with replacement.
+/// Draws a bootstrap sample with replacement, with the same number of values.
 pub(crate) fn resampled<T: Copy>(values: &[T], random: &mut Pcg64) -> Vec<T> {
     (0..values.len()).map(|_| values[below(random, values.len())]).collect()
 }

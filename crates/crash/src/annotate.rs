@@ -1,4 +1,4 @@
-//! Determines the role of each written block of a log in the ext4 file system on the disk.
+//! Determines for each written block of a crash log which role it has in the ext4 file system on the disk.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::log_index::SectorSource;
 use crate::log_index::{CrashLogIndex, LoggedCommand};
 use crate::recovery::HostView;
 
-/// Calls `visit` with each command at a port, in order of arrival, and with the notes of its blocks. Only writes have notes.
+/// Calls `visit` with each command at a port, in order of arrival, and with notes on the roles of its blocks. Only writes have notes.
 ///
-/// The file system is the one on the disk at the beginning of the log, or one that is created later. Returns how well the file system was
-/// known at the end.
+/// The file system is the one that is on the disk at the beginning of the log, or one that is created later. Returns how completely the
+/// file system was known at the end.
 /// Errors: if the data of the log cannot be read, or the layers cannot be built.
 pub fn annotate(
     run: &Arc<CrashLogIndex>, port: CommandPort, mut visit: impl FnMut(&LoggedCommand, &[BlockNote]),
 ) -> Result<AnnotatorStatus> {
     let header = run.header();
-    // Without layers, the commands of the host are those at the device.
+    // Without layers, the commands that the host sends are those that the device receives.
     let port = if header.layers.is_empty() { CommandPort::Device } else { port };
     let (layers, sectors) = match port {
         CommandPort::Device => (&[][..], header.device.sectors),

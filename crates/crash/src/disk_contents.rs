@@ -1,6 +1,6 @@
-//! Contents of a disk, as references to the spool: the contents of the device's cells during a run, with the promises that they violate,
-//! and the contents that a cut leaves. Zones are written sequentially, so a cut leaves a prefix of each zone, and the write pointer is at
-//! the end of this prefix.
+//! Contents of a disk, as references to the logged data: the contents of the device's flash cells during a run, the promises that they
+//! violate, and the contents after a power cut. In a zone, which is written sequentially, a cut leaves a prefix, and the write pointer is
+//! at the end of this prefix.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::log_index::{CrashLogIndex, LoggedCommand, SectorSource, Spool};
 
-/// Number of sectors in a block of contents.
+/// Number of sectors in a block of disk contents.
 pub(crate) const BLOCK: u64 = 8;
 
 pub(crate) type Block = [SectorSource; BLOCK as usize];
@@ -26,11 +26,11 @@ pub(crate) type Block = [SectorSource; BLOCK as usize];
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DiskContents {
     blocks: FxHashMap<u64, Block>,
-    /// Sum of a hash of address and digest over all sectors that do not read as zeros. Equal contents have equal sums.
+    /// Sum over all sectors that are not zeros of a hash of address and digest. Equal contents have equal sums.
     sum: u128,
 }
 
-/// The term that a sector contributes to the sum of the contents.
+/// Returns the term that a sector contributes to the hash sum of the disk contents.
 fn term(spool: &Spool, sector: u64, source: SectorSource) -> u128 {
     let (digest, nothing) = (spool.digest(source), spool.digest(SectorSource::ZEROS));
     if digest == nothing {
@@ -51,12 +51,12 @@ impl DiskContents {
         self.block(sector / BLOCK)[(sector % BLOCK) as usize]
     }
 
-    /// The sum over all sectors, which is the same for equal contents.
+    /// The hash sum over all sectors. Equal contents have equal sums.
     pub fn sum(&self) -> u128 {
         self.sum
     }
 
-    /// The blocks that were ever set, in no particular order.
+    /// The blocks that were ever written or cleared, in no particular order.
     pub fn blocks(&self) -> impl Iterator<Item = (u64, &Block)> {
         self.blocks.iter().map(|(block, sources)| (*block, sources))
     }
@@ -69,8 +69,8 @@ impl DiskContents {
         }
     }
 
-    /// Returns the blocks in a range of sectors that were ever set, with their sources. The work is at most proportional to the number of
-    /// blocks that were ever set.
+    /// Returns the blocks in a range of sectors that were ever written or cleared, with the sources of their sectors. The work is at most
+    /// proportional to the number of such blocks on the disk.
     pub fn blocks_in(&self, sectors: &Range<u64>) -> Vec<(u64, Block)> {
         let blocks = sectors.start / BLOCK..sectors.end.div_ceil(BLOCK);
         if blocks.end - blocks.start < self.blocks.len() as u64 {
@@ -89,7 +89,7 @@ impl DiskContents {
         }
     }
 
-    /// Returns what the sum of the contents would be if a block had other sources.
+    /// Returns what the hash sum of the disk contents would be if the sectors of a block had other sources.
     pub fn sum_with(&self, spool: &Spool, sum: u128, block: u64, sources: &Block) -> u128 {
         let before = self.block(block);
         (0..BLOCK).zip(before.iter().zip(sources)).filter(|(_, (old, new))| old != new).fold(sum, |sum, (i, (old, new))| {
@@ -99,7 +99,7 @@ impl DiskContents {
     }
 }
 
-/// A state of a disk: the contents of the run, and the blocks in which the state differs from them.
+/// A view of the disk in a possible state after a power cut: the contents of the run, and the blocks in which the state differs from them.
 #[derive(Clone)]
 pub struct CrashDiskView {
     run: Arc<CrashLogIndex>,
@@ -115,7 +115,7 @@ impl CrashDiskView {
         Self { run: run.clone(), base: base.clone(), changes: changes.clone(), sectors }
     }
 
-    /// Size in sectors.
+    /// Size of the disk in sectors.
     pub fn sectors(&self) -> u64 {
         self.sectors
     }
@@ -147,7 +147,7 @@ impl CrashDiskView {
         Ok(())
     }
 
-    /// A number that is the same for equal contents of a range of sectors within a block. With it, equal contents are checked only once.
+    /// Returns a number that is equal for equal contents of a range within a block, so that equal contents are checked only once.
     pub fn identity(&self, sector: u64, sectors: u64) -> u64 {
         let digest = |sector| self.run.spool().digest(self.source(sector));
         (sector..sector + sectors).fold(0xcbf2_9ce4_8422_2325, |sum: u64, sector| {
@@ -165,7 +165,7 @@ impl CrashDiskView {
         write_pointers(zones, &self.base, &self.changes)
     }
 
-    /// Returns the blocks of eight sectors that may contain data, in order.
+    /// Returns the numbers of the blocks of eight sectors that may contain data, in order.
     pub fn written(&self) -> Vec<u64> {
         let mut all: Vec<u64> = self.base.blocks().map(|(block, _)| block).collect();
         all.extend(self.changes.keys());
@@ -175,21 +175,21 @@ impl CrashDiskView {
     }
 }
 
-/// A promise of a device.
+/// A promise of a device about what survives a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DevicePromise {
     /// A complete write is durable, because the device has no cache.
     Completion,
     /// A flush makes all writes durable that were complete when the flush arrived.
     Flush,
-    /// A reliable or forced write is durable when it is complete.
+    /// A reliable or forced write is durable as soon as it is complete.
     Fua,
-    /// A write is durable only if earlier writes are: those before a barrier, those of earlier entries of its packed command or, with a
-    /// FIFO cache, all earlier writes.
+    /// A write is durable only if certain earlier writes are durable: those before a barrier, those of earlier entries of its packed
+    /// command or, with a FIFO cache, all earlier writes.
     Order,
     /// An interrupted reliable write is completely on the disk, or not at all.
     Whole,
-    /// Data that was erased securely never reappears.
+    /// Data that was erased securely never reappears after a power cut.
     Erased,
 }
 
@@ -207,42 +207,42 @@ impl DevicePromise {
     }
 }
 
-/// A promise that the cells violate at a cut.
+/// A promise that the contents of the flash cells violate at a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromiseViolation {
-    /// The promise.
+    /// The violated promise.
     pub promise: DevicePromise,
-    /// The first sector of the violation.
+    /// The first sector that violates the promise.
     pub sector: u64,
-    /// Number of sectors.
+    /// Number of sectors that violate the promise.
     pub sectors: u64,
-    /// The version that was promised.
+    /// The promised version of the data, numbered by the write that produced it.
     pub version: Version,
-    /// The version on the disk; 0 if there is none.
+    /// The version of the data on the disk; 0 if the sectors were never written.
     pub present: Version,
 }
 
-/// The contents of the cells, updated with each program event.
+/// The contents of the flash cells, updated with each program event of the log.
 pub(crate) struct DurableCells {
     contents: Arc<DiskContents>,
-    /// Version of each sector, by block. A discard also has a version.
+    /// Version of the data in each sector, by block. A discard also has a version number.
     versions: FxHashMap<u64, [Version; BLOCK as usize]>,
-    /// Discarded ranges, each with first sector, end and version.
+    /// Discarded ranges, each with first sector, end and version number of the discard.
     discards: Vec<(u64, u64, Version)>,
-    /// Sectors whose cells contain an older version than promised, with the promised version.
+    /// Sectors whose flash cells contain older data than promised, with the version that was promised.
     missing: BTreeMap<u64, (Version, DevicePromise)>,
-    /// Programs in progress, each with command, sector and number of sectors. Recorded only for a device that tears writes.
+    /// Programs in progress, each with command, sector and number of sectors. Recorded only if the device leaves writes half done.
     in_progress: Vec<(u32, u64, u32)>,
-    /// The late discards; `None` unless the device repeats them after a cut.
+    /// Recent discards that a power cut may repeat; `None` unless the device violates its promises in this way.
     repeated: Option<RepeatedDiscards>,
 }
 
-/// The discards that a cut may repeat, and the promises that later writes fulfilled.
+/// The discards that a power cut may repeat, and the promises that writes after these discards fulfilled.
 #[derive(Default)]
 struct RepeatedDiscards {
     /// The discarded sectors, with the version of the discard.
     trims: LateTrims<(Range<u64>, Version)>,
-    /// Fulfilled promises by sector.
+    /// Fulfilled promises by sector, each with the promised version.
     fulfilled: BTreeMap<u64, (Version, DevicePromise)>,
 }
 
@@ -256,21 +256,21 @@ impl RepeatedDiscards {
         self.trims.add(at, (first..end, version));
     }
 
-    /// Called when the cells contain the promised version of a sector.
+    /// Called when the flash cells contain the promised version of a sector.
     fn note_fulfilled(&mut self, sector: u64, version: Version, promise: DevicePromise) {
         if self.trims.all().any(|(sectors, trim)| sectors.contains(&sector) && *trim < version) {
             self.fulfilled.insert(sector, (version, promise));
         }
     }
 
-    /// Returns the ranges of sectors that a cut discards again.
+    /// Returns the ranges of sectors that the device discards again after a power cut.
     fn discarded_again(&self, cut: Nanos) -> impl Iterator<Item = Range<u64>> {
         self.trims.repeated(cut).map(|(sectors, _)| sectors.clone())
     }
 }
 
 impl DurableCells {
-    /// The cells at the start of a run; `repeats` states whether the device repeats discards after a cut.
+    /// Creates the flash contents at the start of a run. `repeats` states whether the device repeats discards after a power cut.
     pub fn new(base: &Arc<DiskContents>, repeats: bool) -> Self {
         Self {
             contents: base.clone(),
@@ -297,7 +297,7 @@ impl DurableCells {
         self.in_progress.push((command, sector, sectors));
     }
 
-    /// Called when `command` discards sectors. They have no data afterwards, and nothing is promised of them.
+    /// Called when `command` discards sectors. Afterwards they contain no data, and the device promises nothing about their contents.
     pub fn discarded(&mut self, spool: &Spool, command: u32, at: Nanos, (first, end): (u64, u64)) {
         let version = Version::from(command) + 1;
         if let Some(late) = &mut self.repeated {
@@ -312,7 +312,7 @@ impl DurableCells {
         }
     }
 
-    /// Called when sectors of a command are programmed. A version never replaces a newer one.
+    /// Called when sectors of a command are programmed. Older data never replaces newer data of a sector.
     pub fn programmed(&mut self, spool: &Spool, logged: &LoggedCommand, command: u32, (first, end): (u64, u64)) {
         self.in_progress.retain(|(other, sector, _)| (*other, *sector) != (command, first));
         let version = Version::from(command) + 1;
@@ -333,7 +333,7 @@ impl DurableCells {
         }
     }
 
-    /// Called when a version is promised for sectors. A newer version also fulfils the promise.
+    /// Called when the device promises that sectors contain a version of their data. Newer data also fulfils the promise.
     pub fn promised(&mut self, (first, end): (u64, u64), version: Version, promise: DevicePromise) {
         for sector in first..end {
             if self.version(sector) < version {
@@ -344,8 +344,8 @@ impl DurableCells {
         }
     }
 
-    /// Returns the promises that the cells violate after a cut, with adjacent sectors joined. For a device that tears writes, this includes
-    /// reliable writes of which only a part is on the disk.
+    /// Returns the promises that the flash cells violate after a power cut; adjacent sectors are joined. For a device that leaves
+    /// interrupted writes half done, this includes reliable writes of which only a part is on the disk.
     pub fn broken(&self, cut: Nanos, reliable: impl Fn(u32) -> bool) -> Vec<PromiseViolation> {
         let mut all: Vec<PromiseViolation> = Vec::new();
         let mut lost = Cow::Borrowed(&self.missing);
@@ -379,8 +379,8 @@ impl DurableCells {
         all
     }
 
-    /// Returns the blocks in which the contents after a cut differ from the cells: programs in progress leave the first half of their
-    /// sectors, and the device repeats discards.
+    /// Returns the blocks in which the contents after a power cut differ from the cells before it: programs in progress leave the first
+    /// half of their sectors, and the device may repeat discards.
     pub fn cut(&self, cut: Nanos, commands: &[LoggedCommand]) -> BTreeMap<u64, Block> {
         let mut changes = BTreeMap::new();
         for range in self.repeated.iter().flat_map(|late| late.discarded_again(cut)) {
@@ -418,13 +418,13 @@ pub(crate) fn write_pointers(zones: &DiskZones, base: &DiskContents, changes: &B
     pointers
 }
 
-/// Removes the data after the first gap in each zone: programs end in any order, and the device recovers only data before the gap.
+/// Removes the data after the first gap in each zone. Programs end in any order, and the device recovers only the data before the gap.
 pub(crate) fn keep_beginnings(zones: &DiskZones, base: &DiskContents, changes: &mut BTreeMap<u64, Block>) {
     let mut blocks: Vec<u64> = base.blocks().map(|(block, _)| block).chain(changes.keys().copied()).collect();
     blocks.retain(|block| zones.zone_of(block * BLOCK).is_some());
     blocks.sort_unstable();
     blocks.dedup();
-    // The zone of the current block, and where its first missing write begins: blocks before that are kept.
+    // `present` is the zone of the current block, and `end` is the first sector of the zone without data. Data after `end` is removed.
     let (mut present, mut end) = (None, 0);
     for block in blocks {
         let zone = zones.zone_of(block * BLOCK);

@@ -1,4 +1,4 @@
-//! Moves along a run and generates the states of each cut, one after another.
+//! Steps through a run and generates the possible disk states of each power cut, one after another.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -20,24 +20,24 @@ use crate::log_index::{CrashLogIndex, RunEvent};
 use crate::recovery::HostView;
 use crate::state_choice::{ChoiceMethod, ChoiceMethods, Levels, choose, sample};
 
-/// Options of an exploration.
+/// Options for exploring the disk states that power cuts can leave.
 #[derive(Clone, Debug)]
 pub struct ExploreOptions {
-    /// Maximum number of moments at which power is cut; all moments if there are fewer.
+    /// Maximum number of moments (logged events) after which power is cut. If there are fewer moments, all are used.
     pub cuts: usize,
-    /// The methods by which states are chosen.
+    /// The methods by which disk states are chosen for each power cut.
     pub ways: ChoiceMethods,
-    /// The seed of the random choice of cuts and states.
+    /// The seed of the random choice of power cuts and disk states.
     pub seed: u64,
-    /// The part of an interrupted write that a cut leaves.
+    /// How finely a power cut can split an interrupted write.
     pub tear: TearMode,
-    /// The mark after which power may be cut; `None` for the beginning of the log.
+    /// The mark in the log after which power cuts begin; `None` for the beginning of the log.
     pub from: Option<String>,
-    /// Explore only this cut and, if a number is given, only this state of the cut.
+    /// Explores only the power cut with this number and, if a second number is given, only this state of the cut; `None` for all.
     pub only: Option<(usize, Option<u32>)>,
-    /// The share of the states to explore: its index from 0, and the number of shares.
+    /// The share of the states to explore in this process: the index of the share, counted from 0, and the number of shares.
     pub share: (u64, u64),
-    /// The lines of the workload that determine where power is cut; `None` if their meaning is unknown.
+    /// The output lines of the workload that determine where power is cut; `None` if the meaning of the lines is unknown.
     pub lines: Option<CutLines>,
 }
 
@@ -56,95 +56,95 @@ impl Default for ExploreOptions {
     }
 }
 
-/// After the recovery of layers, all sectors of this number of latest requests are checked. Of the other blocks, one in `HOST_SHARE` is.
+/// Number of latest requests that are checked completely after the recovery of layers. Of the other blocks, one in `HOST_SHARE` is checked.
 const HOST_RECENT: usize = 64;
 const HOST_SHARE: u64 = 16;
-/// Number of consecutive states in the same share: they differ little, so an outcome can often be derived from another one.
+/// Number of consecutive states in one share. Such states differ little, so the outcome of one can often be derived from another.
 const STATES_TOGETHER: u64 = 8;
 
-/// A state that a cut may leave.
+/// A disk state that a power cut may leave.
 #[derive(Clone)]
 pub struct CrashState {
-    /// The moment after which power is lost, as an index in [`CrashLogIndex::moments`].
+    /// The moment (logged event) after which power is lost, as an index in [`CrashLogIndex::moments`].
     pub cut: usize,
-    /// Number of the state among those of the cut.
+    /// Number of the state among the states of its cut.
     pub number: u32,
-    /// Number of the state among all states.
+    /// Number of the state among the states of all cuts.
     pub index: u64,
     /// Time of the power loss.
     pub at: Nanos,
-    /// The method by which the state was chosen.
+    /// The method by which this state was chosen.
     pub way: ChoiceMethod,
-    /// Number of lines that the workload had acknowledged before the cut.
+    /// Number of output lines with which the workload had acknowledged data before the cut.
     pub acknowledged: usize,
     /// Promises that the device in the run violated.
     pub broken: Vec<PromiseViolation>,
     base: Arc<DiskContents>,
     changes: Arc<BTreeMap<u64, Block>>,
-    /// Number of unpromised writes of each atom that are on the disk; `None` for the state that the device itself would have left.
+    /// Number of unpromised writes of each atom that are on the disk; `None` for the state that the simulated device would have left.
     levels: Option<Levels>,
 }
 
-/// A write that is missing from a state, or is garbled in it.
+/// A write that is missing from a disk state, or whose sectors are garbled in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OmittedWrite {
-    /// The command, as an index in [`CrashLogIndex::commands`] at the device.
+    /// The command that wrote the data, as an index in [`CrashLogIndex::commands`] at the device.
     pub command: u32,
     /// First missing sector.
     pub sector: u64,
-    /// Length in sectors.
+    /// Number of missing sectors.
     pub sectors: u64,
-    /// Whether the sectors are garbled.
+    /// Whether the sectors contain garbage instead of older data.
     pub garbled: bool,
 }
 
 /// Coverage of an exploration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ExplorationCoverage {
-    /// Number of moments at which power could be cut.
+    /// Number of moments (logged events) at which power could be cut.
     pub moments: u64,
-    /// Number of cuts that were tried so far.
+    /// Number of power cuts that were tried so far.
     pub cuts: u64,
-    /// Decimal logarithm of the number of states that the contract allows at those cuts; an upper bound.
+    /// Decimal logarithm of the number of disk states that the contract of the device allows at the tried cuts; an upper bound.
     pub legal_log10: f64,
-    /// Number of states that were chosen, in all shares.
+    /// Number of disk states that were chosen, in all shares.
     pub chosen: u64,
-    /// Number of chosen states with the same contents and acknowledgements as an earlier state.
+    /// Number of chosen states that have equal disk contents and equal workload acknowledgements to an earlier state.
     pub equal: u64,
-    /// Largest number of unpromised writes at a cut.
+    /// Largest number of writes in one cut that the device had not yet promised to keep.
     pub most_unpromised: u64,
-    /// Number of lines of the workload after which power is cut before any other moments: those of the first group, or all lines.
+    /// Number of output lines of the workload after which power is cut before any other moments: lines of the first group, or all lines.
     pub lines: u64,
-    /// Number of these lines directly after which power was cut so far.
+    /// Number of these output lines directly after which power was cut so far.
     pub lines_cut: u64,
 }
 
-/// An exploration of the states that power cuts in a run may leave.
+/// An exploration of the disk states that power cuts in a run may leave.
 pub struct Explorer {
     run: Arc<CrashLogIndex>,
     options: ExploreOptions,
     cuts: VecDeque<usize>,
-    /// Index of the next moment to be processed.
+    /// Index in the log of the next event to be processed.
     next_moment: usize,
     durable: DurableCells,
     legal: LegalStates,
     /// The promises of the layers to the host; `None` without layers.
     host: Option<LegalStates>,
-    /// Blocks that are not checked, because a layer that recognises the journal may leave them to the rules of the journal.
+    /// Blocks that are not checked here, because a layer that recognises the journal only has to follow the rules of the journal for them.
     metadata_blocks: Arc<FxHashSet<u64>>,
     acknowledged: usize,
-    /// Contents and acknowledgements of the states chosen so far.
+    /// Disk contents and number of acknowledgements of each state chosen so far.
     distinct: FxHashSet<(u128, usize)>,
     states: VecDeque<CrashState>,
     next_index: u64,
     covered: ExplorationCoverage,
-    /// The moments after the lines that [`ExplorationCoverage::lines`] counts.
+    /// The moments directly after the output lines that [`ExplorationCoverage::lines`] counts.
     after_first_lines: FxHashSet<usize>,
 }
 
 impl Explorer {
-    /// Begins an exploration.
-    /// Errors: if the run has no moments at which power could be cut, or the options do not fit it.
+    /// Begins an exploration of a run.
+    /// Errors: if the run has no moments at which power could be cut, or the options do not fit the run.
     pub fn new(run: &Arc<CrashLogIndex>, options: &ExploreOptions) -> Result<Self> {
         let from = options.from.as_deref().map_or(0, |mark| run.after_mark(mark));
         let all = run.moments().len();
@@ -192,27 +192,27 @@ impl Explorer {
         })
     }
 
-    /// The run.
+    /// The log of the explored run.
     pub fn run(&self) -> &Arc<CrashLogIndex> {
         &self.run
     }
 
-    /// The moments at which power has not been cut yet, as indices of [`CrashLogIndex::moments`].
+    /// The moments at which power will still be cut, as indices of [`CrashLogIndex::moments`].
     pub fn cuts(&self) -> impl Iterator<Item = usize> {
         self.cuts.iter().copied()
     }
 
-    /// The coverage so far.
+    /// The coverage of the exploration so far.
     pub fn covered(&self) -> ExplorationCoverage {
         self.covered
     }
 
-    /// The disk of a state.
+    /// Returns a view of the disk in a state.
     pub fn view(&self, state: &CrashState) -> CrashDiskView {
         CrashDiskView::new(&self.run, &state.base, &state.changes, self.run.header().all_sectors())
     }
 
-    /// Returns the next state of this share; `None` at the end.
+    /// Returns the next disk state of the explored share; `None` at the end.
     pub fn next_state(&mut self) -> Option<CrashState> {
         loop {
             if let Some(state) = self.states.pop_front() {
@@ -224,8 +224,8 @@ impl Explorer {
         }
     }
 
-    /// Returns the writes that are missing from a state of the current cut, at most one for each atom: the oldest missing write, which
-    /// represents the later ones too. Empty for the state that the device itself would have left.
+    /// Returns the writes that are missing from a state of the current cut. For each atom, this is the oldest missing write, which
+    /// represents the later ones, too. Empty for the state that the simulated device itself would have left.
     pub fn omitted(&self, state: &CrashState) -> Vec<OmittedWrite> {
         let levels = state.levels.iter().flatten().map(|level| usize::from(*level));
         let commands = self.run.commands(CommandPort::Device);
@@ -240,8 +240,8 @@ impl Explorer {
         lacking.collect()
     }
 
-    /// Returns a state of the current cut from which fewer writes are missing than from `state`: only those at the indexes `places` in
-    /// [`Explorer::omitted`]. If other writes require some of these, the contract adds them.
+    /// Returns a state of the current cut that keeps only some of the missing writes of `state` missing: those at the indexes `places` in
+    /// [`Explorer::omitted`]. If a present write requires a missing one, the missing one is added.
     pub fn with_omitted(&self, state: &CrashState, places: &[usize]) -> CrashState {
         let Some(levels) = &state.levels else { return state.clone() };
         let mut place = 0;
@@ -260,9 +260,9 @@ impl Explorer {
         CrashState { changes, levels: Some(chosen), ..state.clone() }
     }
 
-    /// Checks what layers return after they recovered from a state of the current cut. Returns a description of the first wrong sector: one
-    /// that contains neither what the layers promised nor anything written since. All sectors of the latest requests are checked; of the
-    /// others a share, which differs between states.
+    /// Checks the data that layers return after they recovered from a state of the current cut. Returns a description of the first wrong
+    /// sector: one that contains neither the data that the layers promised nor data written later. All sectors of the latest requests are
+    /// checked; of the other blocks a share, which differs between states.
     pub(crate) fn host_fault(&self, state: &CrashState, view: &HostView) -> Option<String> {
         let legal = self.host.as_ref()?;
         let share = |block: &u64| (block ^ state.index).is_multiple_of(HOST_SHARE);
@@ -292,7 +292,7 @@ impl Explorer {
         None
     }
 
-    /// Processes all moments up to and including `cut`.
+    /// Processes all moments of the run up to and including `cut`.
     fn go_to(&mut self, cut: usize) {
         let run = self.run.clone();
         let commands = run.commands(CommandPort::Device);
@@ -344,12 +344,12 @@ impl Explorer {
         }
     }
 
-    /// The seed of all random choices at a cut.
+    /// The seed of all random choices for a power cut.
     fn seed_of(&self, cut: usize) -> u64 {
         self.options.seed ^ (cut as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// Chooses the states of a cut by all methods.
+    /// Chooses the disk states of a cut by all configured methods.
     fn choose(&mut self, cut: usize) {
         let run = self.run.clone();
         let seed = self.seed_of(cut);
@@ -397,7 +397,7 @@ impl Explorer {
         }
     }
 
-    /// Adds a state, unless a state with the same contents and acknowledgements was chosen before.
+    /// Adds a state to the exploration, unless an earlier state has equal contents and acknowledgements.
     fn keep(
         &mut self, cut: usize, number: u32, way: ChoiceMethod,
         (base, changes, levels): (Arc<DiskContents>, BTreeMap<u64, Block>, Option<Levels>), broken: Vec<PromiseViolation>,
@@ -440,30 +440,30 @@ fn add_log10(first: f64, second: f64) -> f64 {
     most + (10_f64.powf(least - most)).ln_1p() / std::f64::consts::LN_10
 }
 
-/// Lines of a workload that determine where power is cut, as indices of [`CrashLogIndex::acknowledgements`].
+/// Output lines of a workload that determine where power is cut, as indices of [`CrashLogIndex::acknowledgements`].
 ///
-/// A loss of what an application was promised is visible only between the line that reports the promise and the next write to the device.
-/// This is one moment among thousands, so such moments are chosen before all others.
+/// If an application loses data that it reported as safe, this is visible only between the line that reports it and the next write to the
+/// device. This is one moment among thousands, so such moments are chosen before all others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CutLines {
-    /// Lines after which power is cut before any other moment is chosen, in groups of decreasing importance. After them, the moments
-    /// directly before these lines are chosen.
+    /// Output lines directly after which power is cut, in groups of decreasing importance. The moments directly before these lines are
+    /// chosen next, and other moments last.
     pub first: Vec<Vec<usize>>,
-    /// Lines after which nothing is checked until the next line. If there are any, nothing is checked before the first line either.
+    /// Output lines after which power is not cut until the next line. If there are any, power is not cut before the first line either.
     pub idle: Vec<usize>,
 }
 
-/// The chosen moments, as indices of [`CrashLogIndex::moments`].
+/// The chosen moments of power cuts, as indices of [`CrashLogIndex::moments`].
 pub(crate) struct CutPlan {
-    /// The moments at which power is cut, in order.
+    /// The moments (indices of logged events) at which power is cut, in order.
     pub cuts: Vec<usize>,
-    /// Number of moments at which power could be cut.
+    /// Number of moments (logged events) at which power could be cut.
     pub possible: usize,
-    /// The moments after the lines of the first group.
+    /// The moments directly after the output lines of the first group.
     pub after_first_lines: FxHashSet<usize>,
 }
 
-/// Chooses at most `most` moments from `from` on. Without `lines`, up to half of them follow a line of the workload, of any kind.
+/// Chooses at most `most` moments for power cuts, from `from` on. Without `lines`, up to half of them follow a line of the workload.
 pub(crate) fn choose_cuts(run: &CrashLogIndex, from: usize, most: usize, lines: Option<&CutLines>, seed: u64) -> CutPlan {
     let possible = possible(run, from, lines.map_or(&[], |lines| &lines.idle));
     let mut places = vec![None; run.acknowledgements().len()];
@@ -508,7 +508,7 @@ pub(crate) fn choose_cuts(run: &CrashLogIndex, from: usize, most: usize, lines: 
     CutPlan { cuts: chosen, possible: possible.len(), after_first_lines: after_first.into_iter().collect() }
 }
 
-/// The moments from `from` on at which power could be cut, without those after `idle` lines. If this leaves no moment, all are returned.
+/// Returns the moments from `from` on at which power could be cut, without those after `idle` lines. If none is left, returns all.
 fn possible(run: &CrashLogIndex, from: usize, idle: &[usize]) -> Vec<usize> {
     let all: Vec<usize> = (from..run.moments().len()).filter(|place| is_cut(run, *place)).collect();
     if idle.is_empty() {
@@ -529,7 +529,7 @@ fn possible(run: &CrashLogIndex, from: usize, idle: &[usize]) -> Vec<usize> {
     if judged.is_empty() { all } else { judged }
 }
 
-/// Whether power can be cut directly after a moment. Programs that end at the same time count as one moment.
+/// Whether power can be cut directly after a moment of the log. Flash programs that end at one time count as one moment.
 pub(crate) fn is_cut(run: &CrashLogIndex, place: usize) -> bool {
     let (this, next) = (&run.moments()[place], run.moments().get(place + 1));
     !next.is_some_and(|next| next.at == this.at && matches!(next.event, RunEvent::Programmed { .. }))

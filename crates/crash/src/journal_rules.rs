@@ -25,33 +25,33 @@ use crate::log::CommandPort;
 use crate::log_index::{CrashLogIndex, LoggedCommand, RunEvent, SectorSource};
 use crate::recovery::HostView;
 
-/// The mark of a run on an ext4 file system that is mounted with `data=ordered`.
+/// The mark with which a log states that its ext4 file system is mounted with `data=ordered`.
 const ORDERED: &str = "data=ordered";
 
 /// A rule of the journal that a command violates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleViolation {
-    /// The moment of the command, as an index in [`CrashLogIndex::moments`].
+    /// The moment at which the command arrived, as an index in [`CrashLogIndex::moments`].
     pub moment: usize,
     /// The name of the rule.
     pub rule: &'static str,
     /// The transaction to which the rule applies.
     pub transaction: u32,
-    /// The commands and blocks that violate the rule.
+    /// Describes the commands and blocks that violate the rule.
     pub detail: String,
 }
 
 struct LoggedBlock {
-    /// The last transaction that logged the block.
+    /// Number of the last transaction that logged the block.
     transaction: u32,
     digest: u64,
-    /// The first transaction of the latest sequence of transactions that logged the same contents.
+    /// The first of the latest consecutive transactions that logged the block with equal contents.
     since: u32,
 }
 
 #[derive(Default)]
 struct LoggedTransaction {
-    /// The sectors of its descriptors, logged blocks and revoke blocks, each with the version that wrote the sector.
+    /// The sectors of the transaction's descriptors, logged blocks and revoke blocks, each with the version that wrote it.
     blocks: Vec<(u64, Version)>,
     commit: Option<(u64, Version)>,
 }
@@ -63,17 +63,17 @@ struct JournalRuleChecker<'a> {
     superblock: JournalSuperblock,
     block_sectors: u64,
     promises: DurabilityPromises,
-    /// Time of completion of each complete command, by its version.
+    /// Completion time of each complete command, by the version number of the command.
     complete: FxHashMap<Version, Nanos>,
     transactions: FxHashMap<u32, LoggedTransaction>,
     newest: FxHashMap<u64, LoggedBlock>,
-    /// Logged blocks that descriptors announce: by journal block, the home block, whether the copy is escaped, and the transaction.
+    /// Logged blocks that descriptor blocks announce. By journal block: its home block, whether the copy is escaped, and the transaction.
     expected: FxHashMap<u64, (u64, bool, u32)>,
     /// The first transaction that recovery would replay.
     tail: u32,
-    /// Whether the cache is written back in order, so that a write is durable only together with all writes that completed before it.
+    /// Whether the cache is written back in order, so that a write is durable only with all writes that completed before it.
     fifo: bool,
-    /// Checks the data of files if the file system is mounted with `data=ordered`.
+    /// Checker for the data of files, if the file system is mounted with `data=ordered`.
     ordered: Option<OrderedDataChecker>,
     breaks: Vec<RuleViolation>,
 }
@@ -138,7 +138,7 @@ pub fn journal_rules(run: &Arc<CrashLogIndex>, from: usize) -> Result<Vec<RuleVi
         expected: FxHashMap::default(),
         breaks: Vec::new(),
     };
-    // A transaction may have started before moment `from`.
+    // All moments of the run are visited, because a journal transaction may have started before moment `from`.
     for (place, moment) in run.moments().iter().enumerate() {
         if let Some(ordered) = checker.ordered.as_mut().filter(|_| place == from) {
             ordered.begin();
@@ -181,7 +181,7 @@ impl JournalRuleChecker<'_> {
         Ok(())
     }
 
-    /// Reports writes and discards outside of the journal to the checker of ordered data.
+    /// Reports a write or discard outside of the journal to the checker for `data=ordered`.
     fn changed_in_place(&mut self, logged: &LoggedCommand, version: Version, before: bool) {
         let Some(ordered) = &mut self.ordered else { return };
         let size = self.block_sectors;
@@ -202,7 +202,7 @@ impl JournalRuleChecker<'_> {
         }
     }
 
-    /// Called when the commit block of a transaction arrives: data that becomes readable with it must be durable.
+    /// Called when the commit block of a transaction arrives. File data that becomes readable with the transaction must be durable by then.
     fn check_data(&mut self, moment: usize, transaction: u32, logged: &LoggedCommand) -> Result<()> {
         let Some(mut ordered) = self.ordered.take() else { return Ok(()) };
         let fault = ordered.committed(transaction, |sector, version| self.settled(sector, version, logged))?;
@@ -214,7 +214,7 @@ impl JournalRuleChecker<'_> {
         Ok(())
     }
 
-    /// Whether a version is certainly durable before the command `by` can be.
+    /// Whether a version of a sector is certainly durable before the command `by` can become durable.
     fn settled(&self, sector: u64, version: Version, by: &LoggedCommand) -> bool {
         if self.promises.base(sector) >= version {
             return true;
@@ -223,7 +223,7 @@ impl JournalRuleChecker<'_> {
         ordered && self.complete.get(&version).is_some_and(|at| *at <= by.command.arrival)
     }
 
-    /// Called when a block of the log is written.
+    /// Called when a block of the journal's log is written.
     fn journaled(
         &mut self, moment: usize, logged: &LoggedCommand, version: Version, (place, sector): (u64, u64), bytes: &[u8],
     ) -> Result<()> {
@@ -280,7 +280,7 @@ impl JournalRuleChecker<'_> {
         Ok(())
     }
 
-    /// Called when a block outside of the journal is written.
+    /// Called when a block is written to its home outside of the journal.
     fn home(&mut self, moment: usize, logged: &LoggedCommand, block: u64, bytes: &[u8]) {
         let Some(LoggedBlock { digest, since, .. }) = self.newest.get(&block) else { return };
         if *digest != xxh3_64(bytes) || precedes(*since, self.tail) {
@@ -328,13 +328,14 @@ impl JournalRuleChecker<'_> {
     }
 }
 
-// The rule of `data=ordered`: data that a transaction makes readable in a file is durable before the commit block of the transaction.
+// The rule of the journaling mode `data=ordered`: if a transaction makes a block readable in a file, the block's data is durable before the
+// commit block of the transaction.
 //
 // ext4 promises this for regular files whose data is not journaled (Linux `fs/ext4/inode.c`, `ext4_jbd2_inode_add_write`;
-// `fs/jbd2/commit.c`, `journal_finish_inode_data_buffers`): a block that becomes mapped, initialised and inside of the file's size was
-// written and is durable. There is no such promise for blocks that stay mapped and are written again. The next owner of a freed block
-// writes it only after the transaction that freed it is committed, so earlier writes belong to the former owner. A block that only becomes
-// unwritten (zeroed in place) stays with its owner, who may write it immediately. Not checked: blocks in the journal, and blocks that were
+// `fs/jbd2/commit.c`, `journal_finish_inode_data_buffers`): a block that becomes mapped, initialised and inside the file's size was written
+// and is durable. ext4 makes no such promise for blocks that stay mapped and are overwritten. The next owner of a freed block writes it
+// only after the transaction that freed it is committed, so earlier writes belong to the former owner. A block that only becomes unwritten
+// (zeroed in place) stays with its owner, who may write it immediately. Blocks in the journal are not checked, nor are blocks that were
 // discarded and not written since, because zeros may be the result of discards.
 
 /// Location of the default journaling mode in the superblock: two bits here, and mount options as text.
@@ -346,20 +347,20 @@ const ORDERED_MODE: u8 = 0x40;
 /// Sorted, non-overlapping ranges of blocks, each with first block and end.
 type Extents = Vec<(u64, u64)>;
 
-/// The data blocks of a file: those whose data can be read, and those that read as zeros until they are written.
+/// The data blocks of a file: blocks whose data can be read, and blocks that read as zeros until they are written (unwritten extents).
 #[derive(Default)]
 struct MappedFileData {
     readable: Extents,
     unwritten: Extents,
 }
 
-/// The writes that produced the current contents of sectors.
+/// For sectors of a file system, the writes that produced their current contents.
 #[derive(Default)]
 struct SectorVersions {
     /// For each sector, the first write since its block was freed or became unwritten, and the last write.
     sectors: FxHashMap<u64, (Version, Version)>,
     newest: Version,
-    /// The newest write at the second last commit, and at the last commit.
+    /// Version of the newest write at the time of the second last commit, and of the last commit.
     commits: [Version; 2],
 }
 
@@ -375,8 +376,8 @@ impl SectorVersions {
         self.sectors.get(&sector).map(|(first, _)| *first)
     }
 
-    /// Records that a transaction makes sectors unreadable as data. If `stays`, the block remains with its owner, who may have written its
-    /// new data while the transaction was open, that is, since the end of the second last commit. Otherwise the block was freed.
+    /// Records that a transaction makes sectors unreadable as file data. If `stays` is true, the block remains allocated to its file, which
+    /// may have new data from the time of the open transaction (since the end of the second last commit). Otherwise the block was freed.
     fn leave(&mut self, (first, end): (u64, u64), stays: bool) {
         for sector in first..end {
             match self.sectors.get_mut(&sector) {
@@ -391,11 +392,11 @@ impl SectorVersions {
     }
 }
 
-/// The metadata of a file system after its committed transactions.
+/// The metadata of a file system as it is after the transactions committed so far.
 struct CommittedMetadata {
     base: HostView,
     block_bytes: u64,
-    /// The last logged contents of each metadata block.
+    /// The contents of each metadata block as the journal logged them last.
     logged: FxHashMap<u64, Box<[u8]>>,
 }
 
@@ -469,7 +470,7 @@ impl OrderedDataChecker {
         self.open.entry(transaction).or_default().insert(home, bytes.into());
     }
 
-    /// Called when sectors are written in place.
+    /// Called when sectors are written outside of the journal.
     pub fn written(&mut self, (first, end): (u64, u64), version: Version) {
         self.written.add((first, end), version);
     }
@@ -480,20 +481,20 @@ impl OrderedDataChecker {
         self.discarded.extend(first / sectors..end.div_ceil(sectors));
     }
 
-    /// Called when the run begins. Earlier writes are in the initial file system, or still in the journal.
+    /// Called when the checked part of the run begins. Earlier writes are already in the initial file system, or still in its journal.
     pub fn begin(&mut self) {
         self.written = SectorVersions::default();
         self.discarded.clear();
         self.readable.clear();
     }
 
-    /// Called when a block is written in place before the run begins.
+    /// Called when a block is written outside of the journal before the checked part of the run begins.
     pub fn written_before(&mut self, block: u64) {
         self.metadata.logged.remove(&block);
     }
 
-    /// Called when the commit block of a transaction arrives; `settled` returns whether a version of a sector is durable by then. Returns a
-    /// description of data that may still be lost, or `None`.
+    /// Called when the commit block of a transaction arrives. `settled` returns whether a version of a sector is durable by then. Returns a
+    /// description of file data that may still be lost; `None` if there is none.
     pub fn committed(&mut self, transaction: u32, settled: impl Fn(u64, Version) -> bool) -> Result<Option<String>> {
         let Some(blocks) = self.open.remove(&transaction) else { return Ok(None) };
         let inodes = self.inodes_of(blocks.keys().copied());
@@ -513,7 +514,7 @@ impl OrderedDataChecker {
         let sectors = self.metadata.block_bytes / SECTOR_BYTES;
         let mut fault = None;
         for ((inode, before), after) in inodes.iter().zip(before).zip(after) {
-            // Inodes that could not be read are not checked.
+            // Inodes that could not be read after the transaction are not checked.
             let (Some(_), Some(after)) = (before, after) else { continue };
             let fresh = minus(&after, &was);
             let blocks = || fresh.iter().flat_map(|(first, end)| *first..*end);
@@ -547,7 +548,7 @@ impl OrderedDataChecker {
         Ok(fault)
     }
 
-    /// Returns the inodes of users in these blocks, in order.
+    /// Returns the numbers of the user inodes that these blocks of the inode table contain, in order.
     fn inodes_of(&self, blocks: impl Iterator<Item = u64>) -> Vec<u32> {
         let in_block = self.metadata.block_bytes / self.inode_bytes;
         let mut inodes: Vec<u32> = blocks

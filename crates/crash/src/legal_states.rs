@@ -1,4 +1,4 @@
-//! The states that a device which keeps its contract may leave after a power cut: each atom (the unit of atomic writes) contains the
+//! The disk states that a device which keeps its contract may leave after a power cut. Each atom (the unit of atomic writes) contains the
 //! promised version of its data or a newer one.
 
 use std::collections::BTreeMap;
@@ -19,34 +19,34 @@ use crate::log::CommandPort;
 use crate::log_index::{CrashLogIndex, LoggedCommand, SectorSource};
 use crate::state_choice::{Levels, UnpromisedWrite};
 
-/// Maximum length of a discard, in atoms, for which states with and without its execution are tried. A longer discard counts as executed
+/// Maximum length of a discard, in atoms, for which states both with and without the discard are tried. A longer discard counts as executed
 /// when it is complete, which the contract allows.
 const MOST_DISCARDED: u64 = 256;
 
-/// Sectors and their promised version: first sector, end, version.
+/// A range of sectors and the version of its data that is promised: first sector, end, version.
 pub(crate) type Extent = (u64, u64, Version);
 
-/// The promises of a run so far, and the writes that are not yet promised.
+/// The data that the device has promised to keep so far in a run, and the writes that it has not yet promised.
 pub(crate) struct LegalStates {
     promises: DurabilityPromises,
     port: CommandPort,
     /// Number of sectors in an atom, which is written completely or not at all.
     atom: u64,
-    /// Whether a cut may garble sectors of writes in flight.
+    /// Whether a power cut may leave garbage in sectors of writes in flight.
     garbles: bool,
-    /// For each atom, the writes that are not promised, in order of their versions.
+    /// For each atom, the writes that are not yet promised to be durable, in order of their versions.
     atoms: BTreeMap<u64, Vec<UnpromisedWrite>>,
     promised: Arc<DiskContents>,
-    /// Number of commands that have arrived, and number of those that are complete.
+    /// Number of commands that have arrived.
     arrived: usize,
     completed: u32,
-    /// The newest complete reliable write or write with FUA. Everything before it is durable.
+    /// Version of the newest complete reliable write or write with FUA. Everything before it is durable.
     newest_durable: Version,
     /// Writes in flight with a preflush, each with the number of commands that were complete when it arrived.
     preflushes: BTreeMap<Version, u32>,
     /// The zones of the device, which are written sequentially.
     zones: Option<DiskZones>,
-    /// For each zone, the newest promised write. A later reset may be undone, but not to the contents before that write.
+    /// For each zone, the newest promised write. A power cut may undo a later reset, but the zone keeps the data up to this write.
     promised_zones: BTreeMap<u32, Version>,
     /// Flushes of a zoned device, each with the number of commands that were complete when it arrived.
     flushes: BTreeMap<Version, u32>,
@@ -54,12 +54,12 @@ pub(crate) struct LegalStates {
 
 impl LegalStates {
     pub fn new(run: &CrashLogIndex, port: CommandPort, tear: TearMode) -> Self {
-        // Addresses at the host's port differ from those at the device, so the initial contents do not apply there.
+        // With layers, the host uses other addresses than the device, so the initial contents of the device do not apply to them.
         let promised = if port == CommandPort::Host { Arc::default() } else { run.base().clone() };
         Self {
             promises: DurabilityPromises::new(run.header().rules(port)),
             port,
-            // A layer may write only some sectors of a block that the host wrote.
+            // A layer may write only some sectors of a block, so at the host each sector survives a power cut separately.
             atom: if port == CommandPort::Host { 1 } else { tear.atom() },
             garbles: tear == TearMode::Inside,
             atoms: BTreeMap::new(),
@@ -74,7 +74,7 @@ impl LegalStates {
         }
     }
 
-    /// Whether a sector with the digest `digest` violates a promise: it contains neither the promised contents nor a later write.
+    /// Whether a sector with the content digest `digest` violates a promise: it contains neither the promised data nor a later write.
     pub fn contradicts(&self, run: &CrashLogIndex, sector: u64, digest: u64) -> bool {
         let spool = run.spool();
         if spool.digest(self.promised.sector(sector)) == digest {
@@ -97,7 +97,7 @@ impl LegalStates {
         &self.promised
     }
 
-    /// The writes that are not promised, atom by atom.
+    /// The writes that are not yet promised, grouped by atom.
     pub fn unpromised(&self) -> Vec<&[UnpromisedWrite]> {
         self.atoms.values().map(Vec::as_slice).collect()
     }
@@ -107,7 +107,7 @@ impl LegalStates {
         self.atoms.keys().map(|atom| (atom * self.atom, (atom + 1) * self.atom))
     }
 
-    /// Called when a command arrives.
+    /// Called when the command with the index `place` arrives.
     pub fn arrives(&mut self, run: &CrashLogIndex, place: u32) {
         self.arrived = place as usize + 1;
         let logged = &run.commands(self.port)[place as usize];
@@ -147,7 +147,7 @@ impl LegalStates {
         }
     }
 
-    /// Called when a command is complete. Calls `promised` with each extent that is promised from now on.
+    /// Called when the command with index `place` is complete. Calls `promised` with each extent that is promised from now on.
     pub fn completes(&mut self, run: &CrashLogIndex, place: u32, at: Nanos, mut promised: impl FnMut(Extent)) {
         let logged = &run.commands(self.port)[place as usize];
         let (first, end) = (logged.command.sector, logged.end());
@@ -175,7 +175,7 @@ impl LegalStates {
             }
             Op::Flush => self.fold_promised(run, whole, &mut promised),
             Op::Discard if !self.is_wide(logged) => self.note_complete(own, version),
-            // After a secure erase the old data is gone. A discard of this length counts as executed.
+            // After a secure erase the old data is gone. A discard of a wide range is also assumed to be executed.
             Op::Discard | Op::SecureErase => {
                 self.fold_nothing(run, own, version);
                 if logged.command.op == Op::SecureErase {
@@ -186,7 +186,7 @@ impl LegalStates {
         }
     }
 
-    /// A flush promises the writes that were among the first `before` commands to complete.
+    /// Records that a flush promises the writes among the first `before` commands to complete.
     fn note_flushed(&mut self, before: u32) {
         if self.zones.is_none() {
             return;
@@ -244,7 +244,7 @@ impl LegalStates {
         }
     }
 
-    /// Marks sectors as empty from now on, so that no state contains earlier data of them.
+    /// Marks sectors as empty from now on, so that no disk state contains earlier data of them.
     fn fold_nothing(&mut self, run: &CrashLogIndex, (first, end): (u64, u64), version: Version) {
         Arc::make_mut(&mut self.promised).clear(run.spool(), first, end);
         let atoms = first.div_ceil(self.atom)..end / self.atom;
@@ -257,24 +257,24 @@ impl LegalStates {
         self.atoms.retain(|_, writes| !writes.is_empty());
     }
 
-    /// Logarithm of the largest possible number of states, because ordering rules forbid some.
+    /// Logarithm of an upper bound for the number of possible states. Some of them are forbidden by ordering rules.
     pub fn count_log10(&self) -> f64 {
         self.atoms.values().map(|writes| (writes.len() as f64 + 1.0).log10()).sum()
     }
 
-    /// The extents that are durable if a version is durable.
+    /// Returns the extents that must be durable if the write with this version is durable.
     pub fn implied_by(&self, version: Version) -> Vec<Extent> {
         let orders = self.promises.orders_of(version);
         orders.flat_map(|order| self.promises.required_sectors(&order).collect::<Vec<_>>()).collect()
     }
 
-    /// The ordering rules, which add to a state the writes without which it would not be legal.
+    /// Returns the ordering rules, which complete a state by the writes that its other writes require.
     pub fn closure(&self) -> OrderingRules<'_> {
         let zoned = self.zones.as_ref().map(|zones| (zones, &self.promised_zones));
         OrderingRules::new(&self.promises, &self.atoms, self.atom, &self.preflushes, self.newest_durable, zoned)
     }
 
-    /// The blocks in which a state differs from the promised contents. `seed` determines the contents of garbled sectors.
+    /// The blocks in which a state differs from the promised contents. `levels` has the number of writes of each atom that are present.
     pub fn changes(&self, run: &CrashLogIndex, levels: &Levels, seed: u64) -> BTreeMap<u64, Block> {
         let commands = run.commands(self.port);
         let mut changes = BTreeMap::new();
@@ -296,7 +296,7 @@ impl LegalStates {
     }
 }
 
-/// Marks a write to a sector as promised, and with it earlier data in the same zone.
+/// Records that a write to a sector is promised, which also promises earlier data in its zone.
 fn note_promised(zones: Option<DiskZones>, promised: &mut BTreeMap<u32, Version>, sector: u64, version: Version) {
     if let Some(zone) = zones.and_then(|zones| zones.zone_of(sector)) {
         let newest = promised.entry(zone).or_default();
@@ -309,19 +309,19 @@ fn part(logged: &LoggedCommand, (first, end): (u64, u64)) -> std::ops::Range<u64
     logged.command.sector.max(first)..logged.end().min(end)
 }
 
-/// The versions of the later entries of a packed command, and the atoms that these require, each with its minimum level.
+/// The versions of the later entries of a packed command, and the atoms that these require, each with its minimum number of writes.
 type PackEntry = (Range<Version>, Vec<(usize, u16)>);
 
 /// The unpromised writes to a zone, in the order in which they fill it.
 struct ZoneOrder {
-    /// For each write to an atom, its version, the atom, and the minimum level that includes the write.
+    /// For each write: its version, the atom, and the minimum number of present writes of the atom that includes the write.
     writes: Vec<(Version, usize, u16)>,
-    /// Number of writes up to and including the newest promised one.
+    /// Number of writes up to and including the newest promised write.
     promised: usize,
 }
 
 impl ZoneOrder {
-    /// Removes all writes from the index `end` on.
+    /// Removes all writes of the zone from the index `end` on.
     fn end_at(&self, end: usize, levels: &mut Levels) {
         for (_, atom, level) in &self.writes[end..] {
             levels[*atom] = levels[*atom].min(*level - 1);
@@ -329,24 +329,24 @@ impl ZoneOrder {
     }
 }
 
-/// The zones of a device, and the newest promised version of each.
+/// The zones of a device, and the version of the newest promised write in each zone.
 type Zoned<'a> = (&'a DiskZones, &'a BTreeMap<u32, Version>);
 
-/// The ordering rules at a cut. The work for a state is proportional to the number of unpromised writes.
+/// The ordering rules between writes at a power cut. The work for a state is proportional to the number of unpromised writes.
 pub(crate) struct OrderingRules<'a> {
     atoms: Vec<&'a [UnpromisedWrite]>,
-    /// For each atom and each write of it, the oldest version whose presence requires the write.
+    /// For each atom and each of its writes, the oldest version whose presence on the disk requires this write.
     required_since: Vec<Vec<Version>>,
     packs: Vec<PackEntry>,
     zones: Vec<ZoneOrder>,
     preflushes: &'a BTreeMap<Version, u32>,
-    /// The newest promised data, which is in every state.
+    /// Version of the newest promised data, which is present in every state.
     promised: Version,
 }
 
 impl<'a> OrderingRules<'a> {
-    /// `size` is the number of sectors of an atom, which never spans two zones. `preflushes` has the writes in flight with a preflush, each
-    /// with the number of commands that were complete when it arrived. `promised` is the version of the newest promised data.
+    /// Creates the rules. `size` is the number of sectors of an atom, which never spans two zones. `preflushes` has the writes in flight
+    /// with a preflush, each with the number of commands that were complete when it arrived. `promised` is the newest promised version.
     pub fn new(
         promises: &DurabilityPromises, atoms: &'a BTreeMap<u64, Vec<UnpromisedWrite>>, size: u64,
         preflushes: &'a BTreeMap<Version, u32>, promised: Version, zoned: Option<Zoned<'_>>,
@@ -360,7 +360,7 @@ impl<'a> OrderingRules<'a> {
         let mut with: Vec<Vec<Version>> = atoms.iter().map(|writes| vec![Version::MAX; writes.len()]).collect();
         for (first, end, version, needed_with) in promises.prerequisites() {
             for place in places(first, end) {
-                // In an atom that the write covers only partly, all writes up to it are required.
+                // If the required write covers an atom only partly, all writes to the atom up to that write are required.
                 let newest = atoms[place].iter().rposition(|write| write.version <= version);
                 if let Some(newest) = newest {
                     with[place][newest] = with[place][newest].min(needed_with);
@@ -379,12 +379,12 @@ impl<'a> OrderingRules<'a> {
         Self { atoms, required_since: with, packs, zones, preflushes, promised }
     }
 
-    /// Adds to a state all writes that its other writes require.
+    /// Adds to a state all writes that its present writes require.
     pub fn apply(&self, levels: &mut Levels) {
         while self.barriers(levels) | self.preflushes(levels) | self.packs(levels) | self.beginnings(levels) {}
     }
 
-    /// Removes from each zone all writes after the first missing one, so that `apply` does not add a write that was left out.
+    /// Removes from each zone all writes after the first missing one. Otherwise, `apply` would add writes that were left out.
     pub fn drop_behind_gaps(&self, levels: &mut Levels) {
         for order in &self.zones {
             let gap = order.writes.iter().position(|(_, atom, level)| levels[*atom] < *level);
@@ -392,7 +392,7 @@ impl<'a> OrderingRules<'a> {
         }
     }
 
-    /// Ends each zone at a random write; all ends have equal probability.
+    /// Cuts off each zone after a random write; all positions have equal probability.
     pub fn end_zones(&self, levels: &mut Levels, random: &mut Pcg64Mcg) {
         for order in &self.zones {
             let end = random.next_u64() % (order.writes.len() as u64 + 1);
@@ -403,7 +403,7 @@ impl<'a> OrderingRules<'a> {
         }
     }
 
-    /// Whether a state contains a write with one of these versions.
+    /// Whether a disk state contains a write with one of these versions.
     fn holds(&self, levels: &Levels, versions: &Range<Version>) -> bool {
         let mut all = self.atoms.iter().zip(levels);
         all.any(|(writes, level)| writes[..usize::from(*level)].iter().any(|write| versions.contains(&write.version)))
@@ -424,7 +424,7 @@ impl<'a> OrderingRules<'a> {
         changed
     }
 
-    /// Adds what a write with a preflush requires: all writes that were complete when it arrived. Returns whether anything was added.
+    /// Adds the writes that a write with a preflush requires: all that were complete when it arrived. Returns whether any were added.
     fn preflushes(&self, levels: &mut Levels) -> bool {
         let mut changed = false;
         for (version, complete) in self.preflushes {
@@ -441,7 +441,7 @@ impl<'a> OrderingRules<'a> {
         changed
     }
 
-    /// Adds what an entry of a packed command requires: the earlier entries. Returns whether anything was added.
+    /// Adds the writes that a present entry of a packed command requires: the earlier entries. Returns whether anything was added.
     fn packs(&self, levels: &mut Levels) -> bool {
         let mut changed = false;
         for (after, needs) in &self.packs {
@@ -456,8 +456,8 @@ impl<'a> OrderingRules<'a> {
         changed
     }
 
-    /// Completes zones, because a cut leaves a prefix of each: adds the writes before each write that is present, and the rest of a reset.
-    /// Returns whether anything was added.
+    /// Makes the data in each zone a prefix, as a power cut leaves it: adds the writes before each present write, and the remaining parts
+    /// of a reset. Returns whether anything was added.
     fn beginnings(&self, levels: &mut Levels) -> bool {
         let mut changed = false;
         for ZoneOrder { writes, promised } in &self.zones {
@@ -493,20 +493,20 @@ fn zone_orders((zones, promised): Zoned<'_>, atoms: &BTreeMap<u64, Vec<Unpromise
     orders.into_iter().map(order).collect()
 }
 
-/// The parts that a cut may leave of a write that it interrupts.
+/// How finely a power cut can split a write that it interrupts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TearMode {
-    /// Each block of 4 KiB is completely old or completely new.
+    /// Each block of 4 KiB has its old or its new contents completely.
     #[default]
     None,
-    /// Each sector is old or new.
+    /// Each sector has its old or its new contents.
     Sector,
-    /// Each sector is old, new or, if the contract leaves it undefined, garbled. This applies to writes in flight that are not reliable.
+    /// Each sector has old or new contents or, in a write in flight that is not reliable, garbage, if the contract permits it.
     Inside,
 }
 
 impl TearMode {
-    /// All modes with their names on the command line.
+    /// All tear modes with their names on the command line.
     pub const ALL: [(TearMode, &'static str); 3] =
         [(TearMode::None, "none"), (TearMode::Sector, "sector"), (TearMode::Inside, "inside")];
 

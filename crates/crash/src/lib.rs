@@ -1,10 +1,10 @@
-//! Power cuts: a log of a run, the states that a cut may leave, and the level whose promise a state violates.
+//! Power-cut testing: a log of a run, the disk states that a power cut may leave, and the level whose promise a state violates.
 //!
-//! A live device writes a [log](mod@log) of all commands with their data, of the contents of its cells over time, and of the data that the
-//! workload acknowledged as safe. A [`CrashLogIndex`] has the events of such a log in order of time. An [`Explorer`] moves along it. For
-//! each moment at which power may be cut, it generates the state that this device would have left, and a selection of the states that any
-//! device that keeps the contract may leave ([`emmclab_device::contract`]). A [`CrashDiskView`] reads the disk in such a state without a
-//! copy.
+//! A live device writes a [log](mod@log) of all commands with their data, of the contents of its flash cells over time, and of the data
+//! that the workload acknowledged as safe. A [`CrashLogIndex`] has the events of such a log in order of time. An [`Explorer`] steps through
+//! it. For each moment at which power may be cut, it generates the state that the simulated device would have left, and a selection of the
+//! states that any device that keeps the contract may leave ([`emmclab_device::contract`]). A [`CrashDiskView`] reads the disk in such a
+//! state without a copy.
 
 mod annotate;
 mod disk_contents;

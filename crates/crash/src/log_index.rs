@@ -1,4 +1,4 @@
-//! A log in order of simulated time, from which states are explored.
+//! A crash log with its events in order of simulated time, from which disk states are explored.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -16,21 +16,21 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::disk_contents::DiskContents;
 use crate::log::{CommandPort, CrashLogHeader, CrashLogReader, CrashLogRecord, dm_log_writes};
 
-/// A command in a log.
+/// A command in a crash log.
 #[derive(Clone, Copy, Debug)]
 pub struct LoggedCommand {
     /// The command.
     pub command: DeviceCommand,
     /// Number of the command at its port.
     pub number: u64,
-    /// Number of later entries in the same packed command.
+    /// Number of later entries in the same packed command; 0 for a command that is not packed.
     pub packed_after: u16,
-    /// The source of the command's first sector; [`SectorSource::ZEROS`] if the command has no data.
+    /// Where the data of the command's first sector is stored; [`SectorSource::ZEROS`] if the command has no data.
     pub source: SectorSource,
 }
 
 impl LoggedCommand {
-    /// The source of a sector of the command.
+    /// Returns where the data of a sector of the command is stored.
     pub fn source_of(&self, sector: u64) -> SectorSource {
         if self.command.op == Op::Write { self.source.plus(sector - self.command.sector) } else { SectorSource::ZEROS }
     }
@@ -41,7 +41,7 @@ impl LoggedCommand {
     }
 }
 
-/// An event of a run. Commands are identified by their index in [`CrashLogIndex::commands`].
+/// An event of a logged run. Commands are identified by their index in [`CrashLogIndex::commands`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are named for what they hold")]
 pub enum RunEvent {
@@ -51,13 +51,13 @@ pub enum RunEvent {
     Completes(CommandPort, u32),
     /// Sectors of a command have been programmed.
     Programmed { command: u32, sector: u64, sectors: u32 },
-    /// The program of sectors starts. It ends at a later moment.
+    /// The flash program of sectors starts; it ends in a later event.
     Begins { command: u32, sector: u64, sectors: u32 },
     /// Sectors were discarded.
     Discarded { command: u32, sector: u64, sectors: u64 },
-    /// The workload acknowledged data as safe; the value is the index of its line.
+    /// The workload acknowledged data as safe; the value is the index of its output line.
     Acknowledged(u32),
-    /// A mark; the value is its index.
+    /// A named mark in the log; the value is the index of the mark.
     Mark(u32),
 }
 
@@ -87,7 +87,7 @@ pub struct CrashLogIndex {
     metadata_blocks: OnceLock<Arc<FxHashSet<u64>>>,
 }
 
-/// A log that is being indexed.
+/// Builds the index of a crash log.
 pub(crate) struct CrashLogIndexBuilder {
     spool: SpoolWriter,
     base: Vec<(u64, u64, SectorSource)>,
@@ -96,7 +96,7 @@ pub(crate) struct CrashLogIndexBuilder {
     acknowledgements: Vec<Box<str>>,
     marks: Vec<Box<str>>,
     limits: [u64; 2],
-    /// Whether starts of programs are recorded: a device that tears writes leaves a part of the programs in progress.
+    /// Whether starts of flash programs are recorded. They are needed for a device that leaves interrupted writes half done.
     tears: bool,
 }
 
@@ -138,12 +138,12 @@ impl CrashLogIndex {
         &self.header
     }
 
-    /// The file of the log.
+    /// The path of the log file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A number that identifies the run.
+    /// A number that identifies the log.
     pub fn identity(&self) -> u64 {
         self.identity
     }
@@ -176,7 +176,7 @@ impl CrashLogIndex {
         &self.moments
     }
 
-    /// The lines by which the workload acknowledged data as safe.
+    /// The output lines by which the workload acknowledged data as safe.
     pub fn acknowledgements(&self) -> &[Box<str>] {
         &self.acknowledgements
     }
@@ -186,7 +186,7 @@ impl CrashLogIndex {
         &self.marks
     }
 
-    /// Returns the index of the moment after a mark; 0 if the log has no such mark.
+    /// Returns the index of the first moment after a mark; 0 if the log has no such mark.
     pub fn after_mark(&self, name: &str) -> usize {
         let is = |moment: &RunMoment| matches!(moment.event, RunEvent::Mark(mark) if &*self.marks[mark as usize] == name);
         self.moments.iter().position(is).map_or(0, |place| place + 1)
@@ -279,7 +279,7 @@ impl CrashLogIndexBuilder {
 
     pub fn finish(self, header: CrashLogHeader, path: &Path, identity: u64, truncated: bool) -> Result<CrashLogIndex> {
         let Self { spool, base, commands, mut moments, acknowledgements, marks, .. } = self;
-        // Programs that end at a moment come before all other events of the same moment.
+        // Page programs that end at a moment come before all other events of the same moment.
         let rank = |what: &RunEvent| !matches!(what, RunEvent::Programmed { .. });
         moments.sort_by_key(|moment| (moment.at, rank(&moment.event)));
         let spool = spool.finish()?;
@@ -319,7 +319,7 @@ impl CrashLogIndexBuilder {
         ))
     }
 
-    /// Returns the index of the command with this number; `None` if the command arrived before the log began.
+    /// Returns the index of the command with this number at a port; `None` if the command arrived before the log began.
     fn find(&self, port: CommandPort, number: u64) -> Result<Option<u32>> {
         let all = &self.commands[port as usize];
         match all.binary_search_by_key(&number, |logged| logged.number) {
@@ -344,10 +344,10 @@ pub struct SectorSource(u32);
 impl SectorSource {
     /// The source of a sector of zeros.
     pub const ZEROS: Self = Self(0);
-    /// Sources from this number on are garbage; each has different contents.
+    /// Sources from this number on stand for garbage; each of them has different contents.
     const GARBAGE: u32 = 1 << 31;
 
-    /// The source of garbage that depends only on the seed.
+    /// Returns a source of garbage whose contents depend only on the seed.
     pub(crate) fn garbage(seed: u64) -> Self {
         Self(Self::GARBAGE | seed as u32)
     }
@@ -356,28 +356,28 @@ impl SectorSource {
         self.0 >= Self::GARBAGE
     }
 
-    /// The source of the sector that lies `ahead` sectors later in the same data.
+    /// Returns the source of the sector that is `ahead` sectors after this one in the same data.
     #[must_use]
     pub fn plus(self, ahead: u64) -> Self {
         Self(self.0 + ahead as u32)
     }
 }
 
-/// Maximum number of bytes of data in memory, which is read without a system call. If there is more, all data is in a file.
+/// Maximum number of bytes of logged data kept in memory, where reads need no system call. If there is more, all data is in a file.
 const MOST_MEMORY: usize = 1 << 27;
 
-/// Collects the data of a log.
+/// Collects the data of the commands in a log.
 pub(crate) struct SpoolWriter {
     memory: Vec<u8>,
-    /// The file that has all data, if there is more than `MOST_MEMORY`.
+    /// The temporary file that contains all data, if there is more than `MOST_MEMORY`.
     file: Option<BufWriter<File>>,
     digests: Vec<u64>,
 }
 
-/// The data of a log, with a digest of each sector: in memory up to a limit, otherwise in an unnamed file.
+/// The data of the commands in a log, with a digest of each sector. It is in memory up to a limit, otherwise in an unnamed file.
 pub struct Spool {
     store: SpoolStore,
-    /// Digest of the contents of each source.
+    /// Digest of the contents of each stored sector.
     digests: Vec<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! Recovery of a state: the disk above the layers after they have recovered from a state of the device, the files on that disk, and the
-//! blocks that recoveries read.
+//! Recovery from a state after a power cut: the disk above the layers after they have recovered, the files on that disk, and the blocks
+//! that the recovery reads.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,18 +24,18 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 /// Maximum number of sectors that are copied at a time.
 const MOST_AT_ONCE: u64 = 2048;
 
-/// A write or a discard by the recovery.
+/// A write or a discard that a recovery makes.
 #[derive(Clone)]
 enum RecoveryChange {
     Write(Box<[u8]>),
     Discard(u32),
 }
 
-/// Sectors of a view that the recovery has written or discarded, in memory.
+/// Changes of a recovery to a disk: the sectors that it has written or discarded, in memory.
 #[derive(Clone, Default)]
 struct RecoveryOverlay {
     written: BTreeMap<u64, Box<[u8]>>,
-    /// Discarded ranges. Data that was written to them later is in `written`.
+    /// Discarded ranges, as first sector and end. Data that was written to them later is in `written`.
     discarded: Vec<(u64, u64)>,
     zones: Option<DiskZones>,
     /// Write pointer of each zone.
@@ -69,7 +69,7 @@ impl RecoveryOverlay {
                 let mut behind = self.written.split_off(&sector);
                 self.written.append(&mut behind.split_off(&end));
                 self.discarded.push((sector, end));
-                // A discard resets whole zones.
+                // On a zoned device, a discard resets the write pointers of all zones in its range.
                 let mut at = sector;
                 while let Some((zones, zone, pointer)) = self.pointer(at).filter(|_| at < end) {
                     *pointer = zones.start(zone);
@@ -94,13 +94,13 @@ impl RecoveryOverlay {
     }
 }
 
-/// A device in a state that a cut left, to which the recovery writes.
+/// A device in the state after a power cut, to which the recovery writes.
 struct StateDisk {
     view: CrashDiskView,
-    /// The first sector of the device in the state, which has the sectors of one device after those of another.
+    /// Offset of the device in the state, in sectors. The sectors of several devices follow each other in the state.
     first: u64,
     overlay: RecoveryOverlay,
-    /// The changes by the recovery, each with its number among the changes of all devices, and its sector in the state.
+    /// The changes that the recovery made to this device, each with its number among all changes, and its sector in the state.
     changes: Vec<(usize, u64, RecoveryChange)>,
     changed: Arc<AtomicUsize>,
 }
@@ -141,7 +141,7 @@ impl SectorDisk for StateDisk {
     }
 }
 
-/// The disk that a host sees in a state: the state itself, or the disk that layers recover from it.
+/// The disk that a host sees in a state after a power cut: the state itself, or the disk that layers recover from it.
 pub struct HostView {
     source: HostViewSource,
     sectors: u64,
@@ -153,7 +153,7 @@ enum HostViewSource {
 }
 
 impl HostView {
-    /// Recovers the layers from a state. With `cut_after`, a power cut interrupted an earlier recovery after this number of writes.
+    /// Recovers the layers from a crash state. `cut_after`: an earlier recovery was interrupted by a power cut after this many writes.
     /// Errors: if the layers cannot be built or cannot recover.
     pub fn recover(
         view: CrashDiskView, (layers, below): (&[LayerConfig], &DisksBelow), sectors: u64, cut_after: Option<usize>,
@@ -185,7 +185,7 @@ impl HostView {
         Ok(started.map(|executor| Self { source: HostViewSource::Layered(Box::new(executor.into())), sectors }))
     }
 
-    /// Number of writes that the recovery has made.
+    /// Number of writes and discards that the recovery has made.
     pub fn recovery_writes(&self) -> usize {
         match &self.source {
             HostViewSource::Plain(_) => 0,
@@ -193,13 +193,13 @@ impl HostView {
         }
     }
 
-    /// Size in sectors.
+    /// Size of the disk in sectors.
     pub fn sectors(&self) -> u64 {
         self.sectors
     }
 
     /// Fills `buffer` with whole sectors from `sector` on.
-    /// Errors: if the range is beyond the end, or the state cannot be read.
+    /// Errors: if the range is beyond the end of the disk, or the state cannot be read.
     pub fn read(&self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         if sector.saturating_add((buffer.len() / SECTOR) as u64) > self.sectors {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -210,7 +210,7 @@ impl HostView {
         }
     }
 
-    /// Returns ranges of sectors that may have been written, in order. Each has at most `MOST_AT_ONCE` sectors.
+    /// Returns the ranges of sectors that may contain data, in order. Each range has at most `MOST_AT_ONCE` sectors.
     fn written(&self) -> Vec<Range<u64>> {
         match &self.source {
             HostViewSource::Plain(view) => {
@@ -226,7 +226,7 @@ impl HostView {
                 }
                 ranges
             }
-            // Layers may store a sector anywhere.
+            // A layer may store a sector anywhere on the device, so the whole address range counts as written.
             HostViewSource::Layered(_) => {
                 let ends = |first: u64| (first + MOST_AT_ONCE).min(self.sectors);
                 (0..self.sectors).step_by(MOST_AT_ONCE as usize).map(|first| first..ends(first)).collect()
@@ -234,7 +234,7 @@ impl HostView {
         }
     }
 
-    /// Writes all data except zeros to its position in a file, which must be empty. The file gets the length of the disk.
+    /// Writes all data except zeros to its position in a file, which must be empty. The length of the file is set to that of the disk.
     /// Errors: if the file cannot be written, or the state cannot be read.
     pub fn write_to(&self, file: &File) -> io::Result<()> {
         file.set_len(self.sectors * SECTOR_BYTES)?;
@@ -279,7 +279,7 @@ impl DiskReader for HostView {
     }
 }
 
-/// The levels that make promises and are checked here. The lowest level that violated a promise is at fault.
+/// The levels of the storage stack whose promises are checked. The lowest level that violated a promise is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PromiseLevel {
     /// The device, whose promises are its contract.
@@ -301,14 +301,14 @@ impl PromiseLevel {
     }
 }
 
-/// A promise that a state violates.
+/// A promise that a disk state violates, with the level of the storage stack that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateViolation {
     /// The level that made the promise.
     pub level: PromiseLevel,
     /// The name of the violated promise.
     pub promise: &'static str,
-    /// The sectors or the structure that violate it.
+    /// Describes the sectors or the structure that violate the promise.
     pub detail: String,
 }
 
@@ -325,14 +325,14 @@ impl StateViolation {
     }
 }
 
-/// A state after its recovery, and what was checked in it.
+/// The outcome of the recovery from a disk state: the first violation, and the data that was read afterwards.
 #[derive(Clone, Debug, Default)]
 pub struct RecoveredState {
-    /// The first violation, beginning at the lowest level.
+    /// The violation at the lowest level of the storage stack; `None` if the state is correct.
     pub problem: Option<StateViolation>,
     /// The contents of the requested files: `None` for a missing file, and an empty list after a violation.
     pub files: Vec<Option<Vec<u8>>>,
-    /// All files and folders below the requested folder; `None` if there is no such folder, or after a violation.
+    /// All files and folders below the requested folder; `None` if the folder does not exist, or after a violation.
     pub tree: Option<Vec<TreeNode>>,
     /// Number of writes during the recovery of the layers.
     pub layer_writes: usize,
@@ -349,15 +349,15 @@ const MOST_FILE: usize = 1 << 30;
 /// Maximum number of files and folders that are read from a tree.
 const MOST_NODES: usize = 1 << 20;
 
-/// Recovers states, one after another. Checksums that are already known are reused.
+/// Recovers disk states, one after another, and checks them. Checksums that are already known are reused.
 #[derive(Default)]
 pub struct StateJudge {
     recovery: JournalRecovery,
 }
 
 impl StateJudge {
-    /// Recovers layers and journal from a state of the current cut of `explorer`, and reads files and a folder. With `cut_after`, power is
-    /// lost again after this number of writes of the layers' recovery.
+    /// Recovers layers and journal from a state of the current cut of `explorer`, and reads files and a folder. `cut_after` is the number
+    /// of writes of the layers' recovery after which power is lost again.
     /// Errors: if the state contains something that emmclab does not support, so that no level is at fault.
     pub fn recover(
         &mut self, explorer: &Explorer, state: &CrashState, wanted: &[&str], tree: Option<&str>, cut_after: Option<usize>,
@@ -379,7 +379,7 @@ impl StateJudge {
         }
     }
 
-    /// Replays the journal of a disk and reads files from it.
+    /// Replays the journal of a disk and reads files from it. `wanted` are their paths, `tree` is a folder to list.
     /// Errors: if structures of the file system are damaged or not supported.
     pub fn files(&mut self, disk: &dyn DiskReader, wanted: &[&str], tree: Option<&str>) -> Result<RecoveredState> {
         let replayed = self.recovery.replay(disk)?;
@@ -398,8 +398,8 @@ impl StateJudge {
     }
 }
 
-/// Structures that Linux needs to replay the journal, by their names in errors, with the promise that a damaged one violates. If a power
-/// cut tears or garbles one of them, ext4 promises nothing.
+/// Structures that Linux needs before it can replay the journal: their names in errors, and the promise that a damaged one violates. ext4
+/// promises nothing if a power cut tears or garbles one of them.
 const BEFORE_REPLAY: [(&str, &str); 5] = [
     ("`superblock`", "superblock"),
     ("`journal superblock`", "journal superblock"),
@@ -410,23 +410,23 @@ const BEFORE_REPLAY: [(&str, &str); 5] = [
 
 const BLOCK_BYTES: usize = (BLOCK * SECTOR_BYTES) as usize;
 
-/// Recoveries that read the same blocks: their outcomes, by a digest of the contents of these blocks.
+/// Recoveries that read a common set of blocks: their outcomes, by a digest of the contents of these blocks.
 struct ReadSet {
     blocks: Box<[u64]>,
     outcomes: FxHashMap<u128, usize>,
 }
 
-/// The blocks that recoveries of earlier states read, and the outcomes. If a state has the same contents in all blocks that one of these
-/// recoveries read, it has the same outcome and need not be recovered.
+/// The blocks that recoveries of earlier states read, and their outcomes. A state with equal contents in all blocks that an earlier
+/// recovery read has the outcome of that recovery, and need not be recovered.
 #[derive(Default)]
 pub struct RecoveryReadCache {
-    /// Sets of blocks by what is read from the recovered disk; the set that matched last is first.
+    /// Sets of blocks, by the description of what is read from the recovered disk. The set that matched last comes first.
     sets: FxHashMap<String, Vec<ReadSet>>,
 }
 
 impl RecoveryReadCache {
-    /// Returns the outcome of an earlier recovery that would read the same data from this state; `None` if there is none. `request`
-    /// describes what is read from the recovered disk, on which the outcome also depends.
+    /// Returns the outcome of an earlier recovery that read only blocks with equal contents in this state; `None` if there is none.
+    /// `request` describes what is read from the recovered disk, because the outcome also depends on it.
     pub fn outcome(&mut self, request: &str, state: &HostView) -> Option<usize> {
         let sets = self.sets.get_mut(request)?;
         let digests = BlockDigests::of(state);
@@ -439,7 +439,7 @@ impl RecoveryReadCache {
         Some(outcome)
     }
 
-    /// Records that the recovery of a state read these blocks of eight sectors, and its outcome.
+    /// Records which blocks of eight sectors the recovery of a state read, and the outcome of the recovery.
     pub fn learn(&mut self, request: &str, state: &HostView, mut blocks: Vec<u64>, outcome: usize) {
         blocks.sort_unstable();
         blocks.dedup();
@@ -454,7 +454,7 @@ impl RecoveryReadCache {
     }
 }
 
-/// The digests of the blocks of a state, each of which is computed once.
+/// The digests of the blocks of a disk state. Each digest is computed only once.
 struct BlockDigests<'a> {
     state: &'a HostView,
     computed: RefCell<FxHashMap<u64, Option<u64>>>,

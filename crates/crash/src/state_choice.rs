@@ -1,4 +1,4 @@
-//! Chooses which legal states of a cut are tried.
+//! Chooses which of the allowed disk states of a power cut are tried.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,26 +8,26 @@ use emmclab_device::contract::Version;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-/// A method of choosing states.
+/// A method of choosing disk states of a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChoiceMethod {
-    /// The state that the device of the run would have left.
+    /// The state that the simulated device of the run would have left.
     Device,
-    /// Five states: only the promised writes; all writes; all complete writes; the newest write without other unpromised ones; all writes,
-    /// of which the newest one that may be garbled is garbled.
+    /// Five boundary states: only the promised writes; all writes; all complete writes; of the unpromised writes only the newest; and all
+    /// writes, with the newest write that may be garbled replaced by garbage.
     Boundary,
-    /// All writes except one, or except a single block of one; or all writes, of which one is garbled.
+    /// All writes are on the disk except one, or except one block of a write; or all are, with one of them garbled.
     Omit1,
-    /// Only one of the unpromised writes, possibly garbled.
+    /// Only one of the unpromised writes is on the disk, possibly garbled.
     Only1,
-    /// All writes except two.
+    /// All unpromised writes except two are on the disk.
     Pairs,
-    /// A random combination of writes.
+    /// A random combination of unpromised writes is on the disk.
     Random,
 }
 
 impl ChoiceMethod {
-    /// All methods with their names, and the default of the maximum number of states for a cut.
+    /// All methods with their names, and the default maximum number of states that each chooses for a cut.
     pub const ALL: [(ChoiceMethod, &'static str, usize); 6] = [
         (ChoiceMethod::Device, "device", 1),
         (ChoiceMethod::Boundary, "boundary", 5),
@@ -43,7 +43,7 @@ impl ChoiceMethod {
     }
 }
 
-/// Methods of choosing states, each with the maximum number of states for a cut.
+/// Methods of choosing disk states, each with the maximum number of states for a cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChoiceMethods(Vec<(ChoiceMethod, usize)>);
 
@@ -54,7 +54,7 @@ impl Default for ChoiceMethods {
 }
 
 impl ChoiceMethods {
-    /// The methods in order.
+    /// The methods and their maximum numbers of states, in order.
     pub fn iter(&self) -> impl Iterator<Item = (ChoiceMethod, usize)> {
         self.0.iter().copied()
     }
@@ -63,7 +63,7 @@ impl ChoiceMethods {
 impl FromStr for ChoiceMethods {
     type Err = Error;
 
-    /// Parses a list such as `boundary,omit1:64,random:50`.
+    /// Parses a list of methods, optionally with maximum numbers of states, such as `boundary,omit1:64,random:50`.
     fn from_str(text: &str) -> Result<Self> {
         let fail = |problem: String, value: &str| {
             Error::new(ErrorClass::Config, problem)
@@ -101,23 +101,23 @@ impl fmt::Display for ChoiceMethods {
     }
 }
 
-/// An unpromised write to an atom, the unit of atomic writes.
+/// A write to an atom (the unit of atomic writes) that is not yet promised to be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnpromisedWrite {
-    /// The version of the command, which increases in the order of arrival.
+    /// The version of the write: the number of its command in the order of arrival.
     pub version: Version,
-    /// Number of complete commands when this command completed, including itself; 0 while it is in flight.
+    /// Number of commands that were complete when this command completed, including this one; 0 while the command is in flight.
     pub complete: u32,
-    /// Whether this entry is garbage that the command may leave instead of its data. It directly precedes the entry of the data.
+    /// Whether this entry stands for garbage that the command may leave instead of its data. The entry of the data follows directly.
     pub garbled: bool,
     /// Whether the command is a discard, which resets a zone.
     pub discards: bool,
 }
 
-/// A state: for each atom with unpromised writes, the number of these writes that are on the disk, from the oldest on.
+/// A disk state: for each atom with unpromised writes, how many of these writes are on the disk, counted from the oldest.
 pub(crate) type Levels = Vec<u16>;
 
-/// Chooses at most `most` states of one cut; `atoms` has the unpromised writes of each atom, in order of their versions.
+/// Chooses at most `most` disk states of one cut. `atoms` has the unpromised writes of each atom, in order of their versions.
 pub(crate) fn choose(way: ChoiceMethod, most: usize, atoms: &[&[UnpromisedWrite]], seed: u64) -> Vec<Levels> {
     let all = || -> Levels { atoms.iter().map(|writes| writes.len() as u16).collect() };
     let none = || -> Levels { vec![0; atoms.len()] };
@@ -173,18 +173,18 @@ fn boundary(atoms: &[&[UnpromisedWrite]], all: &dyn Fn() -> Levels, none: &dyn F
     [none(), all(), atoms.iter().map(complete).collect()].into_iter().chain(newest).chain(garbled).collect()
 }
 
-/// The version of a write, and whether it is garbled.
+/// Identifies a write in a disk state: its version, and whether it is garbled.
 type Key = (Version, bool);
 
 fn key(write: &UnpromisedWrite) -> Key {
     (write.version, write.garbled)
 }
 
-/// Writes that are missing from a state: atoms, each with its level without the write.
+/// Writes that are missing from a disk state: for each affected atom, its index and the number of writes that remain.
 type Omission = Vec<(usize, u16)>;
 
-/// Returns the omissions of each single write of an atom, and of each command that writes several atoms. If only the data of a write that
-/// may be garbled is omitted, the write is garbled.
+/// Returns the ways to omit writes: each single write of an atom, and each command that writes several atoms. If the garbled form of a
+/// write remains and only its data is omitted, the write is garbled.
 fn omissions(atoms: &[&[UnpromisedWrite]]) -> Vec<Omission> {
     let single =
         atoms.iter().enumerate().flat_map(|(atom, writes)| (0..writes.len()).map(move |level| vec![(atom, level as u16)]));

@@ -1,5 +1,5 @@
-//! Derives the capabilities that a device reports to its host from its settings. An eMMC reports them in its `EXT_CSD` register
-//! (JESD84-B51, 7.4).
+//! Derives the capabilities that a device reports to its host from the settings of the device. An eMMC reports them in its `EXT_CSD`
+//! register (JESD84-B51, 7.4).
 
 use emmclab_base::SECTOR_BYTES;
 use emmclab_registers::ext_csd::fields::{self, RegisterField};
@@ -9,14 +9,14 @@ use serde::Serialize;
 use crate::geometry::Geometry;
 use emmclab_settings::{DeviceSettings, InterfaceKind};
 
-/// Functions that a device announces to its host in its registers or descriptors.
+/// Capabilities that a device reports to its host in registers or descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DeviceCapabilities {
     /// Interface of the device: eMMC or UFS.
     pub interface: InterfaceKind,
     /// Volatile cache in KB (`CACHE_SIZE [252:249]`, which counts 1,024 bits); 0 = none.
     pub cache_kb: u32,
-    /// Sectors of 512 bytes that the host sees (`SEC_COUNT [215:212]`).
+    /// Capacity that the host sees in sectors of 512 bytes (`SEC_COUNT [215:212]`).
     pub sectors: u64,
     /// Whether the cache keeps the order of writes (`CACHE_FLUSH_POLICY [240]` bit 0), so that a barrier has no further effect.
     pub cache_in_order: bool,
@@ -37,15 +37,15 @@ pub struct DeviceCapabilities {
 pub struct ExtCsdField {
     /// Name of the field in the standard.
     pub name: &'static str,
-    /// Address of its lowest byte in the register.
+    /// Address of the lowest byte of the field in the register.
     pub byte: u16,
-    /// Length in bytes; the lowest byte comes first.
+    /// Length of the field in bytes; the lowest byte comes first.
     pub bytes: u16,
-    /// Value that the device reports.
+    /// Value of the field that the device reports.
     pub value: u32,
 }
 
-/// The capabilities of a device, also as fields of its `EXT_CSD` register.
+/// The capabilities of a device, together with the fields of its `EXT_CSD` register.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AnnouncedCapabilities {
     /// The capabilities.
@@ -55,7 +55,7 @@ pub struct AnnouncedCapabilities {
 }
 
 impl AnnouncedCapabilities {
-    /// The capabilities of a device with these settings.
+    /// Derives the capabilities of a device from its settings.
     pub fn of(settings: &DeviceSettings) -> Self {
         let values = DeviceCapabilities::of(settings);
         Self { values, ext_csd: values.ext_csd() }
@@ -63,7 +63,7 @@ impl AnnouncedCapabilities {
 }
 
 impl DeviceCapabilities {
-    /// The capabilities of a device with these settings.
+    /// Derives the capabilities of a device from its settings.
     pub fn of(settings: &DeviceSettings) -> Self {
         let (cache, features) = (&settings.cache, &settings.features);
         Self {
@@ -75,7 +75,7 @@ impl DeviceCapabilities {
             reliable_write: features.reliable_write,
             packed_writes: features.packed_writes,
             packed_reads: features.packed_reads,
-            // `queue_depth` 0 (no limit) is not a command queue of the standard.
+            // `queue_depth` 0 means no limit, which is no command queue of the standard, so a depth of 1 is reported.
             queue_depth: settings.controller.queue_depth.max(1),
         }
     }

@@ -1,4 +1,4 @@
-//! Counters of the work of a device. They observe its events before all other observers.
+//! Counters of the work of a device. They receive the events of the device before all other observers.
 
 use emmclab_base::{Nanos, Op, SECTOR_BYTES};
 
@@ -18,11 +18,11 @@ pub struct DeviceCounters {
     pub host_bytes_written: u64,
     /// Bytes the host read.
     pub host_bytes_read: u64,
-    /// Pages read, by [`OperationCause`].
+    /// Number of flash pages read, by [`OperationCause`].
     pub page_reads: [u64; 5],
-    /// Pages programmed, by [`OperationCause`].
+    /// Number of flash pages programmed, by [`OperationCause`].
     pub page_programs: [u64; 5],
-    /// Bytes of the pages programmed, by [`OperationCause`].
+    /// Total size in bytes of the pages programmed, by [`OperationCause`].
     pub bytes_programmed: [u64; 5],
     /// Pages read, by block group.
     pub group_reads: Vec<u64>,
@@ -30,13 +30,13 @@ pub struct DeviceCounters {
     pub group_programs: Vec<u64>,
     /// Blocks erased, by block group.
     pub group_erases: Vec<u64>,
-    /// Valid map units at the start of counting, by block group.
+    /// Number of valid map units when counting started, by block group.
     pub group_valid_before: Vec<u64>,
     /// Bytes that the host read from flash pages, by block group.
     pub group_bytes_read: Vec<u64>,
     /// Bytes transferred over the flash bus.
     pub bus_bytes: u64,
-    /// Blocks collected to free space.
+    /// Number of blocks that garbage collection collected to free space.
     pub gc_count: u64,
     /// Blocks of `gc_count` that were collected while the device was idle.
     pub gc_idle_count: u64,
@@ -44,35 +44,35 @@ pub struct DeviceCounters {
     pub folds: u64,
     /// Activity of `WriteBooster`, and its notices to the host.
     pub booster: BoosterCounters,
-    /// Requests that interrupted idle collection.
+    /// Number of requests that interrupted idle garbage collection.
     pub gc_interruptions: u64,
-    /// Time that ways spent on idle collection, ns.
+    /// Time that flash ways spent on idle garbage collection, in ns.
     pub gc_idle_ns: u64,
     /// Blocks moved by wear levelling.
     pub wear_moves: u64,
-    /// Time that ways spent on collection, ns.
+    /// Time that flash ways spent on garbage collection, in ns.
     pub gc_ns: u64,
-    /// Partial overwrites of a unit (block-mapped schemes: of a page), whose rest was read first.
+    /// Number of partial overwrites of a map unit (in block-mapped schemes: of a page) for which the rest was read first.
     pub read_modify_writes: u64,
-    /// Switch merges: log blocks that became the data block without copies.
+    /// Number of switch merges: log blocks that became the data block without copies.
     pub switch_merges: u64,
-    /// Partial merges: log blocks that became the data block after the rest of the data was copied to them.
+    /// Number of partial merges: log blocks that became the data block after the rest of the data was copied to them.
     pub partial_merges: u64,
-    /// Full merges: logical blocks copied to a fresh block.
+    /// Number of full merges: logical blocks copied to a fresh block.
     pub full_merges: u64,
-    /// Lookups of map entries that were in RAM.
+    /// Number of lookups of mapping table entries that were in RAM.
     pub map_hits: u64,
-    /// Lookups of map entries that were read from the flash.
+    /// Number of lookups of mapping table entries that had to be read from the flash.
     pub map_misses: u64,
-    /// Requests whose map entries were looked up.
+    /// Number of requests whose mapping table entries were looked up.
     pub map_requests: u64,
-    /// Requests of `map_requests` for which a page of the map was read.
+    /// Number of requests in `map_requests` for which a page of the mapping table was read from the flash.
     pub map_missed_requests: u64,
-    /// Map entries that the host sent along with reads (HPB).
+    /// Number of mapping table entries that the host sent along with reads (HPB).
     pub map_hints: u64,
-    /// Map entries that were loaded into RAM together with others.
+    /// Number of mapping table entries that were loaded into RAM because a neighbouring entry was needed.
     pub map_prefetched: u64,
-    /// Pages read in vain, because a map entry pointed to another page than that of the unit.
+    /// Number of pages read in vain, because a mapping table entry did not point to the page of the unit.
     pub map_double_reads: u64,
     /// Units that the host read but never wrote.
     pub unwritten_reads: u64,
@@ -82,23 +82,23 @@ pub struct DeviceCounters {
     pub trimmed_units: u64,
     /// Blocks that became bad.
     pub bad_blocks: u64,
-    /// Number of wake-ups.
+    /// Number of times the device woke up from sleep.
     pub wake_ups: u64,
-    /// Time asleep, ns.
+    /// Time that the device was asleep, in ns.
     pub asleep_ns: u64,
-    /// Time waking up, ns.
+    /// Time that the device spent waking up, in ns.
     pub waking_ns: u64,
-    /// Units of written data that entered the cache.
+    /// Number of map units of written data that entered the cache.
     pub cache_written: u64,
-    /// Units of `cache_written` that were already in the cache.
+    /// Number of units in `cache_written` that were already in the cache.
     pub cache_overwritten: u64,
-    /// Units that the host read, counted only if the device has RAM for data.
+    /// Number of map units that the host read; counted only if the device has RAM for data.
     pub cache_read: u64,
-    /// Units of `cache_read` that were in RAM.
+    /// Number of units in `cache_read` that were in RAM.
     pub cache_read_hits: u64,
-    /// Flushes by the host while the cache contained written data.
+    /// Number of flushes by the host while the cache contained written data.
     pub cache_flushes: u64,
-    /// Packed commands.
+    /// Number of packed commands executed.
     pub packs: u64,
     /// Traffic of a UFS link, by [`Direction`](crate::TransferDirection).
     pub link: [LinkCounters; 2],
@@ -115,9 +115,9 @@ pub struct LinkCounters {
     pub transfers: u64,
     /// Bytes transferred.
     pub bytes: u64,
-    /// Time during which the direction was in use, ns.
+    /// Time during which the direction was in use, in ns.
     pub busy_ns: u64,
-    /// Time for which transfers waited for other transfers, ns.
+    /// Total time for which transfers waited for other transfers, in ns.
     pub wait_ns: u64,
 }
 
@@ -128,22 +128,22 @@ pub struct FetchCounters {
     pub fetched: u64,
     /// Maximum number of commands with a tag at the same time.
     pub most_in_flight: u32,
-    /// Time for which commands waited for a tag, ns.
+    /// Total time for which commands waited for a tag, in ns.
     pub tag_wait_ns: u64,
-    /// Time for which commands with a tag waited for their queue while the link was awake, ns.
+    /// Total time for which commands with a tag waited for their queue while the link was awake, in ns.
     pub queue_wait_ns: u64,
 }
 
 /// Activity of `WriteBooster`, and its notices to the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BoosterCounters {
-    /// Units folded into other blocks.
+    /// Number of map units moved from the buffer to other blocks.
     pub folded_units: u64,
-    /// Units written to the pinned part.
+    /// Number of map units written to the pinned part of the buffer.
     pub pinned_units: u64,
-    /// Notices that little free space is left.
+    /// Number of notices that little free space is left in the buffer.
     pub flush_needed: u64,
-    /// Notices that there is no room for pinned data.
+    /// Number of notices that the buffer has no room for pinned data.
     pub pinned_full: u64,
     /// Number of times the buffer became larger.
     pub grown: u64,
@@ -158,7 +158,7 @@ pub struct ZoneCounters {
     pub opened: u64,
     /// Zones closed by the host, or by the device to open another.
     pub closed: u64,
-    /// Zones that became full, by writes or because the host finished them.
+    /// Zones that became full: by writes, or because the host finished them.
     pub filled: u64,
     /// Zones that were reset.
     pub resets: u64,
@@ -168,9 +168,9 @@ pub struct ZoneCounters {
     pub most_active: u32,
     /// Number of times a zone took the write buffer of another zone.
     pub buffer_conflicts: u64,
-    /// Times of `buffer_conflicts` in which data of the other zone was written out first.
+    /// Number of buffer conflicts in which data of the other zone was written to the flash first.
     pub premature_flushes: u64,
-    /// Units that were written out by premature flushes.
+    /// Number of map units that were written to the flash by premature flushes.
     pub premature_units: u64,
 }
 
@@ -216,9 +216,9 @@ impl DeviceCounters {
     }
 }
 
-/// Observers of each operation of a device: its counters and the observer of the caller.
+/// The counters of a device together with the observer of the caller. Both receive each event.
 pub(crate) trait CountingObserver: Observer {
-    /// Total time that the ways have spent on garbage collection.
+    /// Total time that flash ways have spent on garbage collection.
     fn gc_time(&self) -> Nanos;
 }
 

@@ -1,4 +1,4 @@
-//! Effects of a power loss at a given time on the map of the FTL.
+//! Effects of a power cut on the mapping table of the FTL.
 //!
 //! The tables are updated when a program is planned, before its cells are written. After a cut, the map entries of pages that were not yet
 //! programmed return to the previous version if the flash and the mapping scheme still contain it; otherwise the unit is unmapped. Moves by
@@ -14,22 +14,22 @@ use crate::device::Device;
 use crate::events::{BlockErased, Observer, OperationCause, PageProgrammed, UnitsTrimmed};
 use crate::ids::{BlockId, Lpn, Ppn};
 
-/// A unit of a page that a cut may still revert ([`PageProgrammed::durable`]).
+/// A unit of a programmed page whose mapping a power cut may still revert ([`PageProgrammed::durable`]).
 #[derive(Clone, Copy, Debug)]
 struct UndoEntry {
     durable: Nanos,
     lpn: Lpn,
     to: Ppn,
-    /// Location of the previous version; `None` if there is none, or if its block has been erased since.
+    /// Location of the previous version of the unit; `None` if there is none, or if its block has been erased since.
     from: Option<Ppn>,
-    /// Whether the program only copied the previous version, without data of the host.
+    /// Whether the program only copied the previous version of the unit, without new data of the host.
     carried: bool,
 }
 
-/// Page programs of the host that a cut may revert, and discards that it may repeat. The log observes the device. It contains only programs
-/// and discards that a cut after the last call of [`UndoLog::retire`] may affect.
+/// A log of host page programs that a power cut may revert, and of discards that it may repeat. The log observes the device. It contains
+/// only programs and discards that a cut after the last call of [`UndoLog::retire`] may affect.
 pub struct UndoLog {
-    /// Base-2 logarithms of the number of locations in a block, and of those in a page of each block group.
+    /// Base-2 logarithm of the number of unit locations in a block.
     stride_shift: u32,
     page_shifts: Vec<u32>,
     planned: Vec<UndoEntry>,
@@ -38,7 +38,7 @@ pub struct UndoLog {
 }
 
 impl UndoLog {
-    /// An empty log for a device before its first use.
+    /// Creates an empty log for a device before its first use.
     pub fn of(device: &Device) -> Self {
         let geometry = device.geometry();
         Self {
@@ -79,7 +79,7 @@ impl Observer for UndoLog {
             if BlockId(from.0 >> self.stride_shift) != event.block {
                 continue;
             }
-            // Copied data is always in one of the two locations, as with a move, so it is durable when its source was.
+            // The contents of a unit that was only copied exist at the old or the new location, so the copy is durable if its source was.
             if carried {
                 let first = self.planned[..i].iter().rfind(|first| first.to == from);
                 self.planned[i].durable = first.map_or(Nanos::MIN, |first| first.durable);
@@ -90,11 +90,12 @@ impl Observer for UndoLog {
 }
 
 impl Device {
-    /// Cuts the power at `at` and restores it at once: commands in flight never complete, RAM is empty, all parts are idle. Data, wear and
-    /// counters remain. `undo` must have observed the device since it was last idle. The next command may arrive from `at` on.
+    /// Cuts the power at `at` and restores it at once. Commands in flight never complete, RAM is empty, and all parts of the device are
+    /// idle; data, wear and counters remain. `undo` must have observed the device since it was last idle. The next command may arrive from
+    /// `at` on.
     pub fn cut(&mut self, at: Nanos, undo: &mut UndoLog) {
         let undone = undo.planned.drain(..).filter(|planned| planned.durable > at);
-        // From the newest to the oldest, so that each step starts with the map after its own program.
+        // Undoes the newest program first, so that each step finds the map as it was after the program that it undoes.
         for UndoEntry { lpn, to, from, .. } in undone.collect::<Vec<_>>().into_iter().rev() {
             self.ftl.take_back(&self.nand, lpn, to, from);
         }
@@ -111,7 +112,7 @@ impl Device {
     }
 }
 
-/// Discards that a cut may repeat ([`emmclab_settings::CacheLie::LateTrim`]), with their times, in the order of their execution.
+/// Discards that a power cut may repeat ([`emmclab_settings::CacheLie::LateTrim`]), with their times, in the order of execution.
 #[derive(Clone, Debug)]
 pub struct LateTrims<T>(VecDeque<(Nanos, T)>);
 
@@ -131,14 +132,14 @@ impl<T> LateTrims<T> {
         self.0.push_back((at, trim));
     }
 
-    /// Removes the discards that a cut at `now` or later does not repeat.
+    /// Removes the discards that a power cut at `now` or later does not repeat.
     pub fn retire(&mut self, now: Nanos) {
         while self.0.front().is_some_and(|(at, _)| !is_late(*at, now)) {
             self.0.pop_front();
         }
     }
 
-    /// The discards that a cut at time `cut` repeats, in order.
+    /// The discards that a power cut at time `cut` repeats, in order.
     pub fn repeated(&self, cut: Nanos) -> impl Iterator<Item = &T> {
         self.0.iter().filter(move |(at, _)| is_late(*at, cut)).map(|(_, trim)| trim)
     }

@@ -1,4 +1,4 @@
-//! The device: accepts requests in order of arrival and returns when each completes.
+//! The simulated device, which accepts requests in order of arrival and returns when each of them completes.
 
 use emmclab_base::{CommandFlags, DeviceHealth, Error, ErrorClass, Nanos, Op, Request, Result};
 use emmclab_settings::{CellMode, DeviceSettings, InterfaceKind, SlcMode};
@@ -42,7 +42,7 @@ pub struct EraseBlockSummary {
     pub state: BlockState,
 }
 
-/// An operation of the device, for `Device::act`.
+/// An operation that `Device::act` executes.
 #[derive(Clone, Copy)]
 enum DeviceOperation<'a> {
     Submit(&'a DeviceCommand),
@@ -54,7 +54,7 @@ enum DeviceOperation<'a> {
 }
 
 impl Device {
-    /// A new device without data.
+    /// Creates a device without data.
     pub fn new(config: &DeviceConfig) -> Self {
         let settings = config.settings();
         let geometry = Geometry::new(settings);
@@ -73,7 +73,7 @@ impl Device {
         Ok(device)
     }
 
-    /// Returns an image of the device: its data and the state of its blocks, without times, counters and requests in flight.
+    /// Returns an image of the device as bytes: its data and the state of its blocks, without times, counters and requests in flight.
     pub fn to_image(&self) -> Vec<u8> {
         image::save(&self.ftl, &self.nand)
     }
@@ -133,7 +133,7 @@ impl Device {
         Ok(None)
     }
 
-    /// Current number of blocks of each plane in `WriteBooster` or the SLC cache.
+    /// Current number of blocks per plane that belong to `WriteBooster` or the SLC cache.
     pub fn booster_blocks(&self) -> u32 {
         self.ftl.core.slc_blocks()
     }
@@ -155,12 +155,12 @@ impl Device {
         Ok(self.settle(&mut NullObserver))
     }
 
-    /// Executes [`Device::advance`] without an observer.
+    /// Executes all work that begins before `until`, as [`Device::advance`], without an observer.
     pub fn idle_until(&mut self, until: Nanos) {
         self.advance(until, &mut NullObserver);
     }
 
-    /// Completes all accepted requests, idles for `idle`, and powers the device off in good order, without an observer.
+    /// Completes all accepted requests, idles for the time `idle`, and powers the device off in an orderly way, without an observer.
     pub fn switch_off(&mut self, idle: Nanos) {
         self.settle(&mut NullObserver);
         if idle > Nanos::ZERO {
@@ -180,10 +180,9 @@ impl Device {
         self.act(DeviceOperation::Packed(entries), observer)
     }
 
-    /// Opens, closes or finishes a zone at the arrival time of the last command. This takes no time. A discard of its sectors resets a
-    /// zone.
-    /// Errors: [`ErrorClass::Value`](emmclab_base::ErrorClass::Value) if there is no such zone, or if its state or the
-    /// limits of open and active zones do not allow the action.
+    /// Opens, closes or finishes a zone at the arrival time of the last command, which takes no time. To reset a zone, discard its sectors.
+    /// Errors: [`ErrorClass::Value`](emmclab_base::ErrorClass::Value) if there is no such zone, or if its state or the limits of open and
+    /// active zones do not allow the action.
     pub fn manage_zone<O: Observer>(&mut self, zone: u32, action: ZoneAction, observer: &mut O) -> Result<()> {
         self.act(DeviceOperation::Zone(zone, action), observer).map(|_| ())
     }
@@ -221,13 +220,13 @@ impl Device {
         self.controller.clock.last_complete
     }
 
-    /// Powers the device off in good order: writes all data in the write buffer (power-off notification, `EXT_CSD`
+    /// Executes an orderly power-off: writes all data in the write buffer to the flash (power-off notification, `EXT_CSD`
     /// `POWER_OFF_NOTIFICATION`).
     pub fn power_off<O: Observer>(&mut self, observer: &mut O) {
         let _ = self.act(DeviceOperation::PowerOff, observer);
     }
 
-    /// Writes the write buffer, keeps the data, and resets everything else: time, counters and request numbers start again.
+    /// Writes the write buffer to the flash, keeps the data, and resets everything else: time, counters and request numbers start again.
     pub fn rewind(&mut self) {
         self.power_off(&mut NullObserver);
         self.nand.timelines.rewind();
@@ -249,22 +248,21 @@ impl Device {
         self.counters = DeviceCounters { group_valid_before: valid, ..DeviceCounters::new(groups) };
     }
 
-    /// Valid map units in the blocks of a group.
+    /// Number of valid map units in the blocks of a block group.
     pub fn valid_units(&self, group: usize) -> u64 {
         let own = self.blocks().filter(|block| usize::from(block.group) == group);
         own.map(|block| u64::from(block.valid)).sum()
     }
 
-    /// Replaces the victim policy of the settings. On a device with data, the full blocks are sorted into the order that the policy needs.
-    /// An image of the device does not contain the policy.
-    /// Errors: [`ErrorClass::Config`](emmclab_base::ErrorClass::Config) if the device does not collect or its mapping
-    /// scheme maps blocks.
+    /// Replaces the garbage collection victim policy of the settings. On a device with data, the full blocks are sorted into the order that
+    /// the policy needs. An image of the device does not contain the policy.
+    /// Errors: [`ErrorClass::Config`](emmclab_base::ErrorClass::Config) if the device does not collect or its mapping scheme maps blocks.
     pub fn set_victim_policy(&mut self, policy: Box<dyn VictimPolicy>) -> Result<()> {
         self.ftl.set_victim_policy(policy)
     }
 
-    /// Prefetches the table entries of the units at these sectors into the processor's cache, for at most [`PREFETCHED`](crate::PREFETCHED)
-    /// of the next commands. The state of the device does not change.
+    /// Prefetches the mapping table entries for these sectors into the CPU cache, for at most [`PREFETCHED`](crate::PREFETCHED) of the next
+    /// commands. The state of the device does not change.
     #[inline]
     pub fn prefetch(&mut self, sectors: &[u64]) {
         self.ftl.prefetch(sectors);
@@ -276,7 +274,7 @@ impl Device {
         &self.ftl.core.geometry
     }
 
-    /// Number of planes of a way, which have consecutive numbers and execute one operation at a time.
+    /// Number of planes of a way. They have consecutive numbers and together execute one operation at a time.
     pub fn planes_per_way(&self) -> u32 {
         self.nand.timelines.planes_per_way
     }
@@ -286,12 +284,12 @@ impl Device {
         &self.counters
     }
 
-    /// Busy times of channels, dies and planes.
+    /// Busy times of the device's channels, dies and planes.
     pub fn load(&self) -> FlashBusyTimes {
         self.nand.timelines.load()
     }
 
-    /// The current state of a block.
+    /// The current state of an erase block.
     pub fn block(&self, block: BlockId) -> EraseBlockSummary {
         let view = self.nand.block(block);
         EraseBlockSummary {
@@ -304,12 +302,12 @@ impl Device {
         }
     }
 
-    /// All blocks, in order of planes.
+    /// The current states of all erase blocks, in order of planes.
     pub fn blocks(&self) -> impl Iterator<Item = EraseBlockSummary> + Clone {
         (0..self.nand.block_count() as u32).map(|block| self.block(BlockId(block)))
     }
 
-    /// The reason for which the device refuses writes; `None` if it accepts them.
+    /// The reason why the device has stopped and refuses writes; `None` if it accepts them.
     #[inline]
     pub fn stop(&self) -> Option<StopReason> {
         self.ftl.core.stop
@@ -321,12 +319,12 @@ impl Device {
         self.ftl.core.tables.lookup(lpn)
     }
 
-    /// Bytes of RAM that the map of the mapping scheme needs in the device.
+    /// Bytes of device RAM that the mapping table needs.
     pub fn map_ram_bytes(&self) -> u64 {
         self.ftl.map_ram_bytes()
     }
 
-    /// The cached part of the map, for schemes with the map on the flash; `None` for other schemes.
+    /// State of the cached part of the mapping table, for schemes that store the table on the flash; `None` for other schemes.
     pub fn map_figures(&self) -> Option<MapCacheSummary> {
         self.ftl.map_figures()
     }
@@ -367,21 +365,21 @@ impl Device {
         self.controller.clock.next_id
     }
 
-    /// When all accepted requests are complete.
+    /// Time at which all accepted requests are complete.
     #[inline]
     pub fn idle_from(&self) -> Nanos {
         self.controller.idle_from()
     }
 
-    /// Adds `erases` for each block group to the blocks in use, spread evenly within the group, as if the workload had continued. Wear
-    /// becomes even in the long run unless data stays in place for ever.
+    /// Ages the device: adds `erases` for each block group to the blocks in use, spread evenly within the group, as if the workload had
+    /// continued. Wear becomes even in the long run unless data stays in place for ever.
     /// Errors: [`ErrorClass::Config`] if a block would reach its erase limit; the device is then unchanged.
     pub fn wear_on(&mut self, erases: &[u64]) -> Result<()> {
         let mut worn: Vec<(BlockId, u32)> = Vec::new();
         for (group, more) in erases.iter().enumerate().filter(|(_, more)| **more > 0) {
             let limit = self.geometry().groups[group].erase_limit;
             let blocks = self.ftl.used_blocks(&self.nand, group as u8);
-            // Rounds the cumulative number over the blocks, so that the sum is exact.
+            // Rounds the cumulative number of erases over the blocks, so that the sum is exact.
             let due = |blocks_so_far: usize| more * blocks_so_far as u64 / blocks.len() as u64;
             for (at, block) in blocks.iter().enumerate() {
                 let erases = u64::from(self.nand.block(*block).erases) + due(at + 1) - due(at);
@@ -401,7 +399,7 @@ impl Device {
         Ok(())
     }
 
-    /// Health of the device with its own `settings`.
+    /// Returns the health of the device under the settings with which it was created.
     pub fn health(&self, settings: &DeviceSettings) -> DeviceHealth {
         let groups = &self.geometry().groups;
         let block_groups = &settings.geometry.block_groups;
@@ -437,7 +435,7 @@ impl Device {
         }
         let idle = if gc.idle_free_blocks == 0 { gc.high_watermark } else { gc.idle_free_blocks };
         let levels = [(gc.urgent_free_blocks, 3), (gc.low_watermark, 2), (idle, 1)];
-        // The pool with the fewest free blocks determines the level, among those that are collected while a write waits.
+        // Of the pools that are collected while a write waits, the one with the fewest free blocks determines the urgency level.
         let collected = (0..self.ftl.pools()).map(PoolId).filter(|pool| !self.ftl.core.is_skipped(*pool));
         let free = collected.map(|pool| self.ftl.free_blocks(pool)).min().unwrap_or(u32::MAX);
         levels.into_iter().find(|(most, _)| free <= *most && *most > 0).map_or(0, |(_, level)| level)
@@ -447,11 +445,11 @@ impl Device {
 /// A command to a device: the part of a [`Request`] that the device uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceCommand {
-    /// Arrival time, not before that of the previous command.
+    /// Arrival time of the command, which must not be before that of the previous command.
     pub arrival: Nanos,
     /// Operation of the command.
     pub op: Op,
-    /// First sector.
+    /// First sector of the command.
     pub sector: u64,
     /// Length in sectors; 0 only for a flush.
     pub sectors: u32,

@@ -8,18 +8,18 @@ use emmclab_settings::{BlockGroup, DeviceSettings, GeometrySettings, PlaneCluste
 /// Maximum number of map units in a page: clustered pages of 64 KB with 4 KB units.
 pub(crate) const MAX_UNITS: usize = 16;
 
-/// Blocks with the same page size, which every plane contains.
+/// A block group: blocks with one page size, which every plane contains.
 #[derive(Clone, Debug)]
 pub struct GroupGeometry {
     /// First block of the group, counted from the start of its plane.
     pub first_block: u32,
-    /// Blocks of the group in a plane, including spares.
+    /// Number of blocks of the group per plane, including spares.
     pub blocks: u32,
-    /// Spare blocks of a plane, which replace bad ones.
+    /// Number of spare blocks per plane, which replace bad blocks.
     pub spare_blocks: u32,
-    /// Pages in a block.
+    /// Number of pages in a block.
     pub pages_per_block: u32,
-    /// Bytes in a page.
+    /// Size of a page in bytes.
     pub page_bytes: u32,
     /// Base-2 logarithm of the number of map units in a page.
     pub page_shift: u32,
@@ -61,7 +61,7 @@ pub struct ZoneLayout {
 }
 
 impl ZoneLayout {
-    /// The zones of a device; `None` if it has none. Its blocks outside of SLC mode have `usable` units for the user.
+    /// Returns the zones of a device, if it has any. `usable` is the number of units for user data outside of SLC mode.
     fn new(settings: &DeviceSettings, group: &GroupGeometry, planes: u32, usable: u64) -> Option<Self> {
         let zones = &settings.zones;
         let units = u64::from(zones.blocks) * u64::from(group.units_per_block()) * u64::from(planes);
@@ -105,7 +105,7 @@ pub struct Geometry {
     pub dies: u32,
     /// Total number of planes; plane = ((channel * chips + chip) * dies + die) * planes + plane.
     pub planes: u32,
-    /// Number of planes in a clustered plane; 1 without clustering.
+    /// Number of physical planes that form a clustered plane; 1 without clustering.
     pub clustered_planes: u32,
     /// Number of channels of a clustered page; 1 without clustering.
     pub clustered_channels: u32,
@@ -119,7 +119,7 @@ pub struct Geometry {
     pub blocks_per_plane: u32,
     /// The block groups in the order of the settings.
     pub groups: Vec<GroupGeometry>,
-    /// Indices into `groups` without blocks in SLC mode, largest page first.
+    /// Indices of the block groups that are not in SLC mode, largest page first.
     pub by_size: Vec<u8>,
     /// Bytes of a map unit.
     pub unit_bytes: u32,
@@ -172,7 +172,7 @@ impl Geometry {
         };
         let counted = if settings.slc.mode == SlcMode::Cache { ordinary } else { groups.len() };
         let share = 1.0 + settings.capacity.over_provisioning_pct / 100.0;
-        // If the user's space is preserved, the capacity is that of the flash without SLC mode.
+        // If `preserve_user_space` is set, the capacity is that of the flash without SLC mode.
         let mut taken = 0;
         if settings.slc.preserve_user_space {
             let from = groups.get(settings.slc.group as usize).map_or(0, GroupGeometry::units_per_block);
@@ -245,7 +245,7 @@ impl Geometry {
         (u64::from(self.planes) * block.unwrap_or(0) / SECTOR_BYTES) as u32
     }
 
-    /// Capacity of the flash, including spares.
+    /// Raw capacity of the flash: all blocks, including spare blocks.
     pub fn raw(&self) -> ByteCount {
         let per_plane: u64 = self
             .groups
@@ -309,7 +309,7 @@ impl Geometry {
     }
 }
 
-/// The structure with clustered planes as one plane, and the number of planes in a cluster.
+/// Returns the geometry in which each cluster of planes counts as one plane, and the number of planes in a cluster.
 fn clustered(settings: &DeviceSettings) -> (GeometrySettings, u32) {
     let mut flash = settings.geometry.clone();
     let level = settings.mapping.clustering;
@@ -363,7 +363,7 @@ mod tests {
             config.set("allocation.order", order).unwrap();
             Geometry::new(config.settings()).stripe.iter().map(|plane| plane.0).collect::<Vec<_>>()
         };
-        // Two channels of one chip of two dies of two planes: plane = 4 channel + 2 die + plane.
+        // 2 channels with 1 chip of 2 dies with 2 planes: plane number = 4 x channel + 2 x die + plane of the die.
         assert_eq!(stripe("channel_first"), [0, 4, 2, 6, 1, 5, 3, 7]);
         assert_eq!(stripe("die_first"), [0, 2, 4, 6, 1, 3, 5, 7]);
         assert_eq!(stripe("plane_first"), [0, 1, 4, 5, 2, 3, 6, 7]);

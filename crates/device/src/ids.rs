@@ -25,8 +25,8 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Logical page number: the number of a map unit in the address space of the host. Units of a map on the flash follow those of the
-    /// host.
+    /// Logical page number: the number of a map unit in the address space of the host. Units of a mapping table on the flash have higher
+    /// numbers.
     Lpn,
     /// Physical page number: the location of one map unit in the flash, which is a part of a page if a page contains several. The numbers
     /// of a block start at a multiple of a power of two.
@@ -42,7 +42,7 @@ ids! {
 }
 
 impl Lpn {
-    /// The unit `count` units after this one.
+    /// Returns the logical page number that is `count` units after this one.
     #[inline]
     #[must_use]
     pub const fn plus(self, count: u32) -> Self {
@@ -51,7 +51,7 @@ impl Lpn {
 }
 
 impl Ppn {
-    /// The physical page number `count` after this one.
+    /// Returns the physical page number that is `count` units after this one.
     #[inline]
     #[must_use]
     pub const fn plus(self, count: u32) -> Self {

@@ -1,7 +1,7 @@
-//! Images: the state of a used device as bytes, so that it need be aged only once.
+//! Images: the state of an aged device as bytes, so that the device need be aged only once.
 //!
 //! An image consists of little-endian words: a magic number with the version of the layout, then the state of the FTL and of the blocks
-//! (`ftl/state.rs`). It does not contain times, counters and requests in flight.
+//! (`ftl/state.rs`). Times, counters and requests in flight are not stored.
 
 use emmclab_base::{Error, ErrorClass, Result};
 

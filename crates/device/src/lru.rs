@@ -1,5 +1,5 @@
-//! Keys and values in the order of their last use, for write buffer, read cache and mapping cache, and sets of numbers. Every operation on
-//! a single key or value takes constant time.
+//! Lists of keys and values in the order of their last use (LRU), for the write buffer, read cache and mapping cache; and sets of numbers.
+//! Every operation on a single key or value takes constant time.
 
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ impl LruSet {
         self.indices[key as usize] != 0
     }
 
-    /// Index of a key in the set; `None` if it is not in the set. Indices are smaller than the maximum number of keys in the set so far.
+    /// Index of a key in the set; `None` if it is not in the set. It is below the maximum number of keys that were in the set at a time.
     #[inline]
     pub fn place(&self, key: u32) -> Option<usize> {
         self.indices[key as usize].checked_sub(1).map(|place| place as usize)
@@ -124,12 +124,12 @@ impl ListEnds {
     pub const EMPTY: Self = Self { oldest: NO_NODE, newest: NO_NODE };
 }
 
-/// Lists of values in the order of their use, in shared memory. A value is in one list at a time, and every operation on a value takes
-/// constant time.
+/// Lists of values in the order of their use. All lists share one block of memory. A value is in one list at a time, and every operation on
+/// a value takes constant time.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkedLists<T> {
     nodes: Vec<LinkNode<T>>,
-    /// Index of the last freed node, from which `newer` leads to the nodes freed before, and the number of free nodes.
+    /// Index of the last freed node and number of free nodes. `newer` links each free node to the one that was freed before it.
     spare: u32,
     spares: usize,
 }
@@ -202,7 +202,7 @@ impl<T: Copy> LinkedLists<T> {
     pub fn renew_all(&mut self, list: &mut ListEnds, mut places: impl Iterator<Item = u32>) {
         let Some(mut first) = places.next() else { return };
         let mut last = first;
-        // Values that already follow each other are moved together.
+        // Values that already follow each other in the list are moved together.
         for place in places {
             if self.newer(last) != place {
                 self.renew_chain(list, first, last);
@@ -277,7 +277,7 @@ const fn bit(number: u32) -> u64 {
     1 << (number % WORD)
 }
 
-/// The words that contain numbers of a range: (index of the word, bits of the numbers).
+/// Returns the words of a bit set that contain the numbers of a range: (index of the word, bits of the numbers).
 fn words(range: Range<u32>) -> impl Iterator<Item = (usize, u64)> {
     let (mut at, end) = (range.start, range.end);
     std::iter::from_fn(move || {

@@ -20,10 +20,10 @@ enum CommandReport {
     Completed,
 }
 
-/// The order of messages: (time, version of the first command, whether it is a completion).
+/// Sort key of commands and completions: (time, version of the first command, whether it is a completion).
 type Moment = (Nanos, Version, bool);
 
-/// A version on the flash, which determines the contents from a time on unless a newer version exists.
+/// A version of the data that the flash contains from a time on. It determines the contents unless the flash contains a newer version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ContentsVersion {
     from: Nanos,
@@ -45,18 +45,18 @@ impl ContentsVersion {
 #[derive(Debug)]
 pub struct PersistenceTracker {
     unit_sectors: u32,
-    /// Difference between the number of the next command in the device and its version.
+    /// Number by which the sequence number of the next command in the device exceeds its version in the tracker.
     offset: u64,
     next: Version,
-    /// Promises at the last call of `retire`.
+    /// Durability promises at the last call of `retire`.
     promises: DurabilityPromises,
     /// Commands and completions since the last call of `retire`, in order of time.
     messages: BTreeMap<Moment, CommandReport>,
     /// Commands that are not complete.
     commands: VecDeque<(Version, DeviceCommand)>,
-    /// Versions on the flash, each with the time from which its page survives a cut.
+    /// Versions of the data on the flash, each with the time from which its page survives a power loss.
     flash: SectorRangeMap<Vec<ContentsVersion>>,
-    /// Versions in the volatile cache.
+    /// Versions of the data in the volatile cache.
     cached: SectorRangeMap<Version>,
 }
 
@@ -77,7 +77,7 @@ impl PersistenceTracker {
         }
     }
 
-    /// Records the next command. Returns its version, counted from 1 over all commands.
+    /// Records the next command. Returns its version, which is its position among all commands, counted from 1.
     pub fn expect(&mut self, command: &DeviceCommand) -> Version {
         let version = self.next;
         self.messages.insert((command.arrival, version, false), CommandReport::Arrived(*command));
@@ -97,7 +97,7 @@ impl PersistenceTracker {
         first..self.next
     }
 
-    /// The promises at time `at`.
+    /// Returns the durability promises at time `at`.
     pub fn promises(&self, at: Nanos) -> DurabilityPromises {
         let mut promises = self.promises.clone();
         for (moment, message) in self.messages.range(..=(at, Version::MAX, true)) {
@@ -137,7 +137,7 @@ impl PersistenceTracker {
         self.flash.iter().flat_map(|(.., steps)| steps).map(|step| step.from)
     }
 
-    /// Number of stored ranges, to which the memory is proportional.
+    /// Number of stored sector ranges. The memory use is proportional to it.
     pub fn ranges(&self) -> usize {
         let promised = self.promises.extents().count() + self.promises.pending().count();
         promised + self.flash.len() + self.cached.len() + self.messages.len()
@@ -200,7 +200,7 @@ impl PersistenceTracker {
         });
     }
 
-    /// The runs of covered sectors of a unit, as (first sector, end).
+    /// Returns the runs of sectors that are set in the bit mask `covered` of a map unit, as (first sector, end).
     fn runs(&self, unit: Lpn, covered: u32) -> impl Iterator<Item = (u64, u64)> + use<> {
         let (first, mut left) = (u64::from(unit.0) * u64::from(self.unit_sectors), u64::from(covered));
         std::iter::from_fn(move || {

@@ -1,5 +1,5 @@
-//! Settings that can change in a device in use: the costs of its next commands, and when it starts background work. The other settings
-//! determine the layout of its contents (map, blocks, buffers, queues), so they cannot change.
+//! Settings that can change while a device is in use: the costs of further commands, and when background work starts. All other settings
+//! determine the layout of the device's contents (map, blocks, buffers, queues), so they cannot change.
 
 use std::collections::BTreeMap;
 
@@ -101,7 +101,7 @@ impl DeviceConfig {
     /// Returns the settings in which `to` differs, all of which must be changeable. `at` is the time of the change.
     /// Errors: [`ErrorClass::Config`] for the first setting that cannot change in a device in use, with the reason.
     pub fn changes(&self, to: &Self, at: Nanos) -> Result<Vec<SettingChange>> {
-        // The settings of a policy exist only if it is selected.
+        // The settings of a policy exist only if the policy is selected, so the keys of both sides are collected.
         let mut values: BTreeMap<String, [String; 2]> = BTreeMap::new();
         for (side, config) in [self, to].into_iter().enumerate() {
             for row in config.explain() {

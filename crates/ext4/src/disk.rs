@@ -19,9 +19,9 @@ pub trait DiskReader {
     /// Errors: if the range exceeds the disk, or the read fails.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
-    /// A number that identifies the contents of the `length` bytes at `offset`: equal numbers mean equal bytes, on all disks that are
-    /// passed to the same [`crate::JournalRecovery`]. Checksums of such blocks are computed only once. `None` if the contents have no
-    /// number.
+    /// Returns a number that identifies the contents of the `length` bytes at `offset`; `None` if the contents have no number. Equal
+    /// numbers mean equal bytes, on all disks that are passed to the same [`crate::JournalRecovery`]. The checksums of numbered blocks are
+    /// computed only once.
     fn content(&self, offset: u64, length: usize) -> Option<u64> {
         let _ = (offset, length);
         None
@@ -154,8 +154,8 @@ impl DiskStructure {
     }
 }
 
-/// Reads a field of a structure. A field beyond the end reads as zero: structures of fixed size are always read completely, and the code
-/// for structures of variable size checks their bounds.
+/// Reads a field of a structure. Bytes beyond the end of the structure read as zero: structures of fixed size are always read completely,
+/// and the code for structures of variable size checks their bounds.
 fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
@@ -201,8 +201,8 @@ pub(crate) static CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_MODBUS);
 /// The checksum of journals with `COMPAT_CHECKSUM`: CRC-32 with polynomial 0x04c11db7, not reflected, initial value `!0`.
 pub(crate) static CRC32_BE: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_MPEG_2);
 
-/// Computes the CRC32C state after a block of zero bytes. CRCs are linear: the checksum of a block from any state is the exclusive or of
-/// its checksum from state 0 and of that state shifted over the block. Therefore each block is read only once, whatever precedes it.
+/// Computes the CRC32C state after a block of zero bytes. CRCs are linear: the checksum of a block that starts with state S is its checksum
+/// from state 0, `XORed` with the state after S and a block of zeros. Therefore each block is read only once, whatever state precedes it.
 pub(crate) struct CrcShift {
     bytes: usize,
     tables: [[u32; 256]; 4],

@@ -267,7 +267,7 @@ impl Ext4Superblock {
         let (table_block, place) = (group / each, group % each);
         let block = if self.incompat.contains(Incompat::META_BG) && table_block >= self.first_meta_group {
             let first = table_block * each;
-            // With clusters, blocks of 1,024 bytes are counted from 0, so the superblock is in the second block.
+            // With clusters (`bigalloc`), blocks of 1,024 bytes are counted from 0, so the superblock is in the second block.
             let boot = self.block_size == 1024 && table_block == 0 && self.first_block == 0;
             self.group_start(first) + u64::from(self.has_superblock(first)) + u64::from(boot)
         } else {

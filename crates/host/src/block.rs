@@ -61,7 +61,7 @@ pub(crate) struct BlockLayer {
     /// Number of requests that are admitted but not complete, by pool.
     admitted: [u32; 2],
     elevator: ElevatorQueue,
-    /// Barriers that wait, and the requests that arrived after the first of them.
+    /// Waiting barriers, and the requests that arrived after the first of these barriers.
     behind_barrier: VecDeque<u32>,
     draining: bool,
     /// Numbers of the requests that were issued to the device, each with its index in `entries`.
@@ -73,9 +73,9 @@ pub(crate) struct BlockLayer {
     barrier: BarrierMode,
     /// First sector of each mount.
     bases: Vec<u64>,
-    /// Tasks that wait for free places in the pool of asynchronous requests.
+    /// Tasks that wait for free requests in the pool of asynchronous requests.
     background: Vec<TaskId>,
-    /// Flush barriers that are complete, because all earlier requests are. They are not sent to the device.
+    /// Flush barriers that are complete, because all earlier requests are complete. Flush barriers are not sent to the device.
     drained: Vec<u32>,
     /// Number of writes at the device, the time since which there has been at least one, and the total time of earlier such periods.
     writes: u32,
@@ -186,7 +186,7 @@ impl BlockLayer {
         true
     }
 
-    /// Whether the pool of asynchronous requests has a free place. If not, the task waits until an eighth of the pool is free.
+    /// Whether the pool of asynchronous requests has a free request. If not, the task waits until an eighth of the pool is free.
     pub fn await_room(&mut self, task: TaskId, tasks: &mut TaskTable) -> bool {
         if self.admitted[1] + (self.held_back[1].len() + self.plug.len()) as u32 >= self.limit {
             self.background.push(task);
@@ -213,7 +213,7 @@ impl BlockLayer {
     fn admit(&mut self, tasks: &mut TaskTable, now: Nanos) {
         for pool in 0..2 {
             while let Some(&request) = self.held_back[pool].front() {
-                // A request that is merged does not count towards the limit.
+                // A request that is merged into another one needs no slot, so it does not count towards the limit.
                 if self.behind_barrier.is_empty() && !self.entries[request as usize].drain && self.merge(request, tasks, now) {
                     self.held_back[pool].pop_front();
                     continue;
@@ -239,7 +239,7 @@ impl BlockLayer {
         self.open_barriers();
     }
 
-    /// Notifies the tasks that wait for a chain of bios that the limit no longer holds back the chain.
+    /// Notifies tasks that wait for a chain of bios that the limit `nr_requests` no longer holds back the chain.
     fn tell_admitted(&self, first: u32, tasks: &mut TaskTable, now: Nanos) {
         let mut at = first;
         while at != NONE {
@@ -288,8 +288,8 @@ impl BlockLayer {
         first.op == other.op && self.fits(first, &self.bios[other.first as usize].submitted, other.sectors) && !other.drain
     }
 
-    /// Whether a run of sectors can be merged into a request: both have the same operation, mount and class, no flags that require an
-    /// order, and are together not too long.
+    /// Whether a bio can be merged into a request: both have the same operation, mount and class, neither has a flag that requires an
+    /// order, and together they are not too long.
     fn fits(&self, entry: &QueueEntry, bio: &BioRequest, sectors: u32) -> bool {
         let first = &self.bios[entry.first as usize].submitted;
         entry.op == bio.op
@@ -301,7 +301,7 @@ impl BlockLayer {
             && first.class == bio.class
     }
 
-    /// Merges a bio into a request in the plug if possible. Returns whether it did.
+    /// Merges a bio into a request in the plug if possible. Returns whether it was merged.
     fn merge_bio(&mut self, request: u32, bio: u32) -> bool {
         let submitted = self.bios[bio as usize].submitted;
         let entry = &self.entries[request as usize];
@@ -325,7 +325,7 @@ impl BlockLayer {
         true
     }
 
-    /// Merges a request into another one in the elevator if possible. Returns whether it did.
+    /// Merges a request into another request in the elevator if possible. Returns whether it was merged.
     fn merge(&mut self, request: u32, tasks: &mut TaskTable, now: Nanos) -> bool {
         let entry = &self.entries[request as usize];
         if !entry.op.has_data() || entry.flags.intersects(RequestFlags::FUA | RequestFlags::PREFLUSH) {
@@ -360,7 +360,7 @@ impl BlockLayer {
         true
     }
 
-    /// Appends the requests that are issued to the device now.
+    /// Appends the requests that can be issued to the device now to `out`.
     pub fn dispatch(&mut self, now: Nanos, out: &mut HostBlockRequests) {
         while self.issued.len() < self.depth
             && let Some(request) = self.elevator.take()
@@ -396,7 +396,7 @@ impl BlockLayer {
         }
     }
 
-    /// Removes a completed request from those at the device; `None` if it is not among them.
+    /// Removes a completed request from the requests at the device; `None` if it is not among them.
     pub fn complete(&mut self, id: BlockRequestId, tasks: &mut TaskTable, now: Nanos) -> Option<CompletedRequest> {
         let at = self.issued.iter().position(|(issued, _)| *issued == id)?;
         let (_, request) = self.issued.swap_remove(at);
@@ -454,7 +454,7 @@ impl BlockLayer {
     }
 }
 
-// The elevator: the order in which waiting requests are issued to the device. It uses linear search, because requests are few.
+// The elevator chooses the order in which waiting requests are issued to the device. It uses linear search, because there are few requests.
 
 /// Maximum number of consecutive requests of one kind while requests of the other kind wait.
 const BATCH: u32 = 16;
@@ -471,7 +471,7 @@ struct WaitingRequest {
     pub sync: bool,
 }
 
-/// The waiting requests, and the state of the order in which they are issued.
+/// The waiting requests, and the state of the elevator that orders them.
 #[derive(Debug)]
 struct ElevatorQueue {
     kind: ElevatorKind,
@@ -498,8 +498,8 @@ impl ElevatorQueue {
         self.waiting.push(waiting);
     }
 
-    /// Finds a waiting request that is adjacent to a run of sectors and that `accepts` allows. Also returns whether the run is directly
-    /// after the request (true) or directly before it (false).
+    /// Finds a waiting request that is adjacent to a run of sectors and for which `accepts` returns true. Also returns true if the run
+    /// follows the request, false if it precedes the request.
     pub fn adjacent(&self, sector: u64, end: u64, accepts: impl Fn(u32) -> bool) -> Option<(u32, bool)> {
         let near = |waiting: &&WaitingRequest| (waiting.end == sector || waiting.sector == end) && accepts(waiting.request);
         self.waiting.iter().find(near).map(|waiting| (waiting.request, waiting.end == sector))
@@ -532,7 +532,8 @@ impl ElevatorQueue {
         (0..self.waiting.len()).min_by_key(|at| self.waiting[*at].id)
     }
 
-    /// The next request of the kind whose turn it is: the first after the last issued address, otherwise that with the lowest address.
+    /// Returns the next request of the preferred or the other kind, depending on the current batch: the first after the last issued
+    /// address, otherwise that with the lowest address.
     fn by_address(&mut self) -> Option<usize> {
         let some = |preferred| self.waiting.iter().any(|waiting| self.is_preferred(waiting) == preferred);
         let (preferred, others) = (some(true), some(false));

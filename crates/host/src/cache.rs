@@ -62,7 +62,7 @@ pub(crate) struct CachedInode {
 pub(crate) enum PageLookup {
     Missing,
     Reading(BioId),
-    /// The page is in memory. If true, its use starts the read of the next window.
+    /// The page is in memory. If the value is true, use of the page starts the read of the next read-ahead window.
     Present(bool),
 }
 
@@ -196,7 +196,7 @@ impl PageCache {
         slot.is_some_and(|slot| self.pages[slot as usize].state & DELAYED != 0)
     }
 
-    /// Inserts a page that is being read by a bio, or that consists of zeros if there is none.
+    /// Inserts a page that the bio `reading` is reading; `None` inserts a page of zeros.
     pub fn insert(&mut self, inode: u32, index: u32, reading: Option<BioId>) {
         if self.resident >= self.capacity && self.oldest != NONE {
             self.evict(self.oldest);
@@ -315,7 +315,7 @@ impl PageCache {
         }
     }
 
-    /// Calls `each` with each bio in progress of the pages from `from` on.
+    /// Calls `each` with each bio that reads or writes pages of the file from `from` on.
     pub fn under_way(&self, inode: u32, from: u32, mut each: impl FnMut(BioId)) {
         let file = &self.inodes[inode as usize];
         let (mut at, mut last) = (from, BioId::NONE);
@@ -348,7 +348,7 @@ impl PageCache {
         }
     }
 
-    /// Drops the pages from `from` on, none of which may be in progress. Returns how many of them were delayed.
+    /// Drops the pages from `from` on, none of which may be in use by a bio. Returns how many of them were delayed.
     pub fn truncate(&mut self, inode: u32, from: u32) -> u64 {
         let (mut at, mut delayed) = (from, 0);
         while let Some((index, slot)) = self.inodes[inode as usize].pages.next(at) {
@@ -440,11 +440,11 @@ impl FileReadAhead {
         }
         if !sequential && requested <= most {
             if history <= requested {
-                // A random page: nothing is known about the pages after it.
+                // The page is read at random, so nothing is read ahead.
                 return ReadAheadWindow { first: page, pages: requested.max(1), marker: None };
             }
-            // Pages directly before it are in memory, which suggests a sequential reader. They count twice if they start at the beginning
-            // of the file.
+            // The pages directly before the missing page are in memory, which suggests a sequential reader. They count twice if they start
+            // at the beginning of the file.
             let history = if history >= page { 2 * history } else { history };
             (self.start, self.size, self.left) = (page, (history + requested).min(most).max(1), 1);
             return self.window();
@@ -566,7 +566,7 @@ impl PageTree {
         }
     }
 
-    /// The first page with a tag, at or after `from`.
+    /// The first page at or after `from` that has a tag: dirty, or being written.
     pub fn next_tagged(&self, from: u32, tag: PageTag) -> Option<u32> {
         let (first, mut at) = split(from);
         for (number, chunk) in self.chunks.iter().enumerate().skip(first) {

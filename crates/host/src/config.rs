@@ -1,4 +1,4 @@
-//! Settings of a host: memory, write-back, block layer, processor costs. There is one preset per era of Linux.
+//! Settings of a simulated host: memory, write-back, block layer, processor costs. There is one preset per era of Linux.
 
 use emmclab_base::{Error, ErrorClass, Nanos, Result};
 use schemars::JsonSchema;
@@ -24,12 +24,12 @@ pub enum ElevatorKind {
 pub enum BarrierMode {
     /// Flushes, and writes with preflush and FUA (Linux 2.6.37 and later).
     Flush,
-    /// No commands: the host waits until all earlier requests complete, sends the request alone, and then sends later ones
+    /// No barrier commands: the host waits until all earlier requests complete, sends the request alone, and then sends later ones
     /// (`QUEUE_ORDERED_DRAIN`, which the MMC driver of Linux 2.6.35 uses).
     Drain,
 }
 
-/// Processor time of the host's own work, in ns on the host's core; the caller scales it to other cores.
+/// Processor time that the kernel of the host needs, in ns on the processor core of the host; the caller scales it to other cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CpuCosts {
@@ -55,7 +55,7 @@ pub struct SyncedClasses {
     pub database: bool,
     /// Rollback journals and write-ahead logs of databases.
     pub database_journal: bool,
-    /// Data that can be fetched again.
+    /// Cached files, whose data can be fetched again.
     pub cache: bool,
     /// Any other files.
     pub other: bool,
@@ -65,7 +65,7 @@ impl SyncedClasses {
     /// Settings with which the syncs of all classes are executed.
     pub const ALL: Self = Self { database: true, database_journal: true, cache: true, other: true };
 
-    /// Settings with which only the syncs of these classes are executed.
+    /// Returns settings that execute only the syncs of these classes.
     pub fn only(classes: &[FileClass]) -> Self {
         let has = |class| classes.contains(&class);
         Self {
@@ -76,7 +76,7 @@ impl SyncedClasses {
         }
     }
 
-    /// Whether syncs of a class are executed. Those of the file system itself always are.
+    /// Whether syncs of a class are executed. Syncs of files of the file system itself are always executed.
     pub const fn executes_sync(self, class: FileClass) -> bool {
         match class {
             FileClass::Database => self.database,
@@ -112,7 +112,7 @@ pub struct HostConfig {
     pub commit_interval_ms: u64,
     /// Largest window of read-ahead, in KB.
     pub readahead_kb: u32,
-    /// Maximum number of requests that wait for the device or are in progress. At this number, submitters wait.
+    /// Maximum number of requests that wait for the device or are in progress. At this limit, tasks that submit requests wait.
     pub nr_requests: u32,
     /// Largest request, in KB.
     pub max_request_kb: u32,
@@ -128,7 +128,7 @@ pub struct HostConfig {
     /// Classes of files whose syncs are executed.
     #[serde(default)]
     pub synced: SyncedClasses,
-    /// Processor time of the host's work.
+    /// Processor time that the kernel of the host needs.
     pub cpu: CpuCosts,
 }
 
@@ -151,14 +151,15 @@ const LINUX_6: HostConfig = HostConfig {
     cpu: CpuCosts { operation_ns: 600, page_ns: 400, request_ns: 3_000, poll_ns: 0, poll_interval_ns: 100_000 },
 };
 
-/// Names and settings of the eras.
+/// Names and settings of the Linux eras.
 ///
-/// Sources: `mm/page-writeback.c`, `fs/jbd2`, `block/blk-settings.c` of both kernels. The page cache of 2.6.35 has the memory that
-/// applications leave on a phone with 512 MB. Processor costs are assumptions: a system call that copies one page takes about 5 µs on a 1
-/// GHz core, and 1 µs on a current core.
+/// Sources: `mm/page-writeback.c`, `fs/jbd2`, `block/blk-settings.c` of both kernels. The page cache of 2.6.35 is the memory that
+/// applications leave free on a phone with 512 MB. Processor costs are assumptions: a system call that copies one page takes about 5 µs on
+/// a 1 GHz core, and 1 µs on a current core.
 ///
 /// After each write, `mmc_blk_issue_rq` of 2.6.35 repeats `SEND_STATUS` until the card has left its programming state. Each repetition is a
-/// command of 48 bits, an interrupt and two context switches; 100 µs are assumed for it, of which 20 µs are work.
+/// command of 48 bits, an interrupt and two context switches. The model assumes 100 µs for each repetition, of which 20 µs are processor
+/// time.
 const ERAS: [(&str, HostConfig); 2] = [
     (
         "linux-2.6.35",

@@ -32,7 +32,7 @@ impl HostCore {
         id
     }
 
-    /// A step of a sync: sends a flush, unless barriers are off, and waits for all requests of the task.
+    /// Executes the step of a sync that sends a flush, unless barriers are off, and waits for all requests of the task.
     pub fn flush_for(&mut self, task: TaskId, mount: u16, barrier: bool) -> StepOutcome {
         if barrier {
             self.submit_for(BioRequest::flush(mount, self.cause(task)), task);
@@ -124,9 +124,9 @@ pub(crate) struct HostTask {
     pub work: TaskWork,
     /// The stage that the host has reached in the operation.
     pub stage: u32,
-    /// The stage that the file system has reached in its part of the operation; 0 at the beginning.
+    /// The stage of the operation that the file system has reached in its part; 0 at the beginning.
     pub part: u32,
-    /// The files of the operation, and the byte range of a write, from `offset` to `until`.
+    /// Numbers of the files of the operation; `offset` and `until` are the byte range of a write.
     pub files: [u32; 2],
     pub offset: u64,
     pub until: u64,
@@ -134,14 +134,14 @@ pub(crate) struct HostTask {
     pub ended: bool,
     /// The next page of a read or write, or a value that the file system uses.
     pub cursor: u64,
-    /// Number of pages that the write may still use of the space reserved for it.
+    /// Number of pages that the write may still use of the space that was reserved for the operation.
     pub reserved: u64,
     pub bytes: u64,
     pub cpu_ns: u64,
     /// The requests for which the task has waited, in order of completion.
     pub requests: Vec<BlockRequestId>,
     pub begun: Nanos,
-    /// Number of completions for which the task waits, and how many of them the limit of requests holds back.
+    /// Number of completions for which the task waits, and how many of these requests the limit `nr_requests` holds back.
     pending: u32,
     held_back: u32,
     wait: WaitReason,
@@ -173,14 +173,14 @@ impl HostTask {
         }
     }
 
-    /// Adds the time since the last call to the waiting time, by the reason of the current wait.
+    /// Adds the time since the last call to the waiting time of the current wait reason.
     fn settle(&mut self, now: Nanos) {
         let state = if self.held_back > 0 { WaitReason::RequestLimit } else { self.wait };
         self.waits[state] += now - self.since;
         self.since = now;
     }
 
-    /// Waiting times by reason, until the last step.
+    /// Returns the waiting times of the task by reason, until its last step.
     pub fn waits(&self) -> WaitBreakdown {
         self.waits
     }
@@ -231,21 +231,21 @@ impl TaskTable {
         self.idle.push(id);
     }
 
-    /// Adds a completion for which the task waits. `held` is whether the limit of requests holds it back.
+    /// Adds a completion for which the task waits. `held` is whether the limit `nr_requests` holds back its request.
     pub fn await_completion(&mut self, id: TaskId, held: bool) {
         let task = &mut self.all[id as usize];
         task.pending += 1;
         task.held_back += u32::from(held);
     }
 
-    /// Records that the limit of requests no longer holds back one of the completions.
+    /// Records that the limit `nr_requests` no longer holds back one of the requests for which the task waits.
     pub fn request_admitted(&mut self, id: TaskId, now: Nanos) {
         let task = &mut self.all[id as usize];
         task.settle(now);
         task.held_back -= 1;
     }
 
-    /// Records that a completion has arrived, with the request that caused it.
+    /// Records that a completion for which the task waits has arrived, and the request that caused it.
     pub fn completion_arrived(&mut self, id: TaskId, request: Option<BlockRequestId>) {
         let task = &mut self.all[id as usize];
         if let Some(request) = request

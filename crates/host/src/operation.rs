@@ -17,7 +17,7 @@ pub struct CallerId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u32);
 
-/// Identifies a folder of a mount; 0 is its root. The other folders exist from the start.
+/// Identifies a folder of a mount; 0 is the root folder. All folders exist from the start of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FolderId(pub u32);
 
@@ -49,7 +49,7 @@ impl FileClass {
     pub const ALL: [Self; 6] =
         [Self::Database, Self::DatabaseJournal, Self::Cache, Self::Other, Self::Metadata, Self::FilesystemJournal];
 
-    /// The name in files and results.
+    /// The name of the class in files and results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Database => "database",
@@ -62,12 +62,12 @@ impl FileClass {
     }
 }
 
-/// The location of a path, and the class of its contents.
+/// The location of a file, and the class of its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSpec {
-    /// The mount of the path.
+    /// The mount that contains the path.
     pub mount: MountId,
-    /// The folder of the path in the mount.
+    /// The folder that contains the path.
     pub folder: FolderId,
     /// The class of the contents.
     pub class: FileClass,
@@ -85,7 +85,7 @@ pub enum FileOp {
     Write { file: FileId, offset: u64, bytes: u64 },
     /// Writes at the end of the file.
     Append { file: FileId, bytes: u64 },
-    /// Makes a file durable. With `data_only`, only its data and what is needed to find it (`fdatasync`).
+    /// Makes a file durable. With `data_only`, makes only its data and the metadata needed to find it durable (`fdatasync`).
     Fsync { file: FileId, data_only: bool },
     /// Makes the entries of a folder durable.
     FsyncFolder { mount: MountId, folder: FolderId },
@@ -138,11 +138,11 @@ pub enum WaitReason {
     SyncJoined,
     /// Waits because there are too many dirty pages.
     DirtyLimit,
-    /// Waits because too many requests wait for the device.
+    /// Waits because too many requests are queued for the device.
     RequestLimit,
     /// Waits for the journal: for a block that a commit is writing, or for space in the log.
     Journal,
-    /// Waits for another operation on the file, or for pages in progress that are to be dropped.
+    /// Waits for another operation on the file, or for pages that are to be dropped but are being read or written.
     File,
 }
 
@@ -160,7 +160,7 @@ pub enum WaitCategory {
 }
 
 impl WaitReason {
-    /// All reasons.
+    /// All wait reasons.
     pub const ALL: [Self; 8] = [
         Self::Read,
         Self::SyncData,
@@ -202,7 +202,7 @@ impl WaitReason {
 pub struct WaitBreakdown([Nanos; WaitReason::ALL.len()]);
 
 impl WaitBreakdown {
-    /// The sum of all parts.
+    /// The sum of the waiting times of all reasons.
     pub fn total(&self) -> Nanos {
         self.0.iter().copied().sum()
     }
@@ -231,11 +231,11 @@ impl IndexMut<WaitReason> for WaitBreakdown {
 pub struct FinishedOperation {
     /// The caller that began the operation.
     pub caller: CallerId,
-    /// Time at which it began.
+    /// Time at which the operation began.
     pub begun: Nanos,
-    /// Time at which it ended; `at - begun` is [`WaitBreakdown::total`].
+    /// Time at which the operation ended; `at - begun` is [`WaitBreakdown::total`].
     pub at: Nanos,
-    /// Processor time that the caller has to spend in addition, in ns; `at` does not include it.
+    /// Processor time that the caller has to spend in addition to the waiting time, in ns; `at` does not include it.
     pub cpu_ns: u64,
     /// Bytes read or written.
     pub bytes: u64,
@@ -245,7 +245,7 @@ pub struct FinishedOperation {
 }
 
 impl FinishedOperation {
-    /// An operation that was executed without this host model, so that its requests are unknown.
+    /// Returns an operation that was executed without this simulated host, so that its requests are unknown.
     pub const fn alone(caller: CallerId, begun: Nanos, at: Nanos, bytes: u64, waited: WaitBreakdown) -> Self {
         Self { caller, begun, at, cpu_ns: 0, bytes, waits: waited, requests: 0..0 }
     }

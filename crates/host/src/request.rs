@@ -58,7 +58,7 @@ pub struct HostBlockRequest {
     pub(crate) notes: Range<u32>,
 }
 
-/// A list of requests with their block notes. Its memory is reused after [`HostBlockRequests::clear`].
+/// A list of requests with the notes on their blocks. Its memory is reused after [`HostBlockRequests::clear`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostBlockRequests {
     /// The requests, in the order in which they are issued to the device.
@@ -67,7 +67,7 @@ pub struct HostBlockRequests {
 }
 
 impl HostBlockRequests {
-    /// The roles of the blocks of a write, from its first sector on; empty for other requests.
+    /// The classification of the blocks of a write, from its first sector on; empty for other requests.
     pub fn notes(&self, request: &HostBlockRequest) -> &[BlockNote] {
         self.notes.get(request.notes.start as usize..request.notes.end as usize).unwrap_or_default()
     }

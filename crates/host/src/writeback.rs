@@ -11,10 +11,10 @@ use crate::filesystem::FilesystemModel;
 use crate::operation::WaitReason;
 use crate::request::IoCause;
 
-/// Maximum number of pages of a file that are written before those of the next file (`MAX_WRITEBACK_PAGES`, 4 MB).
+/// Maximum number of pages of a file that are written before write-back continues with the next file (`MAX_WRITEBACK_PAGES`, 4 MB).
 const TURN: u64 = 1024;
 
-/// The dirty pages of a file that one round writes.
+/// The limits of one write-back round: which dirty pages of a file it writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WritebackRound {
     pub cause: IoCause,
@@ -27,7 +27,7 @@ pub(crate) struct WritebackRound {
 }
 
 impl WritebackRound {
-    /// All dirty pages, without a task that waits for them.
+    /// Returns a round that writes all dirty pages of a file, without a task that waits for them.
     pub fn all(cause: IoCause) -> Self {
         Self { cause, waiter: None, only_placed: false, pages: u64::MAX }
     }
@@ -124,26 +124,26 @@ pub(crate) struct Flusher {
     /// Files that remain to be written in this round.
     files: VecDeque<u32>,
     running: bool,
-    /// Whether anything was written since the round began.
+    /// Whether any page was written since the round began.
     progress: bool,
     /// Whether a round wrote nothing because all dirty pages are already being written. The next round then follows after the next event.
     stuck: bool,
-    /// Time of the next check for expired data; `None` while nothing is dirty.
+    /// Time of the next check for expired dirty data; `None` while nothing is dirty.
     next: Option<Nanos>,
 }
 
 impl Flusher {
-    /// Time of the next check for expired data.
+    /// Time of the next check for expired dirty data; `None` while nothing is dirty.
     pub fn next_event(&self) -> Option<Nanos> {
         self.next
     }
 
-    /// Allows another round after an event, because there may be pages to write.
+    /// Allows another write-back round after an event, because there may be pages to write.
     pub fn wake(&mut self) {
         self.stuck = false;
     }
 
-    /// Starts the thread if there are too many dirty pages, and the timer if any page is dirty.
+    /// Starts the write-back thread if there are too many dirty pages, and its timer if any page is dirty.
     pub fn look(&mut self, core: &mut HostCore, mounts: &[Box<dyn FilesystemModel>]) {
         if self.next.is_none() && (core.cache.dirty() > 0 || mounts.iter().any(|fs| fs.oldest_dirty().is_some())) {
             self.next = Some(core.now + core.config.writeback_interval());
@@ -160,7 +160,7 @@ impl Flusher {
         }
     }
 
-    /// Checks for expired data if the check is due.
+    /// Checks for expired dirty data if the check is due.
     pub fn advance(&mut self, core: &mut HostCore, mounts: &mut [Box<dyn FilesystemModel>]) {
         if self.next.is_none_or(|due| due > core.now) {
             return;
@@ -186,7 +186,7 @@ impl Flusher {
         }
     }
 
-    /// Executes the next step of the thread.
+    /// Executes the next step of the write-back thread.
     pub fn step(&mut self, core: &mut HostCore, task: TaskId, mounts: &mut [Box<dyn FilesystemModel>]) -> StepOutcome {
         if !core.queue.await_room(task, &mut core.tasks) {
             return StepOutcome::Wait(WaitReason::RequestLimit);

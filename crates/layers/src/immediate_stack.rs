@@ -28,7 +28,7 @@ pub trait SectorDisk {
 /// A plan in progress.
 #[derive(Debug)]
 pub struct RunningPlan {
-    /// Index of the level that receives the commands to disk 0; disk 0 itself if there is no such level.
+    /// Index of the level that receives the commands to disk 0. Disk 0 receives them if no level has this index.
     below: usize,
     /// Level and number of the planned request; `None` for background work and expanded requests.
     request: Option<(usize, u64)>,
@@ -45,7 +45,7 @@ struct ImmediateLevel {
     layer_memory: Vec<u8>,
 }
 
-/// A stack of layers over disks. Requests are executed at once. Background work advances by one stage with each call of
+/// A stack of layers over disks. A request is executed while it is submitted. Background work advances by one stage with each call of
 /// [`ImmediateStack::background`], and while a request is deferred.
 pub struct ImmediateStack<D> {
     levels: Vec<ImmediateLevel>,
@@ -66,7 +66,7 @@ impl<D: SectorDisk> RecoveryReader for LevelDisks<'_, D> {
     }
 
     fn write_pointer(&mut self, disk: u8, sector: u64) -> io::Result<Option<u64>> {
-        // Layers have no zones.
+        // Layers have no zones, so only the disks below the last layer have write pointers.
         if disk == 0 && self.level + 1 < self.executor.levels.len() {
             return Ok(None);
         }
@@ -75,21 +75,21 @@ impl<D: SectorDisk> RecoveryReader for LevelDisks<'_, D> {
 }
 
 impl<D: SectorDisk> ImmediateStack<D> {
-    /// Starts `layers`, from the top to the bottom, on `disks`: after a power cut with `recover`, otherwise on new disks.
+    /// Starts `layers`, from the top to the bottom, on `disks`. If `recover` is true, they start after a power cut, otherwise on new disks.
     pub fn start(layers: Vec<Box<dyn Layer>>, disks: Vec<D>, recover: bool) -> io::Result<Self> {
         let mut executor = Self::stopped(layers, disks);
         executor.wake(recover)?;
         Ok(executor)
     }
 
-    /// Layers on disks that were not accessed yet. [`ImmediateStack::wake`] must follow.
+    /// Returns a stack whose layers have not accessed their disks yet. [`ImmediateStack::wake`] must follow.
     pub fn stopped(layers: Vec<Box<dyn Layer>>, disks: Vec<D>) -> Self {
         let level =
             |layer| ImmediateLevel { layer, in_flight: InFlightRequests::default(), background: None, layer_memory: Vec::new() };
         Self { levels: layers.into_iter().map(level).collect(), disks, next_id: 1, spare: Vec::new() }
     }
 
-    /// Starts the layers from the bottom up: after a power cut with `recover`, otherwise on new disks.
+    /// Starts the layers from the bottom up. If `recover` is true, they start after a power cut, otherwise on new disks.
     pub fn wake(&mut self, recover: bool) -> io::Result<()> {
         let executor = self;
         for level in (0..executor.levels.len()).rev() {
@@ -149,7 +149,7 @@ impl<D: SectorDisk> ImmediateStack<D> {
         self.at_level(0, &request(Op::Write, sector, (data.len() / SECTOR) as u32, modifiers), notes, data)
     }
 
-    /// Discards or securely erases `sectors`, or flushes with 0 sectors.
+    /// Discards or securely erases `sectors` sectors, or flushes if `sectors` is 0.
     pub fn submit_bare(&mut self, op: Op, sector: u64, sectors: u32) -> io::Result<()> {
         self.at_level(0, &request(op, sector, sectors, CommandFlags::empty()), &[], &mut [])
     }
@@ -193,7 +193,7 @@ impl<D: SectorDisk> ImmediateStack<D> {
         Ok(true)
     }
 
-    /// Makes the layers move all data that they store elsewhere to its own addresses, from the top down. No request may be in flight.
+    /// Makes all layers, from the top down, move data that they store in other locations to its own address. No request may be in flight.
     pub fn drain(&mut self) -> io::Result<()> {
         for level in 0..self.levels.len() {
             self.levels[level].layer.drain();
@@ -283,7 +283,7 @@ impl<D: SectorDisk> ImmediateStack<D> {
         if op == Op::Read { Ok(()) } else { self.forward(below, disk, &sent, &mut data) }
     }
 
-    /// Takes the memory of the layer that created the plan. An expanded request belongs to no layer and uses no memory.
+    /// Removes the buffer of the layer that created the plan, and returns it. An expanded request belongs to no layer and uses no buffer.
     fn take_held(&mut self, running: &RunningPlan) -> Vec<u8> {
         let level = running.below.checked_sub(1).and_then(|level| self.levels.get_mut(level));
         level.map_or_else(Vec::new, |level| std::mem::take(&mut level.layer_memory))

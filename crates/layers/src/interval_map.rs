@@ -1,4 +1,4 @@
-//! The interval map: the sectors of the original area that are logged in the reserved area, and their places there.
+//! The interval map: the sectors of the original area that are logged in the reserved area, and their locations there.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IntervalEntry {
@@ -30,7 +30,7 @@ impl LoggedExtent {
     }
 }
 
-/// Base-2 logarithm of the sectors of a list (1 MB).
+/// Base-2 logarithm of the number of sectors in the range of a list (1 MB).
 const LIST_SHIFT: u32 = 11;
 
 /// Runs without overlaps in the order of their sectors, in a table of short sorted lists, one for each MB.
@@ -68,12 +68,12 @@ impl IntervalMap {
         self.runs
     }
 
-    /// Whether no sector in `sector..end` is logged.
+    /// Whether no sector in `sector..end` is mapped to the reserved area.
     pub fn is_free(&self, sector: u64, end: u64) -> bool {
         self.find(sector, end).is_none()
     }
 
-    /// Maps a run, which replaces what it overlaps. Returns the number of sectors that were logged before.
+    /// Maps a run, which replaces overlapping runs. Returns the number of its sectors that were mapped before.
     #[inline]
     pub fn insert(&mut self, extent: LoggedExtent) -> u32 {
         let longest = 1 << self.shift;
@@ -183,7 +183,7 @@ impl IntervalMap {
         (list, self.lists[list].partition_point(|entry| entry.offset + entry.sectors <= offset))
     }
 
-    /// The position, or that of the next run if it is the end of a list; `None` if there is no further run before `end`.
+    /// Returns the position of a run unchanged, or for the end of a list that of the next run; `None` if no run begins before `end`.
     #[inline]
     fn up_to(&self, end: u64, (mut list, mut index): (usize, usize)) -> Option<(usize, usize)> {
         while index == self.lists[list].len() {
@@ -224,7 +224,7 @@ impl IntervalMap {
         }
     }
 
-    /// Moves a run that was copied to another place. Parts that were logged again after the copy do not change.
+    /// Changes the location of a run that was copied. Parts of the run that were logged again after the copy do not change.
     pub fn relocate(&mut self, extent: &LoggedExtent, to: u32, moved: &mut Vec<LoggedExtent>) {
         // Fast path: the run is unchanged.
         if let Some((list, index)) = self.find(extent.sector, extent.end())
@@ -266,7 +266,7 @@ mod tests {
                 let logged = model.range(range.clone()).count() as u32;
                 prop_assert_eq!(map.is_free(range.start, range.end), logged == 0);
                 if what == 0 {
-                    // Remove only runs at even places.
+                    // Removes only runs whose place divided by 128 is even.
                     let even = |place: u32| (place / 128).is_multiple_of(2);
                     let gone = map.remove(range.start, range.end, |run| even(run.place));
                     let before = model.len();

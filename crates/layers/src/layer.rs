@@ -27,21 +27,21 @@ pub enum RequestDecision {
     Defer(DeferReason),
 }
 
-/// Whether a layer has background work.
+/// The decision on background work of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackgroundDecision {
     /// The plan contains work; the driver calls [`Layer::background_done`] when it is complete.
     Run,
-    /// There is work that waits for requests in flight. The driver calls again when one has completed.
+    /// The layer has work that must wait for requests in flight. The driver calls again when one of them has completed.
     Later,
-    /// There is no work until further requests arrive.
+    /// The layer has no work until further requests arrive.
     None,
 }
 
 /// A range of a disk that a layer reserves for its own data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReservedArea {
-    /// Number of the disk below.
+    /// The disk below the layer that contains the area: 0 or 1.
     pub disk: u8,
     /// First sector.
     pub sector: u64,
@@ -158,8 +158,8 @@ pub trait Layer: Send {
     fn start(&mut self, _plan: &mut CommandPlan) {}
 
     /// Flags that requests may have in addition to `META`. Plans must keep the guarantees of these flags. A layer may pass a durable write
-    /// to a disk below only if the same command makes the layer's own change of map durable. It may pass on a preflush or barrier only if
-    /// all data is on one disk.
+    /// to a disk below only if the same command also makes the resulting change of the layer's map durable. It may pass on a preflush or
+    /// barrier only if all data is on one disk.
     fn accepts(&self) -> CommandFlags {
         CommandFlags::empty()
     }
@@ -183,16 +183,16 @@ pub trait Layer: Send {
     /// Called when the background plan is complete.
     fn background_done(&mut self) {}
 
-    /// Makes background work move all data that the layer stores elsewhere to its own addresses. [`Layer::background`] returns that work
-    /// until it is complete. Requests that arrive meanwhile are executed, and their data is moved, too.
+    /// Starts draining: background work moves all data that the layer stores in other locations to its own address. [`Layer::background`]
+    /// returns this work until it is complete. Requests that arrive meanwhile are executed, and their data is moved, too.
     fn drain(&mut self) {}
 
-    /// Configured functions that the layer omits because the disks below do not support them.
+    /// Names of configured functions that are not active because the disks below do not support them.
     fn left_out(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Resets the counts of work to 0 without changing the state.
+    /// Resets the counters to 0 without changing the state.
     fn clear_counters(&mut self) {}
 
     /// Counters by name.
@@ -217,13 +217,13 @@ pub struct HostRequest {
 }
 
 impl HostRequest {
-    /// The sector after the last one.
+    /// The sector after the last sector of the request.
     #[inline]
     pub fn end(&self) -> u64 {
         self.sector + u64::from(self.sectors)
     }
 
-    /// Plans the request as several commands with only the flags in `accepted`, which guarantee at least as much. A preflush becomes a
+    /// Plans the request as several commands that have only flags in `accepted` and guarantee at least as much. A preflush becomes a
     /// preceding flush, a durable write gets a following flush, and a barrier becomes a flush. Returns false if the request can be sent
     /// unchanged.
     pub fn expand(&self, accepted: CommandFlags, plan: &mut CommandPlan) -> bool {
@@ -254,7 +254,7 @@ pub struct InFlightRequests {
 impl InFlightRequests {
     /// Adds a planned request.
     pub fn insert(&mut self, request: &HostRequest) {
-        // A deferred request is older than requests that were planned meanwhile.
+        // A deferred request has a lower id than requests that were planned meanwhile, so it is inserted before them.
         let after = self.requests.iter().rev().take_while(|other| other.id > request.id).count();
         self.requests.insert(self.requests.len() - after, *request);
     }
@@ -297,14 +297,14 @@ pub(crate) const PASS_THROUGH: LayerKind = LayerKind {
     settings: Vec::new,
 };
 
-/// Forwards every request unchanged. It measures the overhead of the layer interface.
+/// A layer that forwards every request unchanged. It serves to measure the overhead of the layer interface.
 #[derive(Clone, Copy, Debug)]
 pub struct PassThrough {
     capacity: u64,
 }
 
 impl PassThrough {
-    /// A layer with all sectors of the disk below.
+    /// Creates a layer that offers `capacity` sectors, all of the disk below.
     pub const fn new(capacity: u64) -> Self {
         Self { capacity }
     }

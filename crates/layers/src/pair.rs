@@ -2,8 +2,8 @@
 //!
 //! The address or the length of a request determines the disk of each part. The disks work independently, and a request is complete when
 //! all its parts are. Addresses are packed, so that each disk has a contiguous range. Parts of a request that are adjacent on a disk are
-//! sent as one command, as with Linux `md`, whose commands the block layer merges. The layer has no state except its settings, so nothing
-//! must be restored after a power cut.
+//! sent as a single command; with Linux `md`, the block layer merges them. The layer has no state except its settings, so nothing must be
+//! restored after a power cut.
 
 use emmclab_base::{BlockNote, ByteSize, CommandFlags, Error, ErrorClass as ErrorKind, Result};
 use schemars::JsonSchema;
@@ -49,8 +49,8 @@ struct PairSettings {
     pub border: Option<ByteSize>,
     /// Maximum length of a request for the device with `by_size`; longer ones go to the second device.
     pub longest: ByteSize,
-    /// Whether addresses beyond a disk are wrapped into it, separately for each disk, as in a replay of a trace of a larger device. Several
-    /// addresses then share a location, and no contents are stored.
+    /// Whether addresses beyond the end of a disk are wrapped into the disk, separately for each disk, as when a trace of a larger device
+    /// is replayed. Several addresses then share a location, and no contents are stored.
     pub wrap_addresses: bool,
 }
 
@@ -90,14 +90,14 @@ struct RequestPart {
     /// First sector on the disk.
     sector: u64,
     sectors: u32,
-    /// Offset of its data in the data of the request, in sectors.
+    /// Offset of the part in the data of the request, in sectors.
     offset: u32,
 }
 
 fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
     let settings: PairSettings = read_settings(KIND.name, table)?;
     let refuse = |problem: String, hint: &str| Err(Error::new(ErrorKind::Config, problem).hint(hint));
-    // Without a second device, all data goes to the first one, which must be an explicit choice (`routing = internal`).
+    // Without a second device, all data goes to the first one, which the user must choose explicitly (`routing = internal`).
     let alone = settings.routing == PairRouting::Internal && table.contains_key("routing");
     if !alone && below.second.is_none() {
         return refuse(
@@ -165,7 +165,8 @@ impl PairLayer {
         })
     }
 
-    /// Wraps the address of a part into its disk: modulo the size of the disk, and lower if the end would be beyond the disk.
+    /// Wraps the address of a part into its disk: modulo the size of the disk, and lowered if the part would extend beyond the end of the
+    /// disk.
     fn wrap_part(&self, part: RequestPart) -> RequestPart {
         let capacity = self.disks[usize::from(part.disk)];
         if part.sector.saturating_add(u64::from(part.sectors)) <= capacity {
@@ -221,14 +222,14 @@ impl Layer for PairLayer {
     }
 
     fn accepts(&self) -> CommandFlags {
-        // Each part of a write is durable independently. The driver handles flushes and orders that span both disks.
+        // Each part of a split write becomes durable independently. The driver handles flushes and the order of writes across both disks.
         if self.routing == PairRouting::Internal { CommandFlags::all() } else { CommandFlags::DURABLE }
     }
 
     fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut CommandPlan) -> RequestDecision {
         plan.flag(request.modifiers);
         if request.sectors == 0 {
-            // Both caches must be flushed.
+            // A request without sectors is a flush, which must reach the caches of both devices.
             self.shares[0].requests += 1;
             plan.bare(0, request.op, 0, 0);
             if self.routing != PairRouting::Internal {
@@ -260,7 +261,7 @@ impl Layer for PairLayer {
     }
 }
 
-/// Stripes of this many sectors. The first one is on disk 0.
+/// Stripes of this many sectors, distributed over two disks. The first stripe is on disk 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiskStripes(pub u64);
 

@@ -21,17 +21,17 @@ pub enum PlanMemory {
     Held,
 }
 
-/// A run of sectors in memory.
+/// A range of sectors in a memory of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryRange {
-    /// The memory.
+    /// The memory that contains the range.
     pub memory: PlanMemory,
     /// First sector in the memory.
     pub offset: u32,
     /// Length in sectors.
     pub sectors: u32,
-    /// For the sector at the head of a record: number of the following sectors of the same write that belong to it. The driver stores a
-    /// checksum of them in the sector ([`CommandPlan::DATA_CHECKSUM_AT`]), and then one of the sector itself
+    /// Set for the header sector of a record: number of the following sectors of the same write that belong to the record. The driver
+    /// stores a checksum of them in the header sector ([`CommandPlan::DATA_CHECKSUM_AT`]), and then a checksum of the header sector itself
     /// ([`CommandPlan::CHECKSUM_AT`]).
     pub seals: Option<u32>,
 }
@@ -42,17 +42,17 @@ impl MemoryRange {
     }
 }
 
-/// A run of sectors in bytes.
+/// Converts a range of sectors to a range of bytes.
 fn sectors(first: u32, count: u32) -> Range<usize> {
     let at = |sector: u32| sector as usize * SECTOR_BYTES as usize;
     at(first)..at(first + count)
 }
 
-/// The buffer of a memory, for writing.
+/// Returns a range of the buffer of a memory, for writing.
 fn place<'a>(memory: PlanMemory, bytes: &'a mut PlanBuffers<'_>, range: Range<usize>) -> &'a mut [u8] {
     match memory {
         PlanMemory::Payload => &mut bytes.payload[range],
-        // A layer reads no metadata while it plans.
+        // A layer reads no metadata while it plans, so both kinds use the scratch buffer.
         PlanMemory::Scratch | PlanMemory::Meta => &mut bytes.scratch[range],
         PlanMemory::Held => {
             if bytes.layer_memory.len() < range.end {
@@ -76,11 +76,11 @@ fn seal(data: &mut [u8], sectors: u32) {
 /// The buffers of the memories of a plan, except the bytes created by the layer.
 #[derive(Debug)]
 pub struct PlanBuffers<'a> {
-    /// [`PlanMemory::Payload`].
+    /// Buffer for [`PlanMemory::Payload`].
     pub payload: &'a mut [u8],
-    /// [`PlanMemory::Scratch`].
+    /// Buffer for [`PlanMemory::Scratch`].
     pub scratch: &'a mut [u8],
-    /// [`PlanMemory::Held`].
+    /// Buffer for [`PlanMemory::Held`].
     pub layer_memory: &'a mut Vec<u8>,
 }
 
@@ -125,7 +125,7 @@ pub enum PlanStep {
     Wait,
 }
 
-/// Steps with their memory. A plan is cleared and reused, so that its memory stops growing.
+/// The steps of a plan, and the locations of their data. A plan is cleared and reused, so that repeated plans need no new allocations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandPlan {
     steps: Vec<PlanStep>,
@@ -141,7 +141,7 @@ pub struct CommandPlan {
 impl CommandPlan {
     /// Offset in a metadata sector at which the driver stores the 8 bytes of its checksum. They count as 0 in the checksum.
     pub const CHECKSUM_AT: usize = 8;
-    /// Offset at which the driver stores the checksum of the data that belongs to the sector.
+    /// Offset in a metadata sector at which the driver stores the checksum of the data that belongs to the sector.
     pub const DATA_CHECKSUM_AT: usize = 16;
 
     /// Clears the plan but keeps its memory.
@@ -188,8 +188,8 @@ impl CommandPlan {
         self.modifiers = modifiers;
     }
 
-    /// Makes the writes that are added next entries of one packed command, until this is switched off or another command is added. A disk
-    /// without packed commands executes them one by one.
+    /// Switches on or off that writes which are added next become entries of one packed command. Adding another command ends the packed
+    /// command. A disk without packed commands executes the entries one by one.
     pub fn pack(&mut self, packing: bool) {
         self.packing = packing;
     }
@@ -237,7 +237,7 @@ impl CommandPlan {
         self.lengthen(sectors);
     }
 
-    /// Adds sectors to the last command, which has no data.
+    /// Adds sectors to the last command, which must be a command without data.
     #[inline]
     pub fn lengthen(&mut self, sectors: u32) {
         if let Some(PlanStep::Command(command)) = self.steps.last_mut() {
@@ -270,7 +270,7 @@ impl CommandPlan {
         self.push(MemoryRange { memory, offset, sectors, seals: None });
     }
 
-    /// Adds metadata as the next sector of the last write. Its checksum covers the `seals` sectors after it.
+    /// Adds a metadata sector as the next sector of the last write. Its data checksum covers the `seals` sectors after it.
     pub fn record(&mut self, bytes: &[u8; SECTOR_BYTES as usize], seals: u32) {
         let offset = self.meta_sectors();
         self.meta.extend_from_slice(bytes);

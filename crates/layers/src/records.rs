@@ -38,7 +38,7 @@ pub(crate) const SECTOR: usize = SECTOR_BYTES as usize;
 /// Number of sectors that are read at once.
 const CHUNK: u32 = 2048;
 
-/// A buffered reader of an area. Places are sectors counted from the start of the area.
+/// A buffered reader of an area of a disk. A place is a sector number counted from the start of the area.
 pub(crate) struct AreaReader<'a> {
     disks: &'a mut dyn RecoveryReader,
     area: ReservedArea,
@@ -51,7 +51,7 @@ impl<'a> AreaReader<'a> {
         Self { disks, area, first: 0, bytes: Vec::new() }
     }
 
-    /// Returns the sectors at a place, which must be before `end`.
+    /// Returns the sectors from `place` on, which must be before `end`.
     pub fn at(&mut self, place: u32, sectors: u32, end: u32) -> io::Result<&[u8]> {
         let held = (self.bytes.len() / SECTOR) as u32;
         if place < self.first || place + sectors > self.first + held {

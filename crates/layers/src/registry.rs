@@ -35,7 +35,7 @@ pub struct LayerKind {
     pub(crate) build: fn(&Table, &DisksBelow) -> Result<Box<dyn Layer>>,
 }
 
-/// Reads the settings of a layer from a table. Missing ones get their defaults.
+/// Reads the settings of a layer from a table. Missing settings get their defaults.
 pub(crate) fn read_settings<T: DeserializeOwned>(layer: &str, table: &Table) -> Result<T> {
     table.clone().try_into().map_err(|error: toml::de::Error| {
         let problem = error.message().replace("unknown field", "unknown setting");
@@ -57,7 +57,7 @@ pub struct LayerSetting {
     pub about: String,
 }
 
-/// All settings of a type, by name.
+/// Returns all settings of a settings type, by name.
 pub(crate) fn settings_of<T: JsonSchema + Serialize + Default>() -> Vec<LayerSetting> {
     let schema = schemars::schema_for!(T).to_value();
     let defaults = serde_json::to_value(T::default()).unwrap_or_default();
@@ -126,7 +126,7 @@ pub fn build_stack(configs: &[LayerConfig], bottom: &DisksBelow) -> Result<Vec<B
                 .hint(format!("choose from: {}", names.join(", ")))
         })?;
         let layer = (kind.build)(&config.settings, &below)?;
-        // Disk 0 differs for each layer, but the second device is the same for all.
+        // Disk 0 is different for each layer, but disk 1 is the same second device for all, so reserved areas on it must not overlap.
         for area in layer.areas().into_iter().filter(|area| area.disk == 1) {
             let meets =
                 |other: &ReservedArea| area.sector < other.sector + other.sectors && other.sector < area.sector + area.sectors;
@@ -155,14 +155,14 @@ pub fn build_stack(configs: &[LayerConfig], bottom: &DisksBelow) -> Result<Vec<B
 /// Counters of a layer, by name.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// Counts since the start. Bytes are those of data, without headers.
+        /// Counts since the layer started. Byte counts include only data, not headers.
         #[derive(Clone, Debug, Default)]
         pub(super) struct LayerCounters {
             $($(#[$doc])* pub $name: u64),*
         }
 
         impl LayerCounters {
-            /// Returns the counts since the counters were `earlier`, by name.
+            /// Returns the counts since the counters had the values `earlier`, by name.
             pub fn since(&self, earlier: &Self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name - earlier.$name)),*]
             }

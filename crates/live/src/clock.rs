@@ -8,7 +8,7 @@ use emmclab_base::{Error, ErrorClass, Nanos, Result};
 /// How simulated time advances.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ClockPace {
-    /// Requests take no time on the host: simulated time jumps to the latest completion, and the next request arrives at that time.
+    /// Requests take no host time (free clock): simulated time jumps to the latest completion, and the next request arrives then.
     Free,
     /// Durations on the host are the simulated durations times this factor: 1 is real time, 0.1 is ten times as fast.
     Scaled(f64),
@@ -51,7 +51,7 @@ pub(crate) struct LiveClock {
     pace: ClockPace,
     /// With [`ClockPace::Free`]: whether the host time between requests is added to simulated time.
     think: bool,
-    /// A moment on the host's clock and the same moment on the simulated clock.
+    /// A time of the host's clock, and the simulated time that corresponds to it.
     origin: (Instant, Nanos),
     latest: Nanos,
 }
@@ -84,7 +84,7 @@ impl LiveClock {
         self.latest
     }
 
-    /// Advances a free clock to `at`, the time of a completion; does nothing on other clocks.
+    /// Advances a free clock ([`ClockPace::Free`]) to `at`, the time of a completion; does nothing on other clocks.
     pub fn advance_free(&mut self, at: Nanos) {
         if self.pace == ClockPace::Free {
             self.latest = self.latest.max(at);
@@ -92,7 +92,7 @@ impl LiveClock {
         }
     }
 
-    /// The host time that corresponds to a simulated time; `None` on a free clock.
+    /// Returns the host time that corresponds to a simulated time; `None` on a free clock ([`ClockPace::Free`]).
     pub fn host(&self, at: Nanos) -> Option<Instant> {
         let (host, simulated) = self.origin;
         let ClockPace::Scaled(factor) = self.pace else { return None };

@@ -1,5 +1,5 @@
-//! The state of a live device, which one thread at a time uses: stack, clock, requests in progress and statistics. Also power
-//! cuts, changes of settings, results and shutdown.
+//! The state of a live device: stack, clock, requests in progress and statistics. One thread at a time uses it. This module also implements
+//! power cuts, changes of settings, results and shutdown.
 
 use std::io;
 use std::sync::Arc;
@@ -30,28 +30,28 @@ pub(crate) struct LiveCore {
     pub stack: LiveStack,
     pub clock: LiveClock,
     pub limits: BlockDeviceLimits,
-    /// Requests in progress, by number. `owners` has the number of the request to which each command in the stack belongs.
+    /// Requests in progress, by number. `owners` contains, for each command in the stack, the number of the request to which it belongs.
     pending: FxHashMap<u64, PendingLiveRequest>,
     owners: FxHashMap<u64, u64>,
     next: u64,
     measure: RunMeasurement,
     sums: LiveStatusTotals,
     pub recording: Option<LiveRecording>,
-    /// Whether the trace was written.
+    /// Whether the recorded trace has been written to its file.
     pub is_recorded: bool,
     /// Number of accepted requests that changed data.
     pub changing_requests: u64,
     log: Option<RunLog>,
-    /// The lines that the workload prints, which are logged.
+    /// The lines that the workload prints, which are added to the command log.
     lines: Option<WorkloadLines>,
-    /// Determines the roles of written blocks, if a layer or a recording needs them.
+    /// Classifies written blocks by their role in the file system, if a layer or a recording needs the roles.
     naming: Option<LiveAnnotator>,
-    /// The error for which the image cannot be written at present.
+    /// The reason why the image cannot be written at present; `None` if it can be written.
     image_error: Option<io::Error>,
     refusals: RefusalsByRule,
     /// The error that ended the service: a violated invariant, or a recording that cannot be written.
     pub broken: Option<Error>,
-    /// Whether such an error occurred. It stays true after `broken` was reported.
+    /// Whether an error has ended the service. It stays true after `broken` was reported.
     ended: bool,
     powered: bool,
     deliveries: Deliveries,
@@ -110,14 +110,14 @@ impl LiveCore {
         let now = self.clock.now();
         self.log_lines();
         if self.image_error.is_some() {
-            // The disk of the image may have free space again.
+            // The file system that contains the image may have free space again, so the failed write to the image is repeated.
             self.image_error = self.stack.land(now).err();
         }
         for request in requests.drain(..) {
             let (tag, changes) = (request.tag, request.action != emmclab_serve::BlockAction::Read);
             let refused = self.refusal(changes).map_or(Ok(()), Err);
             self.changing_requests += u64::from(changes && refused.is_ok());
-            // A device with zones would reject a discard of a part of a zone.
+            // A write of zeros may use discards, except on a zoned device, which would reject a discard of a part of a zone.
             let by_discard = self.stack.is_plain() && self.stack.device().zones().next().is_none();
             let taken = refused.and_then(|()| PendingLiveRequest::new(request, &self.limits, by_discard, to, &mut self.parts));
             match taken {
@@ -136,7 +136,7 @@ impl LiveCore {
         self.go_on();
     }
 
-    /// The failure of a request that cannot be accepted now; `None` if it can be. `changes` is true for requests that change data.
+    /// The failure with which a request must be rejected now; `None` if it is accepted. `changes` is true for requests that change data.
     fn refusal(&self, changes: bool) -> Option<RequestFailure> {
         if !self.powered || self.ended {
             return Some(RequestFailure::Io);
@@ -186,7 +186,7 @@ impl LiveCore {
         self.finish(number);
     }
 
-    /// Advances the stack to the current time; on a free clock, until no command is in progress.
+    /// Advances the stack to the current time. On a free clock ([`ClockPace::Free`]), continues until no command is in progress.
     pub fn go_on(&mut self) {
         let mut now = self.clock.now();
         loop {
@@ -247,7 +247,7 @@ impl LiveCore {
             let late = Instant::now().saturating_duration_since(due);
             self.sums.lateness.saturating_record((late.as_nanos() as u64).max(1));
         }
-        // The completion of a failed request guarantees nothing.
+        // The completion of a failed request promises nothing, so it is not logged.
         if let Some(log) = self.log.as_ref().filter(|_| !answer.failed) {
             log.completes(answer.id, answer.event.complete);
         }
@@ -326,7 +326,7 @@ impl LiveCore {
         std::mem::take(&mut self.deliveries)
     }
 
-    /// Host time at which the stack must be advanced next; `None` if no command is in progress or the clock is free.
+    /// Host time at which the stack must be advanced next; `None` if no command is in progress or the clock is free ([`ClockPace::Free`]).
     pub fn next_due(&self) -> Option<Instant> {
         self.clock.host(self.stack.next_event()?)
     }
@@ -370,7 +370,7 @@ impl LiveCore {
         }
     }
 
-    /// The result of the run until now, in the form of a replay's result.
+    /// Returns the result of the run until now, in the same form as the result of a replay.
     pub fn result(&self) -> SimulationResult {
         let options = ReplayOptions {
             mode: ReplayMode::Closed,
@@ -403,19 +403,19 @@ impl LiveCore {
         self.stack.cut(now)
     }
 
-    /// Logs a line by which the workload acknowledges data, after the completions delivered before.
+    /// Adds a line by which the workload acknowledges data to the command log, after the completions that were delivered before.
     pub fn acknowledge(&mut self, text: &str) {
         if let Some(log) = &self.log {
             log.acknowledge(self.clock.now(), text);
         }
     }
 
-    /// Logs the lines of a workload from now on; they are read before each request.
+    /// From now on, adds the lines of a workload to the command log. They are read before each request.
     pub fn follow(&mut self, lines: WorkloadLines) {
         self.lines = Some(lines);
     }
 
-    /// Logs the lines that the workload has printed since the last call.
+    /// Adds the lines that the workload has printed since the last call to the command log.
     fn log_lines(&mut self) {
         if let (Some(log), Some(lines)) = (&self.log, &mut self.lines) {
             let now = self.clock.now();
@@ -423,20 +423,20 @@ impl LiveCore {
         }
     }
 
-    /// Logs the lines that the workload has printed, and returns all that were logged since the last call.
+    /// Adds the lines that the workload has printed to the command log. Returns all lines that were added since the last call.
     pub fn new_lines(&mut self) -> Vec<String> {
         self.log_lines();
         self.lines.as_mut().map(WorkloadLines::take_new).unwrap_or_default()
     }
 
-    /// Logs a mark with this name at the current position.
+    /// Adds a mark with this name to the command log at the current position.
     pub fn mark(&mut self, text: &str) {
         if let Some(log) = &self.log {
             log.mark(self.clock.now(), text);
         }
     }
 
-    /// Ends the log, if there is one.
+    /// Completes the command log, if there is one.
     pub fn end_log(&mut self) -> Result<()> {
         self.lines = None;
         self.log.take().map_or(Ok(()), RunLog::finish)
@@ -451,7 +451,7 @@ impl LiveCore {
         }
     }
 
-    /// Changes a setting of the device.
+    /// Changes a setting of the simulated device.
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
         if let Some(layer) = key.split_once('.').and_then(|(name, _)| self.layers.iter().find(|layer| layer.name == name)) {
             let problem =
@@ -483,8 +483,8 @@ impl LiveCore {
         }
     }
 
-    /// Makes the layers move all data to its final location, and returns the result of the run up to the end of this. The clock
-    /// must be free, and no request may be in progress.
+    /// Makes the layers move all data to its final location. Returns the result of the run, including this work. The clock must be free
+    /// ([`ClockPace::Free`]), and no request may be in progress.
     pub fn drain(&mut self) -> Result<SimulationResult> {
         self.move_all()?;
         Ok(self.result())

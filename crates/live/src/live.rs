@@ -34,7 +34,7 @@ pub struct LiveOptions {
     pub second: Option<DeviceConfig>,
     /// How simulated time advances.
     pub pace: ClockPace,
-    /// On a free clock: whether the host time between requests is added to simulated time.
+    /// With [`ClockPace::Free`]: whether the host time between requests is added to simulated time.
     pub think: bool,
     /// The image file with the contents. The state of the device is stored in a file next to it. Without an image, both are lost at the end.
     pub image: Option<PathBuf>,
@@ -42,7 +42,7 @@ pub struct LiveOptions {
     pub second_image: Option<PathBuf>,
     /// Options of a replay that also apply to a served device: the preconditioning before the first use and its seed.
     pub replay: ReplayOptions,
-    /// Whether the device's invariants are checked after every command.
+    /// Whether the invariants of the device model are checked after every command.
     pub check: bool,
     /// Path of the trace file to record; `None` for no recording.
     pub record: Option<PathBuf>,
@@ -64,7 +64,7 @@ pub struct LiveDevice {
     shared: Arc<LiveSharedState>,
     clock: Mutex<Option<JoinHandle<()>>>,
     images: [Option<PathBuf>; 2],
-    /// What the run found from an earlier run with the image.
+    /// What an earlier run with the same image has left behind.
     previous_run: PreviousRun,
     /// The state of the images before the run.
     image_backups: Mutex<ImageBackups>,
@@ -97,7 +97,7 @@ impl LiveDevice {
         Ok(Self { shared, clock, images, previous_run: previous, image_backups: former })
     }
 
-    /// What the run found from an earlier run with the image.
+    /// Returns what an earlier run with the same image has left behind.
     pub fn previous_run(&self) -> &PreviousRun {
         &self.previous_run
     }
@@ -109,13 +109,13 @@ impl LiveDevice {
         self.with_core(LiveCore::cut)
     }
 
-    /// Logs a line by which the workload acknowledges data, after the completions delivered before.
+    /// Adds a line by which the workload acknowledges data to the command log, after the completions that were delivered before.
     pub fn acknowledge(&self, text: &str) {
         self.shared.core().acknowledge(text);
     }
 
-    /// Reads from `input` the lines by which a workload states that its data is safe, and adds each to the log before the next request of
-    /// the device. One byte is written to `answers` for each line.
+    /// Reads lines from `input` by which a workload states that its data is safe. Adds each line to the log before the next request of the
+    /// device, and writes one byte to `answers` for each line.
     /// Errors: if `input` cannot be set to non-blocking reads.
     pub fn follow(&self, input: OwnedFd, answers: Option<OwnedFd>) -> Result<()> {
         let lines = WorkloadLines::new(input, answers)
@@ -129,12 +129,12 @@ impl LiveDevice {
         self.shared.core().new_lines()
     }
 
-    /// Logs a mark with this name at the current position.
+    /// Adds a mark with this name to the command log at the current position.
     pub fn mark(&self, text: &str) {
         self.shared.core().mark(text);
     }
 
-    /// Ends the log, if there is one; the device continues.
+    /// Completes the command log, if there is one; the device continues without a log.
     /// Errors: if the log cannot be written now or could not be written before.
     pub fn end_log(&self) -> Result<()> {
         self.shared.core().end_log()
@@ -162,10 +162,10 @@ impl LiveDevice {
         self.shared.core().clear_counters();
     }
 
-    /// Makes the layers move all data to its final location; returns the result of the run, including the time for this.
+    /// Makes the layers move all data to its final location. Returns the result of the run, including the time for this.
     ///
     /// A later [`LiveDevice::result`] includes that time only if no request arrived in between.
-    /// Errors: if the clock follows the host's, or requests are in progress.
+    /// Errors: if the clock is not free ([`ClockPace::Free`]), or requests are in progress.
     pub fn drain(&self) -> Result<SimulationResult> {
         self.with_core(LiveCore::drain)
     }
@@ -177,7 +177,7 @@ impl LiveDevice {
         self.with_core(LiveCore::make_plain)
     }
 
-    /// Calls `work` with the core, then delivers the completions.
+    /// Calls `work` with the locked state of the device, then delivers the completions.
     fn with_core<T>(&self, work: impl FnOnce(&mut LiveCore) -> Result<T>) -> Result<T> {
         let mut core = self.shared.core();
         let done = work(&mut core);
@@ -193,7 +193,7 @@ impl LiveDevice {
         self.shared.core().status()
     }
 
-    /// The result of the run until now, in the form of a replay's result.
+    /// Returns the result of the run until now, in the same form as the result of a replay.
     pub fn result(&self) -> SimulationResult {
         self.shared.core().result()
     }
@@ -238,7 +238,7 @@ impl LiveDevice {
         self.shared.wake.notify_all();
         let thread = self.clock.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A panic of the thread does not affect the state that is used here.
+            // A panic of the clock thread does not affect the state that is used after it.
             let _ = thread.join();
         }
     }
@@ -266,8 +266,8 @@ impl LiveSharedState {
 
     /// The work of the clock thread until the device stops: completes requests at their times, and makes an idle device do background work.
     fn follow_the_clock(&self) {
-        // The thread wakes up within microseconds of its deadline instead of the usual 50 us. If this is not permitted,
-        // completions are later.
+        // With a timer slack of 1 ns, the thread wakes up within microseconds of its deadline instead of the usual 50 us. If this is not
+        // permitted, completions are later.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         let mut core = self.core();
         let mut idle_at = Instant::now() + IDLE;

@@ -1,8 +1,8 @@
-//! The log of a live run for the exploration of power cuts. It contains the lines that the workload prints.
+//! The command log of a live run, for exploring the states after power cuts. It also contains the lines that the workload prints.
 //!
-//! A line that was printed before a write must precede this write in the log. Before the device logs a request, it therefore
-//! reads the lines itself, from the other end of the workload's terminal or pipe: everything that a program has printed can be
-//! read there, whichever thread is running. (Linux moves data in transit between the ends of a terminal when one end is read.)
+//! A line that was printed before a write must precede this write in the log. Therefore, before the device logs a request, it reads the
+//! lines itself, from the other end of the workload's terminal or pipe: everything that a program has printed can be read there, whichever
+//! thread is running. (Linux moves data in transit between the ends of a terminal when one end is read.)
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,7 +32,7 @@ struct SharedLogWriter {
 #[derive(Default)]
 struct LoggedCommandNumbers {
     next: u64,
-    /// For each device: from the device's number of a command to its number in the log.
+    /// For each device, maps the device's number of a command to its number in the log.
     log_numbers: [BTreeMap<u64, u64>; 2],
 }
 
@@ -71,7 +71,7 @@ struct LoggingPort {
     shared: Arc<Mutex<SharedLogWriter>>,
     /// Number of the device: 0 or 1.
     device: usize,
-    /// First sector of the device in the log.
+    /// First sector of the device in the address space of the log.
     first: u64,
 }
 
@@ -162,7 +162,7 @@ impl RunLog {
     }
 }
 
-/// The name of a lie in the settings.
+/// Returns the name in the settings of a way in which the cache lies about durability.
 fn lie(lie: CacheLie) -> String {
     serde_json::to_value(lie).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
@@ -204,7 +204,7 @@ fn write_base(media: &DeviceContents, shift: u64, writer: &mut CrashLogWriter) -
 }
 
 impl LoggingPort {
-    /// Logs a record of a command by its number in the log; does nothing if this number is no longer kept.
+    /// Adds a record about a command to the log, by the command's number in the log. Does nothing if this number is no longer stored.
     fn add<'a>(&self, number: u64, record: impl FnOnce(u64) -> CrashLogRecord<'a>) {
         let mut shared = lock(&self.shared);
         let known =
@@ -253,8 +253,8 @@ impl DeviceEventSink for LoggingPort {
 const MOST_BYTES: usize = 4096;
 /// Maximum number of lines that are logged.
 const MOST_LINES: u64 = 1_000_000;
-/// Maximum number of reads in one call, more than a terminal or pipe can contain, so that a workload which prints endlessly does
-/// not delay a request.
+/// Maximum number of reads from the terminal or pipe in one call. It is more than they can contain, and prevents that a workload which
+/// prints endlessly delays a request.
 const MOST_READS: usize = 256;
 
 pub(crate) struct WorkloadLines {
@@ -268,7 +268,7 @@ pub(crate) struct WorkloadLines {
 }
 
 impl WorkloadLines {
-    /// The lines of `input`; a byte is written to `answers` for each line.
+    /// Returns a reader for the lines of `input`; it writes a byte to `answers` for each line.
     pub fn new(input: OwnedFd, answers: Option<OwnedFd>) -> std::io::Result<Self> {
         ioctl_fionbio(input.as_fd(), true)?;
         Ok(Self { input, answers, partial_line: Vec::new(), lines: 0, new: Vec::new() })
@@ -282,7 +282,7 @@ impl WorkloadLines {
                 Ok(0) => return,
                 Ok(bytes) => self.add(&buffer[..bytes], &mut log),
                 Err(Errno::INTR) => {}
-                // No data is available, or the other end is closed.
+                // No data is available, or the writing end is closed.
                 Err(_) => return,
             }
         }

@@ -28,7 +28,7 @@ impl StackCommand {
     }
 }
 
-/// What a request must send when its commands in progress are complete.
+/// The rest of a request, which is sent when its commands in progress are complete.
 enum RemainingWork {
     Nothing,
     Zeros { sector: u64, end: u64, modifiers: CommandFlags },
@@ -86,7 +86,7 @@ impl PendingLiveRequest {
                     pending.next = RemainingWork::Zeros { sector, end, modifiers: modifiers.of(Op::Write) };
                     pending.go_on(parts);
                 } else {
-                    // The ends of the range, which are not whole units and which a discard does not zero.
+                    // A discard zeroes only whole units, so zeros are written to both ends of the range.
                     for (from, to) in [(sector, first), (last, end)] {
                         if from < to {
                             parts.push(StackCommand::zeros(from, (to - from) as u32, CommandFlags::empty()));

@@ -1,8 +1,8 @@
 //! Saves and restores the state of a device next to its image, so that the next run can continue.
 //!
-//! The file `IMAGE.state` contains the settings, the layers and the tables of the device. While a run uses the image, the state
-//! is marked as not clean. A run that finds such a state treats it as a power loss, because the run before was not shut down: map
-//! units that are in the image but not in the saved tables are written again.
+//! The file `IMAGE.state` contains the settings, the layers and the tables of the device. While a run uses the image, its state file is
+//! marked as not clean. A run that finds such a mark assumes a power loss, because the previous run was not shut down: map units that are
+//! in the image but not in the saved tables are written again.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -32,9 +32,9 @@ const MARK: &[u8; 8] = b"EMMCLIVE";
 pub struct PreviousRun {
     /// Whether the image existed.
     pub image: bool,
-    /// Whether the last run was shut down.
+    /// Whether the last run ended with an orderly shutdown.
     pub clean: bool,
-    /// Number of map units that were in the image but not in the saved tables.
+    /// Number of map units that were in the image but not in the saved tables, and were written again.
     pub units_entered: u64,
     /// Settings that were changed during the last run.
     pub setting_changes: Vec<SettingChange>,
@@ -57,7 +57,7 @@ impl StateFileHeader {
     }
 }
 
-/// Whether a layer maps several host addresses to the same address of the device.
+/// Whether a layer maps several host addresses to the same location of a device.
 fn shares_places(layer: &LayerConfig) -> bool {
     let setting = |name: &str| layer.settings.get(name);
     layer.name == "pair"
@@ -117,10 +117,10 @@ enum ImageBackup {
 }
 
 impl ImageBackups {
-    /// Restores the files. Must not be called after the contents of an image have changed.
+    /// Restores the images and their state files. Must not be called after the contents of an image have changed.
     pub fn restore(&mut self) {
         for former in self.images.drain(..) {
-            // The error of the start is reported; an error of the restoration is not.
+            // Errors of the restoration are ignored, because the error of the failed start is reported.
             match former {
                 ImageBackup::Nothing { image, was_empty } => {
                     let _ = fs::remove_file(state_path(&image));
@@ -288,7 +288,7 @@ fn enter(device: &mut Device, image: &RawImage) -> Result<u64> {
     Ok(entered)
 }
 
-/// Saves the image before the state, so that a state marked `clean` always belongs to a complete image.
+/// Saves images and states. Each image is saved before its state, so that a state marked `clean` always belongs to a complete image.
 pub(crate) fn save(images: &[Option<PathBuf>; 2], core: &LiveCore) -> Result<()> {
     let LiveCore { stack, config, second, layers, changes, .. } = core;
     let main = (stack.media(), Some(stack.device()), Some(config), changes.as_slice());

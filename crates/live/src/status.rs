@@ -16,7 +16,7 @@ fn times() -> Result<Histogram<u64>> {
     Histogram::new_with_bounds(1, LONGEST, 2).map_err(|error| Error::new(ErrorClass::Config, error.to_string()))
 }
 
-/// A percentile of a histogram of ns, in us; `None` if it is empty.
+/// Returns a percentile of a histogram of times, converted from ns to us; `None` if the histogram is empty.
 fn us_at(times: &Histogram<u64>, percentile: f64) -> Option<f64> {
     (!times.is_empty()).then(|| times.value_at_percentile(percentile) as f64 / 1000.0)
 }
@@ -64,19 +64,19 @@ pub struct LiveStatus {
     pub erases: u64,
     /// Wake-ups from sleep so far.
     pub wake_ups: u64,
-    /// Median delay of completions after their due time, us of host time; `None` on a free clock.
+    /// Median delay of completions after their due time, us of host time; `None` on a free clock (`free` in `clock`).
     pub late_p50_us: Option<f64>,
-    /// 99th percentile of this delay, us of host time.
+    /// 99th percentile of the delay of completions after their due time, us of host time.
     pub late_p99_us: Option<f64>,
     /// State of the file system on the device as text, if a layer or a recording needs the roles of its blocks.
     pub file_system: Option<String>,
     /// Settings that changed since the start.
     pub setting_changes: Vec<SettingChange>,
-    /// Why the device no longer accepts requests; `None` if it does.
+    /// Reason why the device no longer accepts requests; `None` if it accepts them.
     pub stopped: Option<String>,
     /// Requests that the device rejected (for example zone writes out of order), by the violated rule.
     pub refused: Vec<RefusedRequests>,
-    /// Why the image cannot be written at present; `None` if it can.
+    /// Reason why the image cannot be written at present; `None` if it can be written.
     pub image_error: Option<String>,
 }
 
@@ -135,7 +135,7 @@ impl LiveStatusTotals {
 pub struct RefusedRequests {
     /// Number of requests.
     pub requests: u64,
-    /// Why the first of them was rejected.
+    /// Reason why the first of these requests was rejected.
     pub first: String,
 }
 

@@ -18,9 +18,9 @@ use emmclab_trace::{
 
 /// The state of a request between its arrival and its record in the trace.
 enum RecordingSlot {
-    /// Not complete yet, with the roles of its blocks.
+    /// The request is not complete yet; the value describes the roles of its blocks.
     Open(Vec<BlockNote>),
-    /// It will never be completed.
+    /// The request will never be completed.
     Lost,
     Complete(Request, Vec<BlockNote>),
 }
@@ -32,7 +32,7 @@ pub(crate) struct LiveRecording {
     header: TraceHeader,
     batch: BatchBuilder,
     ledger: Ledger,
-    /// Number of the first request that is not written yet, which is the first of `slots`.
+    /// Number of the first request that has not been written to the trace. The first entry of `slots` belongs to it.
     first: u64,
     slots: VecDeque<RecordingSlot>,
 }
@@ -59,7 +59,7 @@ impl LiveRecording {
         })
     }
 
-    /// Starts the trace again: the ledger counts the requests before `next`, but the file does not contain them.
+    /// Restarts the trace with an empty file. The ledger counts the requests before `next` as filtered out.
     pub fn restart(&mut self, next: u64) -> Result<()> {
         self.writer = TraceWriter::create(&self.path, &self.header, &WriteOptions::default())?;
         self.batch = BatchBuilder::of_noted(true);
@@ -132,7 +132,7 @@ impl LiveRecording {
         self.writer.write(&batch)
     }
 
-    /// Completes the trace file and adds the changed settings to its note. Requests in progress are omitted. A trace without
+    /// Completes the trace file and adds the changed settings to the note in its header. Requests in progress are omitted. A trace without
     /// requests does not replace an existing file; returns whether the file was written.
     pub fn finish(mut self, changes: &[SettingChange]) -> Result<bool> {
         if self.ledger.kept == 0 && self.path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0) {
@@ -156,7 +156,7 @@ const IN_PLACE: [&str; 2] = ["journal", "pass-through"];
 /// Tracks the writes of a file system to determine the roles of blocks.
 pub(crate) struct LiveAnnotator {
     annotator: Annotator,
-    /// Why an existing file system could not be read; `None` if it could.
+    /// Reason why an existing file system could not be read; `None` if it could be read.
     unread: Option<String>,
 }
 
@@ -188,8 +188,8 @@ impl DiskReader for LiveDeviceContents<'_> {
 }
 
 impl LiveAnnotator {
-    /// Reads the file system on the stack. Under a layer that moves data it cannot be read; its structure is then derived from
-    /// the writes, beginning with those of mkfs.
+    /// Creates an annotator and reads the file system on the stack. A file system under a layer that moves data cannot be read; its
+    /// structure is then derived from the writes, beginning with those of mkfs.
     pub fn of(stack: &LiveStack, layers: &[LayerConfig]) -> Self {
         let mut annotator = Annotator::new();
         let mut unread = None;

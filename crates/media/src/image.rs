@@ -20,7 +20,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// Zeros that are written in pieces if the file system cannot punch holes.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
-/// Consecutive sectors that are all data or all hole.
+/// Consecutive sectors of an image that all contain data or are all a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataRun {
     /// Length in sectors.
@@ -72,7 +72,7 @@ impl RawImage {
                     .in_file(path)
                     .hint("end it, or name another image"));
             }
-            // If the file system has no locks, the image is not protected.
+            // If the file system does not support locks, the image is not protected against other processes.
             Err(TryLockError::Error(_)) | Ok(()) => {}
         }
         let (size, needed) = (file.metadata().map_err(fail)?.len(), sectors * SECTOR_BYTES);

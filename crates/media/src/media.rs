@@ -33,7 +33,7 @@ impl PendingWriteData {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LastWrite {
     command: u64,
-    /// Commands with a lower number have been written to the image or replaced there; they must not be written to it.
+    /// Commands with a lower number must not be written to these sectors of the image, which already has their data or newer data.
     landed: u64,
 }
 
@@ -41,7 +41,7 @@ struct LastWrite {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct DurableSectors {
     durable: Nanos,
-    /// Order of pages that become durable at the same time.
+    /// Sequence number, which orders pages that become durable at the same time.
     number: u64,
     begin: Nanos,
     end: Nanos,
@@ -98,7 +98,7 @@ pub struct DeviceContents {
     cached: FxHashMap<Lpn, Box<[u64]>>,
     landings: BinaryHeap<Reverse<DurableSectors>>,
     numbered: u64,
-    /// First sector and end of each late discard.
+    /// First sector and end of each discard that a power loss may repeat (`CacheLie::LateTrim`).
     trims: LateTrims<(u64, u64)>,
     /// The first error on the image during a discard.
     failed: Option<io::Error>,
@@ -212,8 +212,9 @@ impl DeviceContents {
         Ok(())
     }
 
-    /// Simulates a power loss at the time `at`: data that is not programmed is lost. A device that lies keeps the first half of each program
-    /// in progress ([`CacheLie::Tear`]) or repeats discards ([`CacheLie::LateTrim`]). Errors: as [`DeviceContents::apply_durable`].
+    /// Simulates a power loss at the time `at`: data that is not programmed is lost. A device whose cache lies about durability keeps the
+    /// first half of each program in progress ([`CacheLie::Tear`]) or repeats discards ([`CacheLie::LateTrim`]). Errors: as
+    /// [`DeviceContents::apply_durable`].
     pub fn cut(&mut self, at: Nanos, lies: CacheLie) -> io::Result<()> {
         self.apply_durable(at)?;
         if lies == CacheLie::LateTrim {
@@ -253,7 +254,7 @@ impl DeviceContents {
         Ok(())
     }
 
-    /// Subtracts sectors that are in the image or replaced from the pending data of a command.
+    /// Subtracts sectors from the pending data of a command, because they are in the image or have been replaced.
     fn release(&mut self, command: u64, sectors: u64) {
         if let Some(pending) = self.pending_writes.get_mut(&command) {
             pending.left = pending.left.saturating_sub(sectors);
@@ -263,7 +264,7 @@ impl DeviceContents {
         }
     }
 
-    /// Removes `first..end` from the sectors that wait to become durable.
+    /// Cancels the pending transfer of the sectors `first..end` to the image.
     fn cancel_durable(&mut self, first: u64, end: u64) {
         if !self.landings.iter().any(|Reverse(landing)| landing.first < end && first < landing.last) {
             return;

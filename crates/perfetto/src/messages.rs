@@ -9,7 +9,7 @@ pub(crate) const PACKET: u8 = 1 << 3 | 2;
 pub(crate) const STATE_CLEARED: u32 = 1;
 pub(crate) const NEEDS_STATE: u32 = 2;
 
-/// `BuiltinClock`: the clock of times that name no clock, and the clock of Unix times.
+/// Values of Perfetto's `BuiltinClock`: the default clock, and the clock of Unix times.
 pub(crate) const BOOT: u32 = 6;
 pub(crate) const REALTIME: u32 = 1;
 

@@ -10,13 +10,13 @@ use rustc_hash::FxHashMap;
 use crate::slice_row::{SliceRow, TrackSlice};
 use crate::tracks::{Argument, CounterTrack, TrackId, TrackWriter};
 
-/// Maximum number of requests that the counter of requests in progress can reach; it bounds the stored completion times.
+/// Maximum value of the counter of requests in progress. It limits the memory for completion times.
 const MOST_UNDER_WAY: usize = 1 << 20;
 
 /// A request to draw, from its arrival to its completion.
 #[derive(Clone, Copy, Debug)]
 pub struct DrawnRequest<'a> {
-    /// Its operation.
+    /// Operation of the request.
     pub op: Op,
     /// Length in sectors.
     pub sectors: u32,
@@ -40,7 +40,7 @@ pub struct RequestTracks {
 }
 
 impl RequestTracks {
-    /// A group of tracks with this name. The counter of the queue depth ends at 1,048,576.
+    /// Creates a group of tracks with this name. Its counter of requests in progress ends at 1,048,576.
     pub fn new<W: Write>(tracks: &mut TrackWriter<W>, name: &str) -> io::Result<Self> {
         let group = tracks.group(None, name)?;
         Ok(Self {
@@ -53,7 +53,7 @@ impl RequestTracks {
         })
     }
 
-    /// Draws a request in the row of its sender, which `name` names at its first request.
+    /// Draws a request in the row of its sender. The row is named by `name` when its first request is drawn.
     pub fn draw<W: Write>(
         &mut self, tracks: &mut TrackWriter<W>, sender: u32, name: impl FnOnce() -> String, request: &DrawnRequest<'_>,
     ) -> io::Result<()> {
@@ -112,7 +112,7 @@ impl StepCounter {
         Self { counter, latest: None, written: None }
     }
 
-    /// Sets the value from `at` on; a time before the latest one is replaced by the latest one.
+    /// Sets the value from `at` on. If `at` is before the latest time, the latest time is used instead.
     pub fn set<W: Write>(&mut self, tracks: &mut TrackWriter<W>, at: Nanos, value: i64) -> io::Result<()> {
         let mut at = at;
         if let Some((latest, _)) = self.latest {
@@ -198,7 +198,7 @@ impl ThroughputCounter {
         Ok(())
     }
 
-    /// Writes the value of the first bin; repeated zeros are written once.
+    /// Writes the value of the oldest bin. Of consecutive zeros, only the first is written.
     fn show<W: Write>(&mut self, tracks: &mut TrackWriter<W>, bytes: u64) -> io::Result<()> {
         if bytes == 0 && !self.flows {
             return Ok(());

@@ -17,9 +17,9 @@ pub struct TrackSlice<'a> {
     pub name: &'static str,
     /// The category of the event.
     pub category: &'static str,
-    /// Time at which it begins.
+    /// Time at which the slice begins.
     pub begin: Nanos,
-    /// Time at which it ends; at or after its begin.
+    /// Time at which the slice ends; not before `begin`.
     pub end: Nanos,
     /// Additional values that the viewer shows.
     pub arguments: &'a [Argument<'a>],
@@ -42,7 +42,7 @@ struct SliceLane {
 }
 
 impl SliceRow {
-    /// A row below `parent` and after the rows created before; it is written with its first slice.
+    /// Creates a row below `parent` and after the rows created before. The row is written when its first slice is drawn.
     pub fn new<W: Write>(tracks: &mut TrackWriter<W>, parent: TrackId, name: &str) -> Self {
         let number = tracks.next_number();
         Self { parent, name: name.to_owned(), number, lanes: Vec::new(), instants: None }
@@ -89,7 +89,7 @@ impl SliceRow {
         self.instant(tracks, slice.begin, (slice.name, slice.category), &arguments)
     }
 
-    /// Draws an event without a length. An instant earlier than the last one of the row is drawn at the time of the last one.
+    /// Draws an event without a length. An instant that is earlier than the last event of the row is drawn at the time of the last event.
     pub fn instant<W: Write>(
         &mut self, tracks: &mut TrackWriter<W>, at: Nanos, name: (&'static str, &'static str), arguments: &[Argument<'_>],
     ) -> io::Result<()> {

@@ -162,7 +162,7 @@ proptest! {
         for (name, op) in [("read throughput", Op::Read), ("write throughput", Op::Write)] {
             let bytes: u64 =
                 requests.iter().filter(|request| request.3 == op).map(|request| u64::from(request.2) * 512).sum();
-            // A value is valid until the next one.
+            // A counter value is valid until the next one.
             let points = shown.counter(name);
             let flown: f64 = points.windows(2).map(|pair| pair[0].1 * (pair[1].0 - pair[0].0) as f64 / 1e9).sum();
             prop_assert!((flown * f64::from(1 << 20) - bytes as f64).abs() < 1.0, "{} of {}", flown, bytes);

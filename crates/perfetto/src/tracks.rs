@@ -92,7 +92,7 @@ impl<W: Write> TrackWriter<W> {
         Ok(tracks)
     }
 
-    /// Sets the time that is written as 0; by default it is 0. Perfetto has no negative times, so everything before the origin is
+    /// Sets the time that the trace shows as 0; by default time 0. Perfetto has no negative times, so everything before this origin is
     /// omitted. Must be called before anything is drawn.
     pub fn set_origin(&mut self, origin: Nanos) {
         self.origin = origin;
@@ -131,7 +131,7 @@ impl<W: Write> TrackWriter<W> {
         self.describe(TrackDescriptor { thread: Some(thread), ..child(uuid, Some(process)) })
     }
 
-    /// A counter; its values are in `unit`.
+    /// Creates a counter, whose values are in `unit`.
     pub fn counter(&mut self, parent: TrackId, name: &str, unit: &str) -> io::Result<CounterTrack> {
         let uuid = self.next_number();
         let counter = CounterDescriptor { unit_name: Some(unit.to_owned()) };

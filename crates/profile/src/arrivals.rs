@@ -15,11 +15,11 @@ const UP_TO_16_MS: usize = 4;
 /// Counters of arrivals: first and last times, gaps between arrivals, and requests that did not wait.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ArrivalCounters {
-    /// First and last times of all requests.
+    /// First arrival, last arrival and latest completion of all requests.
     span: Option<ArrivalSpan>,
-    /// First and last times of reads and writes.
+    /// First arrival, last arrival and latest completion of reads and writes.
     data: Option<ArrivalSpan>,
-    /// Total duration of the other recordings, if recordings of a fleet are merged; ns.
+    /// Total duration of the other recordings in ns, if the recordings of several devices (a fleet) are merged.
     other_ns: u128,
     gaps: GapBins,
     quarters: QuarterOctaveBins,
@@ -130,12 +130,12 @@ impl ArrivalCounters {
         (gaps > 0).then(|| self.gaps_ns as f64 / gaps as f64 / 1e6)
     }
 
-    /// Mean gap without the gaps longer than `longest_ns`, of which there must be at most [`MOST_JUMPS`].
+    /// Mean time between arrivals without the gaps longer than `longest_ns`. At most [`MOST_JUMPS`] gaps may be that long.
     pub fn mean_gap_up_to_ms(&self, longest_ns: u64) -> Option<f64> {
         self.mean_gap_without_ms(self.longest.values().partition_point(|(gap, ())| *gap > longest_ns))
     }
 
-    /// Mean gap without the [`FEW_GAPS`] longest gaps.
+    /// Mean time between arrivals without the [`FEW_GAPS`] longest gaps.
     pub fn mean_gap_without_few_ms(&self) -> Option<f64> {
         self.mean_gap_without_ms(FEW_GAPS)
     }
@@ -146,7 +146,7 @@ impl ArrivalCounters {
         Some((self.gaps_ns - longest_ns) as f64 / left as f64 / 1e6)
     }
 
-    /// Mean gap if the trace were `added_ns` longer and had `less` fewer gaps.
+    /// Mean time between arrivals if the trace were `added_ns` longer and had `less` fewer gaps.
     pub fn mean_gap_stretched_ms(&self, added_ns: i128, less: u64) -> Option<f64> {
         let left = self.gaps.total().checked_sub(less).filter(|left| *left > 0)?;
         let ns = self.gaps_ns.checked_add_signed(added_ns)?;
@@ -157,7 +157,7 @@ impl ArrivalCounters {
         &self.quarters
     }
 
-    /// Percentage of the gaps that are longer than 16 ms.
+    /// Percentage of the gaps between arrivals that are longer than 16 ms.
     pub fn above_16_ms_pct(&self) -> Option<f64> {
         let up_to: u64 = (0..=UP_TO_16_MS).map(|index| self.gaps.at(index)).sum();
         pct(self.gaps.total() - up_to, self.gaps.total())

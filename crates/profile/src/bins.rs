@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 use crate::report::Quantiles;
 
-/// Counts in `N` bins: bin 0 holds values up to `UNIT`, bin `k` those in `(UNIT 2^(k-1), UNIT 2^k]`, the last one all values above its
+/// Counts in `N` bins: bin 0 contains values up to `UNIT`, bin `k` values in `(UNIT 2^(k-1), UNIT 2^k]`, the last bin all values above its
 /// lower edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DoublingBins<const UNIT: u64, const N: usize>([u64; N]);
@@ -17,7 +17,7 @@ impl<const UNIT: u64, const N: usize> Default for DoublingBins<UNIT, N> {
     }
 }
 
-/// One bin: `low < value <= high`; `high` is `None` in the last.
+/// A bin, which contains values with `low < value <= high`; `high` is `None` in the last bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DoublingBin {
     pub low: u64,
@@ -122,7 +122,7 @@ impl QuarterOctaveBins {
         &self.0
     }
 
-    /// The upper edge of the bin that contains this quantile, in ns; the lower edge for the last bin. `None` if empty.
+    /// The upper edge in ns of the bin that contains this quantile; its lower edge for the last bin. `None` without values.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let wanted = (share * self.0.iter().sum::<u64>() as f64).ceil() as u64;
         let mut below = 0;
@@ -140,14 +140,14 @@ impl QuarterOctaveBins {
     }
 }
 
-/// Spearman's rank correlation of the rows and columns of a table of counts: 1 if a higher row always has a higher column. Equal values
-/// have the mean of their ranks. `None` if all values are in one row or one column.
+/// Spearman's rank correlation of the rows and columns of a table of counts: 1 if values in a higher row are always in a higher column.
+/// Equal values get the mean of their ranks. `None` if all values are in one row or one column.
 pub(crate) fn rank_correlation(table: &[&[u64]]) -> Option<f64> {
     let columns = table.iter().map(|row| row.len()).max()?;
     let of_rows: Vec<u64> = table.iter().map(|row| row.iter().sum()).collect();
     let of_columns: Vec<u64> = (0..columns).map(|at| table.iter().map(|row| row[at]).sum()).collect();
     let total: u64 = of_rows.iter().sum();
-    // Ranks minus their mean, so that the sums do not grow with the square of the count.
+    // The mean is subtracted from the ranks, so that the sums do not grow with the square of the count.
     let centred = |counts: &[u64]| {
         let mut below = 0;
         let rank = |count: &u64| {
@@ -254,8 +254,8 @@ mod tests {
     }
 }
 
-/// The histogram has values from 0 to 2^46 (20 hours in nanoseconds) with three digits; larger values count as the largest. It needs about
-/// 300 KB, which are allocated with the first value.
+/// A distribution of values as an HDR histogram from 0 to 2^46 (20 hours in nanoseconds) with three digits. Larger values count as the
+/// largest possible value. It needs about 300 KB, which are allocated with the first value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HdrDistribution {
     histogram: Option<Histogram<u64>>,

@@ -6,13 +6,13 @@ use crate::arrivals::ArrivalCounters;
 use crate::queue::QueueStatistics;
 use crate::report::{ClockJumpRow, KeyFigures, PaperTables};
 
-/// The clock jumps of a trace, as detected in the gaps of its profile and by its reader.
+/// The clock jumps of a trace. Some are detected in the gaps between requests, others by the reader of the trace.
 pub(crate) struct ProfileClockJumps<'a> {
     gaps: &'a ArrivalGaps,
     /// All jumps, in the order of the requests.
     jumps: Vec<ClockJump>,
-    /// Nanoseconds between the first and the last arrival, without the jumps. It is set only if the gaps do not show this time: after a
-    /// backward jump, the reader sorts requests among earlier ones.
+    /// Nanoseconds between the first and the last arrival, without the clock jumps. Set only if the gaps between requests do not contain
+    /// this time, because the reader sorts the requests after a backward jump among earlier ones.
     without_ns: Option<i64>,
 }
 
@@ -22,7 +22,7 @@ impl<'a> ProfileClockJumps<'a> {
         let without_ns = detected.interleaved().then_some(detected.without_ns);
         let mut all = detected.jumps;
         if without_ns.is_none() {
-            // Of the jumps that the reader detected, only the corrected ones are kept. The others are still gaps in the profile.
+            // Of the jumps that the reader detected, only the corrected ones are used here. The others are still gaps between arrivals.
             all.retain(|jump| jump.mended);
             all.extend(gaps.jumps().iter().map(|(length_ns, place)| ClockJump::forward(*length_ns, *place)));
         }
@@ -44,13 +44,13 @@ impl<'a> ProfileClockJumps<'a> {
         self.jumps.iter().map(row).collect()
     }
 
-    /// The key figures without the jumps that are still in the trace; `None` if there are none.
+    /// Returns the key figures without the clock jumps that are still in the trace; `None` if there are no jumps.
     pub fn figures_without(
         &self, tables: &PaperTables, arrivals: &ArrivalCounters, queue: &QueueStatistics,
     ) -> Option<KeyFigures> {
         if let Some(without_ns) = self.without_ns {
             if without_ns == 0 {
-                // The reader does not know this time for a part of a trace.
+                // 0 means unknown: the reader does not know the time without jumps if it read only a part of the trace.
                 return None;
             }
             let added_ns = i128::from(without_ns) - i128::from(self.gaps.span_ns());
@@ -62,13 +62,13 @@ impl<'a> ProfileClockJumps<'a> {
         let (shortest_ns, _) = *self.gaps.jumps().last()?;
         let jumped_ns: u128 = self.gaps.jumps().iter().map(|(length_ns, _)| u128::from(*length_ns)).sum();
         let duration_s = tables.duration_s - jumped_ns as f64 / 1e9;
-        // Each other gap is at most a tenth of the shortest jump.
+        // Gaps that are not jumps are at most a tenth of the shortest jump, so half of the shortest jump separates both.
         let mean_ms = arrivals.mean_gap_up_to_ms(shortest_ns / 2);
         Some(key_figures(tables, duration_s, mean_ms, queue.busy_and_idle_s(shortest_ns / 2)))
     }
 }
 
-/// The key figures for a duration of `duration_s`, with the seconds in which the device is busy and idle.
+/// Computes the key figures for a duration of `duration_s`, with the number of seconds in which the device is busy and idle.
 pub(crate) fn key_figures(
     tables: &PaperTables, duration_s: f64, mean_inter_arrival_ms: Option<f64>, busy_and_idle_s: Option<(f64, f64)>,
 ) -> KeyFigures {

@@ -1,25 +1,25 @@
 //! The six characteristics (section III) and five implications (section IV) of the IISWC 2015 paper, as rules.
 //!
 //! A rule decides whether a trace has a property that the paper reports of its 18 traces. The limits are those of the paper if it specifies
-//! them. A verdict that changes without the ten longest gaps between requests is unknown: a few pauses, or a jump of the clock, are not
-//! properties of the workload.
+//! them. A verdict is "unknown" if it changes when the ten longest gaps between requests are ignored: a few pauses, or a jump of the clock,
+//! are not properties of the workload.
 
 use crate::FEW_GAPS;
 use crate::report::{Finding, FindingKind, FindingVerdict, ProfileReport};
 
-/// The smallest percentage of 4 KB requests in the 15 traces of characteristic 2.
+/// The smallest percentage of 4 KB requests among the 15 traces for which the paper reports characteristic 2.
 const SMALL_PCT: f64 = 44.9;
-/// At least this percentage of requests did not wait in 15 of 18 traces (characteristic 3).
+/// Percentage of requests that did not wait, which 15 of the 18 traces reach (characteristic 3).
 const NO_WAIT_PCT: f64 = 63.0;
-/// Above this percentage, the paper calls parallel queues useless (implication 1).
+/// Percentage of requests that did not wait above which the paper calls parallel queues useless (implication 1).
 const NO_WAIT_HIGH_PCT: f64 = 80.0;
 /// The largest localities among the 18 traces (Table IV: `YouTube`, Twitter), in percent.
 const WEAK_SPATIAL_PCT: f64 = 47.61;
 const WEAK_TEMPORAL_PCT: f64 = 52.90;
-/// The limits of implications 3 and 4, in percent.
+/// Spatial and temporal locality below which implications 3 and 4 apply, in percent.
 const LOW_SPATIAL_PCT: f64 = 30.0;
 const LOW_TEMPORAL_PCT: f64 = 40.0;
-/// The mean time between arrivals is at least this long in 13 of 18 traces (characteristic 6), ms.
+/// Mean time between arrivals in ms that 13 of the 18 traces reach (characteristic 6).
 const LONG_GAP_MS: f64 = 200.0;
 /// Size of a typical write buffer in a device, KB.
 pub(crate) const BUFFER_KB: u64 = 16 * 1_024;
@@ -42,7 +42,7 @@ pub(crate) fn findings(report: &ProfileReport, values: FindingValues) -> Vec<Fin
 pub(crate) struct FindingValues {
     pub small_pct: Option<f64>,
     pub mean_gap_ms: Option<f64>,
-    /// The mean gap without the [`FEW_GAPS`] longest gaps, like all fields that end in `without_few`; `None` if no gap remains.
+    /// Mean gap without the [`FEW_GAPS`] longest gaps, as in all fields that end in `without_few`; `None` if no gap remains.
     pub mean_gap_without_few_ms: Option<f64>,
     pub above_16_ms_pct: Option<f64>,
     pub buffer_hit_pct: Option<f64>,

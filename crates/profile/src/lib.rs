@@ -41,7 +41,7 @@ pub use options::{GcCost, MergeRelation, ProfileOptions};
 pub use profile::{FixedBinHistogram, Profile};
 pub use report::{JournalReport, ProfileReport};
 
-/// A verdict is unknown if it changes without this number of longest gaps, because it is then not a property of the workload.
+/// Number of longest gaps that are left out to test a verdict. A verdict that then changes is no property of the workload.
 const FEW_GAPS: usize = 10;
 
 /// Nanoseconds from one time to another; 0 if the second is not later.

@@ -6,7 +6,7 @@ use crate::bins::DoublingBins;
 use crate::options::MergeRelation;
 use crate::report::SequentialRunRow;
 
-/// Bins of runs of up to 2, 4, ... 4,096 requests and more. Bin 0 is always empty, because a run has at least two requests.
+/// Bins for the lengths of runs: up to 2, 4, ... 4,096 requests, and more. Bin 0 is always empty, because a run has at least two requests.
 type RunBins = DoublingBins<1, 14>;
 const RUN_BINS: usize = 14;
 
@@ -16,9 +16,9 @@ pub(crate) struct SequentialCounters {
     sequential: u64,
     /// The start of the first request, needed to join pieces of a recording.
     first: Option<DeviceSector>,
-    /// The sector at which the next request starts if it is sequential.
+    /// The sector at which the next request must start to be sequential.
     next: Option<DeviceSector>,
-    /// The first run, once it has ended; it may have begun in the previous piece of the recording.
+    /// The first run, stored when it ends. It is not counted yet, because it may have begun in the previous piece of the recording.
     head: Option<SequentialRun>,
     current: SequentialRun,
     runs: RunBins,
@@ -78,7 +78,7 @@ impl SequentialCounters {
         self.longest = self.longest.max(run.requests);
     }
 
-    /// Adds another part. `space_of` maps the device numbers of `other` to those of this profile.
+    /// Adds the counters of another profile. `space_of` maps the device numbers of `other` to those of this profile.
     pub fn merge(&mut self, other: &Self, join: MergeRelation, space_of: impl Fn(u32) -> u32) {
         let Some(other_first) = other.first else { return };
         let here = |place: DeviceSector| DeviceSector { space: space_of(place.space), ..place };
@@ -95,7 +95,7 @@ impl SequentialCounters {
         } else if self.current.requests > 0 {
             self.close();
         }
-        // The first run of `other` continues the current run, if they are joined.
+        // If the recordings are joined, the first run of `other` continues the current run.
         let other_head = other.head.unwrap_or(other.current);
         self.current.requests += other_head.requests;
         self.current.sectors += other_head.sectors;
@@ -111,7 +111,7 @@ impl SequentialCounters {
         self.sequential
     }
 
-    /// A copy that also counts the first and the last run.
+    /// Returns a copy in which the first and the last run are counted, too.
     fn ended(&self) -> Self {
         let mut all = self.clone();
         for run in [self.head.unwrap_or_default(), self.current] {

@@ -211,7 +211,7 @@ impl ThroughputSums {
     #[inline]
     fn add(&mut self, sectors: u64, service_ns: u64, exact: bool) {
         const SCALE: u64 = SECTOR_BYTES * 1_000_000_000;
-        // 64 bits are sufficient for requests of up to 16 MB, and much faster than 128.
+        // 64-bit arithmetic is sufficient for requests of up to 16 MB, and much faster than 128-bit arithmetic.
         let rate = match sectors.checked_mul(SCALE) {
             Some(scaled) => u128::from(scaled / service_ns),
             None => u128::from(sectors) * u128::from(SCALE) / u128::from(service_ns),
@@ -351,14 +351,14 @@ const PAGE_SHIFTS: [u32; 3] = [3, 4, 5];
 /// Number of alignment classes: 0 to 4 trailing zero bits, and 5 or more.
 const CLASSES: usize = 6;
 
-/// Reads and writes by the alignment of their start and size to flash pages of 4, 8 and 16 KB, and the space utilisation if each request is
-/// padded to whole pages.
+/// Counts of reads and writes by the alignment of their start and size to flash pages of 4, 8 and 16 KB, and the space utilisation if each
+/// request is padded to whole pages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AlignmentCounters([DirectionAlignment; 2]);
 
 #[derive(Clone, Debug, Default)]
 struct DirectionAlignment {
-    /// Number of requests by the alignment class of the start, then by that of the size.
+    /// Number of requests by the alignment class of the start, then by the alignment class of the size.
     classes: [[u64; CLASSES]; CLASSES],
     sectors: u64,
     /// Number of pages that the requests occupy, by page size.

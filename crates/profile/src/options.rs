@@ -1,4 +1,4 @@
-//! The options of a profile (its name, and assumptions about what a trace does not contain) and of a merge.
+//! The options of a profile (its name, and assumptions about what a trace does not contain), and the relation of merged profiles.
 
 use emmclab_timeline::BinWidth;
 use serde::Serialize;
@@ -60,7 +60,7 @@ impl GcCost {
     }
 }
 
-/// The relation of a profile to the one that it is merged into.
+/// The relation of a profile to the profile into which it is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeRelation {
     /// The next piece of the same recording: runs and gaps continue across the boundary.

@@ -15,7 +15,7 @@ pub(crate) const PAGE_SECTORS: u64 = 8;
 const MAX_PAGES: u64 = 1 << 18;
 /// Bins of update intervals from 1 ms to 18 hours, in microseconds.
 type IntervalBins = DoublingBins<1_000, 28>;
-/// Percentages of the hottest pages that are reported.
+/// Percentages of the most accessed pages for which the share of accesses is reported.
 const HOT_PCT: [u64; 3] = [1, 5, 20];
 
 /// Statistics of pages. Only this part of a profile grows with the trace: by 12 bytes for each 4 KB page of an accessed 512 KB range (so by
@@ -25,7 +25,7 @@ pub(crate) struct PageStatistics {
     table: PageTable,
     /// Start addresses that are not on a page boundary, by device.
     odd_starts: BTreeMap<u32, FxHashSet<u64>>,
-    /// The zero of the times stored for pages, in microseconds.
+    /// The time that is stored as 0 in the state of pages, in microseconds.
     base_us: Option<i64>,
     address_hits: u64,
     unique: u64,
@@ -35,11 +35,11 @@ pub(crate) struct PageStatistics {
     overwrites: u64,
     intervals: IntervalBins,
     untracked: u64,
-    /// Number of pages in other recordings by their number of touches, for reads and writes.
+    /// Number of pages in the other merged recordings by their number of accesses, separately for reads and writes.
     other_recordings: [BTreeMap<u32, u64>; 2],
 }
 
-/// The number of pages that a request is the first to access.
+/// Number of pages that a request is the first to access, and number of pages that it is the first to write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NewPages {
     pub touched: u64,
@@ -55,8 +55,8 @@ pub(crate) fn pages_of(request: &Request) -> std::ops::Range<u64> {
 }
 
 impl PageStatistics {
-    /// Prefetches the state of the request's first page into the CPU cache. If this is done for many requests in a row, the memory accesses
-    /// overlap; without it they would take half the time of a profile.
+    /// Prefetches the state of the request's first page into the CPU cache. If this is done for many requests in a row, their memory
+    /// accesses overlap. Without prefetching, these accesses would take half the time of a profile.
     #[inline]
     pub fn warm(&self, request: &Request, space: u32) -> u32 {
         self.table.peek(space, request.sector.0 / PAGE_SECTORS)
@@ -110,8 +110,9 @@ impl PageStatistics {
         new
     }
 
-    /// Adds the pages of another profile. `space_of` maps the device numbers of `other` to those of this profile. The interval of an
-    /// overwrite across the boundary of two pieces is unknown: it is counted as an overwrite, but not in the distribution of intervals.
+    /// Adds the pages of another profile. `space_of` maps the device numbers of `other` to those of this profile. If a page is overwritten
+    /// after the boundary of two pieces, the interval since its last write is unknown: the overwrite is counted, but not included in the
+    /// distribution of intervals.
     pub fn merge(&mut self, other: Self, join: MergeRelation, space_of: impl Fn(u32) -> u32) {
         self.address_hits += other.address_hits;
         self.unique += other.unique;
@@ -212,7 +213,7 @@ impl PageStatistics {
             [(Op::Read, PageAccessState::reads as fn(PageAccessState) -> u32), (Op::Write, PageAccessState::writes)]
         {
             let mut pages_by_touches = self.other_recordings[op as usize].clone();
-            // Most pages have few touches, so these are counted in an array instead of the tree.
+            // Most pages have few accesses, so small counts are kept in an array instead of the tree.
             let mut few = vec![0_u64; 1 << 12];
             for touches in self.table.pages().map(touches_of).filter(|touches| *touches > 0) {
                 match few.get_mut(touches as usize) {
@@ -229,7 +230,7 @@ impl PageStatistics {
     }
 }
 
-/// The percentage of touches that go to the hottest pages.
+/// Returns the percentage of accesses that go to the most accessed pages.
 fn hottest(op: &'static str, pages_by_touches: &BTreeMap<u32, u64>) -> impl Iterator<Item = HotPagesRow> {
     let pages: u64 = pages_by_touches.values().sum();
     let all: u64 = pages_by_touches.iter().map(|(touches, pages)| u64::from(*touches) * pages).sum();
@@ -249,9 +250,9 @@ fn hottest(op: &'static str, pages_by_touches: &BTreeMap<u32, u64>) -> impl Iter
     })
 }
 
-/// Number of pages in a leaf: 512 KB of address space.
+/// Number of pages in a leaf of the page table: 512 KB of address space.
 pub(crate) const LEAF_PAGES: u64 = 128;
-/// Number of leaves in one allocation.
+/// Number of leaves of the page table in one allocation.
 const SLAB_LEAVES: usize = 32;
 const COUNT_BITS: u32 = 24;
 const COUNT_MAX: u32 = (1 << COUNT_BITS) - 1;
@@ -284,7 +285,7 @@ impl PageAccessState {
         self.0[2] += u32::from(self.reads() < COUNT_MAX);
     }
 
-    /// Counts a write at this time.
+    /// Counts a write to the page at this time.
     #[inline]
     pub fn write(&mut self, at_us: u64) {
         let writes = (self.writes() + 1).min(COUNT_MAX);
@@ -307,7 +308,7 @@ impl PageAccessState {
         self.0[2] = (self.0[2] & (COUNT_MAX | STARTED)) | ((at_us >> 40) as u32) << COUNT_BITS;
     }
 
-    /// Records that a request starts at the first sector; returns whether an earlier one has started there.
+    /// Records that a request starts at the first sector of the page. Returns whether an earlier request has started there.
     #[inline]
     pub fn start(&mut self) -> bool {
         let before = self.has_started();
@@ -334,12 +335,12 @@ impl PageAccessState {
 
 type Leaf = [PageAccessState; LEAF_PAGES as usize];
 
-/// The pages of all devices, in two levels. It needs 12 bytes for each page of an allocated leaf.
+/// The states of the pages of all devices, as a table of two levels. It needs 12 bytes for each page of an allocated leaf.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageTable {
-    /// Direct tables of the first leaves of the first devices: the leaf's index plus one, by leaf number; 0 if it is not allocated.
+    /// Direct tables for the first devices: the index of a leaf plus one, by leaf number; 0 if the leaf is not allocated.
     near: [Vec<u32>; NEAR_SPACES],
-    /// All other leaves; the order of iteration does not affect the output.
+    /// Index of all other leaves plus one, by device and leaf number. The order of iteration does not affect the output.
     far: FxHashMap<(u32, u64), u32>,
     slabs: Vec<Box<[Leaf]>>,
     used: u32,
@@ -350,7 +351,7 @@ const NEAR_SPACES: usize = 8;
 const NEAR_LEAVES: u64 = 1 << 18;
 
 impl PageTable {
-    /// The leaf's index plus one; 0 if it is not allocated.
+    /// Returns the index of a leaf plus one; 0 if the leaf is not allocated.
     #[inline]
     fn find(&self, space: u32, number: u64) -> u32 {
         match self.near.get(space as usize) {
@@ -388,7 +389,7 @@ impl PageTable {
         &mut self.slabs[place / SLAB_LEAVES][place % SLAB_LEAVES]
     }
 
-    /// Reads the page's memory, if it is allocated, to load it into the CPU cache.
+    /// Reads the memory of a page's state, if it is allocated, to load it into the CPU cache.
     #[inline]
     pub fn peek(&self, space: u32, page: u64) -> u32 {
         let Some(place) = (self.find(space, page / LEAF_PAGES) as usize).checked_sub(1) else { return 0 };

@@ -9,14 +9,14 @@ use crate::report::{DeviceRow, ProcessRow, SharePercentile, ShareRow};
 
 /// Maximum number of rows in the table; the other names are combined into one row.
 const ROWS: usize = 64;
-/// Number of names with their own histogram of response times, by first request; at most 7 MB for times of up to a second.
+/// Number of names with their own histogram of response times, in order of first requests; 7 MB for times of up to a second.
 const TIMED: usize = 1_024;
 
 /// Counts for each name of a process or device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IoShareTable {
     names: NameMap,
-    /// Counts by index in `names`; the first is for requests without a name.
+    /// Counts of each name, by its index in `names`; index 0 is for requests without a name.
     counts: Vec<IoShare>,
     /// Response times of reads and writes, for the first [`TIMED`] names.
     times: Vec<DurationHistogram>,
@@ -24,13 +24,13 @@ pub(crate) struct IoShareTable {
     other_times: DurationHistogram,
 }
 
-/// The ids of the processes with one name.
+/// The process ids that requests with the same process name have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ProcessIds {
     #[default]
     None,
     One(i32),
-    /// Several ids, or requests with an unknown id.
+    /// Several ids, or at least one request with an unknown id.
     Several,
 }
 
@@ -203,14 +203,14 @@ impl IoShare {
 pub(crate) struct NameMap {
     names: NameTable,
     profile_ids: Vec<u32>,
-    /// The table of the current trace, to which `ours` belongs.
+    /// The name table of the current trace, for which `profile_ids` is valid.
     trace_names: NameTable,
 }
 
 impl NameMap {
-    /// Updates [`NameMap::profile_ids`] for the ids of this table of names.
+    /// Updates [`NameMap::profile_ids`] for the names of this table of the trace.
     pub fn follow(&mut self, theirs: &NameTable) {
-        // The tables of a trace's batches begin with the same names, possibly millions, which are not processed again.
+        // The name table of each batch begins with the names of the previous batch, possibly millions, which are not processed again.
         let known = if theirs.continues(&self.trace_names) { self.trace_names.len() } else { 0 };
         if known == theirs.len() {
             return;
@@ -227,7 +227,7 @@ impl NameMap {
         }
     }
 
-    /// The index of a name: 0 if there is none, otherwise its id in the profile plus one.
+    /// Returns the index of a name in the profile: its id in the profile plus one; 0 for a request without a name.
     #[inline]
     pub fn index(&self, theirs: Option<NameId>) -> u32 {
         theirs.and_then(|id| self.profile_ids.get(id.0 as usize)).map_or(0, |ours| ours + 1)

@@ -49,7 +49,7 @@ pub struct Profile {
     by_device: IoShareTable,
     reissues: ReissueCounters,
     flags: FlagCounters,
-    /// The cost of journaling, if the trace has block notes.
+    /// The cost of journaling, if the trace has notes on blocks.
     journal: JournalCost,
     fsync: Option<Box<FsyncProfile>>,
 }
@@ -172,11 +172,11 @@ impl Profile {
         Ok(())
     }
 
-    /// Reports on all batches added so far. `ledger` and `header` are those of the trace after reading has ended.
+    /// Reports on all batches added so far. `ledger` (counts of records) and `header` are those of the trace after it was read completely.
     pub fn finish(&self, ledger: &Ledger, header: &TraceHeader) -> ProfileReport {
         let unknown;
         let waits = if header.coarse_clock.is_some() {
-            // Without requests, these statistics are unknown.
+            // With a coarse clock, these statistics are unknown, so they are replaced by empty ones.
             unknown = (QueueStatistics::new(self.options.gc), WakeUpDelays::default(), ArrivalCounters::default());
             WaitStatistics { queue: &unknown.0, wake_up: &unknown.1, arrivals: &unknown.2 }
         } else {
@@ -198,7 +198,7 @@ impl Profile {
         let mut report = ProfileReport {
             name: self.options.name.clone(),
             ledger: ledger.clone(),
-            // The report lists clock jumps separately.
+            // The report contains the clock jumps in a separate list.
             header: TraceHeader { clock_jumps: None, ..header.clone() },
             clock_jumps: jumps.rows(),
             key_figures: key_figures(&tables, tables.duration_s, self.arrivals.mean_gap_ms(), busy_and_idle_s),
@@ -234,7 +234,7 @@ impl Profile {
         histograms(&self.operations, &self.arrivals, &self.queue, &self.reuse)
     }
 
-    /// Inputs of the findings that are in no table.
+    /// Returns the values that the findings of the report need and that are not columns of its tables.
     fn finding_values(&self, all: &OperationStatistics, waits: &WaitStatistics) -> FindingValues {
         FindingValues {
             small_pct: pct(all.small_requests(), all.requests()),
@@ -274,7 +274,7 @@ impl Profile {
         }
     }
 
-    /// Time 0 of the figures over time.
+    /// Returns the first arrival, which is time 0 of the figures over time.
     fn origin(&self) -> Nanos {
         self.arrivals.first().unwrap_or(Nanos::ZERO)
     }
@@ -315,14 +315,14 @@ impl Profile {
     }
 }
 
-/// Statistics that depend on the order of arrivals and on which requests waited for others.
+/// Statistics that depend on the order of arrivals, or on the requests that are unfinished when another arrives.
 struct WaitStatistics<'a> {
     queue: &'a QueueStatistics,
     wake_up: &'a WakeUpDelays,
     arrivals: &'a ArrivalCounters,
 }
 
-/// The figures of Tables III and IV that are changed by re-issues.
+/// Returns the figures of the paper's Tables III and IV that re-issued requests change.
 fn reissue_figures(tables: &PaperTables) -> ReissueFigures {
     ReissueFigures {
         requests: tables.requests,

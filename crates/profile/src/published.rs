@@ -15,41 +15,41 @@ pub struct PublishedRow {
     pub name: String,
     /// `individual` or `combo`.
     pub kind: String,
-    /// Table III, *Data Size*.
+    /// Column *Data Size* of the paper's Table III, KB.
     pub data_size_kb: f64,
-    /// Table III, *Number of Reqs.*
+    /// Column *Number of Reqs.* of the paper's Table III.
     pub requests: u64,
-    /// Table III, *Max Size*.
+    /// Column *Max Size* of the paper's Table III, KB.
     pub max_size_kb: f64,
-    /// Table III, *Ave. Size*, rounded down to a multiple of 0.5.
+    /// Column *Ave. Size* of the paper's Table III, KB, rounded down to a multiple of 0.5.
     pub mean_size_kb: f64,
-    /// Table III, *Ave. R Size*, rounded like `mean_size_kb`.
+    /// Column *Ave. R Size* of the paper's Table III, KB, rounded like `mean_size_kb`.
     pub mean_read_kb: f64,
-    /// Table III, *Ave. W Size*, rounded like `mean_size_kb`.
+    /// Column *Ave. W Size* of the paper's Table III, KB, rounded like `mean_size_kb`.
     pub mean_write_kb: f64,
-    /// Table III, *Write Reqs. Pct.*
+    /// Column *Write Reqs. Pct.* of the paper's Table III, percent.
     pub write_requests_pct: f64,
-    /// Table III, *Write Size Pct.*
+    /// Column *Write Size Pct.* of the paper's Table III, percent.
     pub written_bytes_pct: f64,
-    /// Table IV, *Recording Duration*, in whole seconds.
+    /// Column *Recording Duration* of the paper's Table IV, in whole seconds.
     pub duration_s: f64,
-    /// Table IV, *Arrival Rate*.
+    /// Column *Arrival Rate* of the paper's Table IV, requests per second.
     pub arrival_rate_per_s: f64,
-    /// Table IV, *Access Rate*.
+    /// Column *Access Rate* of the paper's Table IV, KB per second.
     pub access_rate_kb_per_s: f64,
-    /// Table IV, *`NoWait` Req. Ratio*.
+    /// Column *`NoWait` Req. Ratio* of the paper's Table IV, percent.
     pub no_wait_pct: f64,
-    /// Table IV, *Mean Serv.*
+    /// Column *Mean Serv.* of the paper's Table IV: the mean service time, ms.
     pub mean_service_ms: f64,
-    /// Table IV, *Mean Resp.*
+    /// Column *Mean Resp.* of the paper's Table IV: the mean response time, ms.
     pub mean_response_ms: f64,
-    /// Table IV, *Spatial Locality*.
+    /// Column *Spatial Locality* of the paper's Table IV, percent.
     pub spatial_locality_pct: f64,
-    /// Table IV, *Temporal Locality*.
+    /// Column *Temporal Locality* of the paper's Table IV, percent.
     pub temporal_locality_pct: f64,
 }
 
-/// A published figure that contradicts others of the same row, or a row above.
+/// A published figure that contradicts other published figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Inconsistency {
     /// The application.
@@ -62,18 +62,18 @@ pub struct Inconsistency {
     pub published: f64,
     /// The smallest value that the other figures allow, considering their rounding.
     pub low: Option<f64>,
-    /// The largest value that they allow.
+    /// The largest value that the other figures allow, considering their rounding.
     pub high: Option<f64>,
     /// An explanation for users.
     pub explanation: String,
 }
 
-/// The published rows, in the paper's order.
+/// Returns the published rows of Tables III and IV, in the paper's order.
 pub fn rows() -> Result<Vec<PublishedRow>> {
     parse(TABLE_3, TABLE_4)
 }
 
-/// Parses the text of the two tables (CSV with the columns of `presets/published`).
+/// Parses the text of the published Tables III and IV (CSV with the columns of the files in `presets/published`).
 /// Errors: [`ErrorClass::Syntax`] if a column or row is missing, [`ErrorClass::Value`] if a value is not a number.
 pub fn parse(table_3: &str, table_4: &str) -> Result<Vec<PublishedRow>> {
     let timing = CsvTable::new(table_4)?;
@@ -109,8 +109,8 @@ pub fn parse(table_3: &str, table_4: &str) -> Result<Vec<PublishedRow>> {
 /// "The largest size of a write request is 16 MB" (IISWC 2015, section III-A), of all 25 traces.
 const LARGEST_KB: f64 = 16_384.0;
 
-/// Lists the figures that contradict others by more than rounding explains. Data sizes are rounded down to 1 KB, means to 0.5 KB, and rates
-/// to the last printed digit; durations are rounded up or down by less than a second.
+/// Lists the published figures that contradict others by more than rounding explains. In the paper, data sizes are rounded down to 1 KB,
+/// means to 0.5 KB, and rates to the last printed digit; durations are rounded up or down by less than a second.
 pub fn inconsistencies(rows: &[PublishedRow]) -> Vec<Inconsistency> {
     let mut inconsistencies = Vec::new();
     for (index, row) in rows.iter().enumerate() {

@@ -12,7 +12,7 @@ use crate::{FEW_GAPS, elapsed};
 
 /// Maximum number of unfinished requests that are tracked, which limits memory if requests of a trace never complete.
 const MAX_OUTSTANDING: usize = 1 << 16;
-/// Bins for depths of 1, 2, 3-4, ... up to 1,024; depth 0 is counted separately.
+/// Bins for queue depths of 1, 2, 3-4, ... up to 1,024; depth 0 is counted separately.
 type DepthBins = DoublingBins<1, 12>;
 /// Number of bins of idle gaps from 1 ms to 65,536 ms, in nanoseconds.
 pub(crate) const GAP_BINS: usize = 18;
@@ -95,7 +95,7 @@ impl QueueStatistics {
         QueueAtArrival { depth: Some(depth), idle, gap_ns }
     }
 
-    /// Number of requests that are unfinished at this time; removes finished ones.
+    /// Number of requests that are unfinished at `arrival`; removes finished requests.
     #[inline]
     fn depth_at(&mut self, arrival: Nanos) -> u64 {
         while self.outstanding.peek().is_some_and(|Reverse(complete)| *complete <= arrival.0) {
@@ -112,7 +112,7 @@ impl QueueStatistics {
         self.longest.add(gap_ns, || ());
     }
 
-    /// Adds the queue of another part; returns the idle gap at the boundary between two pieces.
+    /// Merges the queue statistics of another part of a trace. Returns the idle gap between two consecutive parts, if there is one.
     pub fn merge(&mut self, other: Self, join: MergeRelation) -> Option<u64> {
         let gap_ns = match (join, self.busy_until, other.first_arrival) {
             (MergeRelation::Consecutive, Some(end), Some(first)) if first > end => Some(elapsed(end, first)),
@@ -142,7 +142,7 @@ impl QueueStatistics {
         gap_ns
     }
 
-    /// The summary; `None` without completion times.
+    /// Returns the summary of queue depth and busy time; `None` without completion times.
     pub fn summary(&self, duration_s: f64) -> Option<QueueSummary> {
         (self.completed > 0).then(|| QueueSummary {
             mean_at_arrival: self.depth_sum as f64 / self.completed as f64,
@@ -167,8 +167,8 @@ impl QueueStatistics {
         })
     }
 
-    /// Busy and idle time in seconds, without the idle gaps longer than `longest_ns`, of which there must be at most [`MOST_JUMPS`]. `None`
-    /// without completion times.
+    /// Returns busy and idle time in seconds. The idle time excludes gaps longer than `longest_ns`; at most [`MOST_JUMPS`] gaps may be that
+    /// long. Returns `None` without completion times.
     pub fn busy_and_idle_s(&self, longest_ns: u64) -> Option<(f64, f64)> {
         let long = self.longest.values().iter().map(|(gap, ())| *gap).filter(|gap| *gap > longest_ns);
         let idle_ns = self.gap_ns.iter().sum::<u128>() - long.map(u128::from).sum::<u128>();

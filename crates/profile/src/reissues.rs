@@ -1,4 +1,4 @@
-//! Suspected re-issues: how many requests are issued again, by the idle time before them, and the figures that re-issues change.
+//! Suspected re-issues of requests: their percentage by the idle time before the first issue, and the figures that re-issues change.
 
 use std::collections::VecDeque;
 
@@ -10,19 +10,19 @@ use crate::locality::SequentialCounters;
 use crate::options::MergeRelation;
 use crate::report::{ReissueFigures, ReissueRow, ReissueSummary as Report};
 
-/// Maximum time from the first issue to the second: the longest window that the options of reading allow.
+/// Maximum time from the first issue of a request to its second: the longest re-issue window that a reader can be configured with.
 const WITHIN_NS: u64 = 1_000_000_000;
-/// Maximum number of requests that are stored to recognise their second issue: 128 KB.
+/// Maximum number of requests that are stored to recognise their second issue; they occupy 128 KB.
 const HELD: usize = 1 << 12;
-/// Upper edges of the bins of idle times, ms; a further bin is above the last edge.
+/// Upper edges of the bins of idle times, ms; one more bin counts times above the last edge.
 const EDGES_MS: [u64; 11] = [1, 2, 3, 4, 5, 6, 8, 10, 15, 30, 100];
 const BINS: usize = EDGES_MS.len() + 1;
 /// Minimum number of requests in a bin for its percentage to be used.
 const ENOUGH: u64 = 30;
-/// The link counts as awake up to this percentage of re-issues, and as asleep from `ASLEEP_PCT` on.
+/// The link counts as awake in bins of idle times with up to this percentage of re-issues, and as asleep from `ASLEEP_PCT` on.
 const AWAKE_PCT: f64 = 5.0;
 const ASLEEP_PCT: f64 = 90.0;
-/// Time steps of 0.1 ms up to [`WITHIN_NS`].
+/// Width of the histogram bins for the time from first to second issue, up to [`WITHIN_NS`]: 0.1 ms.
 const STEP_NS: u64 = 100_000;
 const STEPS: usize = (WITHIN_NS / STEP_NS) as usize;
 
@@ -52,7 +52,7 @@ struct FirstIssue {
     bin: u8,
 }
 
-/// Counters of the figures without re-issues.
+/// Counters of the paper's figures, computed without the re-issued requests.
 #[derive(Clone, Debug, Default)]
 struct FiguresWithoutReissues {
     requests: u64,
@@ -128,7 +128,7 @@ impl ReissueCounters {
         }
     }
 
-    /// Reports the re-issues. `figures` are those of all requests; `dropped` is the number of re-issues that were dropped on reading.
+    /// Reports the re-issues. `figures` are the figures of all requests; `dropped` is the number of re-issues that the reader dropped.
     pub fn report(&self, figures: ReissueFigures, dropped: u64) -> Report {
         let (awake_ms, asleep_ms) = self.edges();
         Report {
@@ -143,14 +143,14 @@ impl ReissueCounters {
         }
     }
 
-    /// The idle time (ms) up to which hardly any request is issued again, and the idle time above which nearly all are; `None` if the
-    /// percentages have no such step.
+    /// The idle time (ms) up to which hardly any request is issued again, and that above which nearly all are; `None` if there is no such
+    /// change.
     fn edges(&self) -> (Option<u64>, Option<u64>) {
         let judged = |bin: &usize| self.requests[*bin] >= ENOUGH;
         let share = |bin: usize| 100.0 * self.reissues_by_bin[bin] as f64 / self.requests[bin] as f64;
         let awake = (0..BINS).filter(judged).take_while(|bin| share(*bin) <= AWAKE_PCT).last();
         let asleep = (0..BINS).rev().filter(judged).take_while(|bin| share(*bin) >= ASLEEP_PCT).last();
-        // Without a bin of each kind, both edges are unknown.
+        // Both edges are unknown unless there is at least one bin of each kind, awake and asleep.
         awake.zip(asleep).map(|(awake, asleep)| (EDGES_MS[awake], EDGES_MS[asleep - 1])).unzip()
     }
 

@@ -20,7 +20,7 @@ const GROUP_WORDS: usize = 16;
 const GROUPS: usize = WORDS / GROUP_WORDS;
 /// Number of slots in the hash table of tracked pages, a power of two; at most a quarter of them is used.
 const SLOTS: usize = 4 * FOLLOWED;
-/// The position stored in an empty slot.
+/// The position stored in an empty slot of the hash table.
 const NOWHERE: u32 = u32::MAX;
 /// Number of bins, for distances of 0, 1, 2-3, 4-7, ... pages.
 const BINS: usize = 40;
@@ -33,12 +33,12 @@ pub(crate) struct ReuseDistances {
     /// Hash table of the tracked pages with linear probing; a page keeps its slot until the sampling changes.
     slots: Vec<TrackedPage>,
     tracked: usize,
-    /// The page and its slot at each position; outdated if the position's bit is not set.
+    /// The page and its slot in the hash table at each position; outdated if the position's bit is not set.
     page_at: Vec<(u64, u32)>,
     /// The last repeated touch; `None` after positions were renumbered.
     last: Option<RepeatTouch>,
     bits: Vec<u64>,
-    /// Number of set bits in each word, by group.
+    /// Number of set bits in each word of the bitmap, by group.
     word_counts: Vec<[u8; GROUP_WORDS]>,
     group_counts: [u16; GROUPS],
     next: usize,
@@ -46,7 +46,7 @@ pub(crate) struct ReuseDistances {
     first_touches: u64,
     sampled: u64,
     touches: u64,
-    /// The largest `shift` of all merged parts.
+    /// The largest `shift` of all merged distributions.
     coarsest: u32,
 }
 
@@ -58,7 +58,7 @@ struct TrackedPage {
 
 const EMPTY: TrackedPage = TrackedPage { page: 0, position: NOWHERE };
 
-/// The slot at which the search for a page begins; eight neighbouring pages share two cache lines.
+/// Returns the slot at which the search for a page in the hash table begins; eight neighbouring pages share two cache lines.
 #[inline]
 fn home(page: u64) -> usize {
     let group = (page / 8).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - (SLOTS / 8).ilog2());
@@ -72,7 +72,7 @@ struct RepeatTouch {
     distance: u64,
 }
 
-/// Hashes a page number to 64 bits (`SplitMix64`, a bijection). Without the addition, page 0 would have hash 0 and be in every sample.
+/// Hashes a page number to 64 bits (`SplitMix64`, a bijection). A constant is added first, so that page 0 is not in every sample.
 #[inline]
 fn hash_page(page: u64) -> u64 {
     let page = page.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -169,8 +169,8 @@ impl ReuseDistances {
         slot as u32
     }
 
-    /// The distance of a touch of the page at position `before`. If this page directly follows the page touched last, the distance does not
-    /// change: one page less lies after it, but the page touched last has moved after it.
+    /// Returns the distance for a touch of the page at position `before`. If this page directly follows the page of the previous touch, the
+    /// distance does not change: one page fewer lies after it, but the page touched last has moved after it.
     #[inline]
     fn touch_before(&self, before: usize) -> RepeatTouch {
         match self.last {
@@ -179,7 +179,7 @@ impl ReuseDistances {
         }
     }
 
-    /// Stores a page at the next position.
+    /// Stores a page at the next position in the order of touches.
     #[inline]
     fn set(&mut self, page: u64, slot: u32) {
         let at = self.next;
@@ -192,7 +192,7 @@ impl ReuseDistances {
         self.next += 1;
     }
 
-    /// Number of pages that were touched after the page at this position.
+    /// Number of pages that were touched after the page at position `position`.
     fn set_after(&self, position: usize) -> u64 {
         let word = position / 64;
         let group = word / GROUP_WORDS;
@@ -219,7 +219,7 @@ impl ReuseDistances {
             self.tracked = 0;
         }
         for word in 0..words {
-            // Positions are written only before those that have not been read yet.
+            // A new position is never after the position that is read at the moment, so the arrays are renumbered in place.
             let mut bits = std::mem::take(&mut self.bits[word]);
             while bits != 0 {
                 let (page, slot) = self.page_at[64 * word + bits.trailing_zeros() as usize];
@@ -234,7 +234,7 @@ impl ReuseDistances {
         }
     }
 
-    /// Adds another distribution. Its first touch of each page counts as a first touch, also if this distribution has the page.
+    /// Merges another distribution. What `other` counts as first touch stays one, even if `self` has touched the page before.
     pub fn merge(&mut self, other: Self, join: MergeRelation) {
         let mut distances = self.distances;
         for (mine, theirs) in distances.iter_mut().zip(other.distances) {
@@ -254,18 +254,18 @@ impl ReuseDistances {
         *self = merged;
     }
 
-    /// N if one of N pages was tracked at the end.
+    /// Returns the sampling rate at the end: one in this number of pages was tracked.
     pub fn sampling(&self) -> u64 {
         1 << self.coarsest
     }
 
-    /// Hit rate of an LRU cache of `cache_kb`, in percent, taken at the largest bin edge that is not above this size.
+    /// Hit rate of an LRU cache in percent, taken at the largest bin edge that is at most `cache_kb`.
     pub fn hit_pct(&self, cache_kb: u64) -> Option<f64> {
         let rows = self.rows();
         rows.iter().rfind(|row| row.high_kb.is_some_and(|high| high <= cache_kb)).map(|row| row.hit_pct)
     }
 
-    /// Touches by distance. The difference between the true and the sampled number of touches is added to the shortest distance.
+    /// Number of touches by distance. The difference between the true and the sampled number of touches is added to the shortest distance.
     fn adjusted(&self) -> [u64; BINS] {
         let mut distances = self.distances;
         distances[0] = distances[0].saturating_add(self.touches).saturating_sub(self.sampled);
@@ -318,7 +318,7 @@ mod tests {
 
     use super::*;
 
-    /// Computes distances by their definition.
+    /// Computes reuse distances directly from their definition, to check the sampled ones.
     fn reference(pages: &[u64]) -> ([u64; BINS], u64) {
         let mut stack: Vec<u64> = Vec::new();
         let (mut distances, mut first) = ([0; BINS], 0);

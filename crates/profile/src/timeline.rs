@@ -10,7 +10,7 @@ use crate::report::{AddressTimeRow, DepthTimeRow, IoTimeRow, WorkingSet, Working
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IoTimeline(RequestsOverTime<TimelineBin>);
 
-/// The counts of a time bin that are not counts of reads and writes.
+/// The counts of a time bin other than those of reads and writes.
 #[derive(Clone, Debug, Default)]
 struct TimelineBin {
     others: u64,
@@ -64,7 +64,7 @@ impl IoTimeline {
         self.0.add(request.arrival, side, request.sectors, response);
     }
 
-    /// Adds the queue depth and the new pages of a request.
+    /// Adds the queue depth and the newly touched pages of a request to its time bin.
     #[inline]
     pub fn add(&mut self, request: &Request, depth: Option<u64>, new: NewPages) {
         let bin = self.0.extra(request.arrival);
@@ -77,12 +77,12 @@ impl IoTimeline {
         }
     }
 
-    /// Adds another timeline. If `aligned` is set, both begin at the same time.
+    /// Merges another timeline. If `aligned` is set, both timelines begin at the same time.
     pub fn merge(&mut self, other: Self, aligned: bool) {
         self.0.merge(other.0, aligned);
     }
 
-    /// The rows of all figures over time. Each merged piece counts its pages as new, so the growth is limited to the true `total`.
+    /// Rows of all figures over time. Each merged part counts its pages as new, so the sum of new pages is limited to the true `total`.
     pub fn rows(&self, origin: Nanos, total: WorkingSet) -> TimelineRows {
         let mut rows = TimelineRows::default();
         let (mut unique, mut written) = (0, 0);
@@ -111,8 +111,8 @@ const ADDRESSES: usize = 64;
 /// Binary logarithm of the number of sectors in a MB; a cell is initially 1 MB high.
 const SECTOR_TO_MB: u32 = 11;
 
-/// Counts of requests by time and start address. The width or height of the cells doubles when a trace exceeds the heatmap. The addresses
-/// of all devices of a trace are overlaid.
+/// Counts of requests by time and start address. The width or height of the cells doubles when a trace extends beyond the heatmap. The
+/// addresses of all devices of a trace share one axis.
 #[derive(Clone, Debug)]
 pub(crate) struct AddressHeatmap {
     rows: CoarseningBins<HeatmapRow>,
@@ -120,7 +120,7 @@ pub(crate) struct AddressHeatmap {
     shift: u32,
 }
 
-/// Reads and writes by address.
+/// Counts of reads and writes by address, for one time step of the heatmap.
 #[derive(Clone, Debug)]
 struct HeatmapRow([[u64; 2]; ADDRESSES]);
 
@@ -146,7 +146,7 @@ impl Default for AddressHeatmap {
 }
 
 impl AddressHeatmap {
-    /// Adds a read or write.
+    /// Adds a read or write to its cell of the heatmap.
     #[inline]
     pub fn add(&mut self, request: &Request) {
         let mb = request.sector.0 >> SECTOR_TO_MB;
@@ -169,7 +169,7 @@ impl AddressHeatmap {
         });
     }
 
-    /// Adds another heatmap. If `aligned` is set, both begin at the same time.
+    /// Merges another heatmap. If `aligned` is set, both heatmaps begin at the same time.
     pub fn merge(&mut self, mut other: Self, aligned: bool) {
         while self.shift < other.shift {
             self.coarsen();

@@ -11,18 +11,18 @@ use crate::queue::{GAP_BINS, GapBins};
 use crate::report::{PowerSaving, WakeUpRow};
 use crate::{FEW_GAPS, elapsed};
 
-/// Number of buckets of delays: sixteen per octave from 4 us on; below, one per 250 ns.
+/// Number of buckets of delays: sixteen per octave from 4 us on, and one per 250 ns below 4 us.
 const DELAY_BUCKETS: usize = 512;
 const IN_OCTAVE: usize = 16;
 const DELAY_UNIT_NS: u64 = 250;
-/// Minimum number of requests after short gaps, and after long gaps, for a threshold.
+/// Minimum number of requests after short gaps for a threshold to be reported; `MIN_LONG` is the minimum after long gaps.
 const MIN_SHORT: u64 = 30;
 const MIN_LONG: u64 = 10;
-/// A threshold requires that the median delay after long gaps is at least this many times the median after short gaps, ...
+/// Condition for a threshold: minimum ratio of the median delay after long gaps to the median after short gaps.
 const MIN_RATIO: u64 = 3;
-/// ... that it is at least this much longer, ...
+/// Condition for a threshold: minimum difference between the median delays after long and after short gaps, in nanoseconds.
 const MIN_COST_NS: u64 = 200_000;
-/// ... and that the percentage of requests delayed by more than the middle of both medians is higher by at least this after long gaps.
+/// Condition for a threshold: minimum difference between the percentages of delays above the middle of both medians.
 const MIN_PARTED_PCT: f64 = 60.0;
 /// Minimum percentage of delayed (or undelayed) requests for a range of gaps to count as delayed (or undelayed).
 const MOSTLY_PCT: f64 = 75.0;
@@ -32,7 +32,7 @@ const MOSTLY_PCT: f64 = 75.0;
 pub(crate) struct WakeUpDelays {
     by_issue: DelayHistograms,
     by_service: DelayHistograms,
-    /// The delays of the first request. The gap before it is known only when pieces of a recording are joined.
+    /// The delays of the first request. The idle gap before it is known only when parts of a recording are merged.
     first: Option<RequestDelays>,
     /// The delays of the requests after the [`FEW_GAPS`] longest gaps.
     longest: LargestValues<RequestDelays, FEW_GAPS>,
@@ -73,7 +73,7 @@ impl WakeUpDelays {
         }
     }
 
-    /// Adds another part. `gap_ns` is the idle gap at the boundary, if there is one.
+    /// Merges the delays of another part of the trace. `gap_ns` is the idle gap between both parts, if there is one.
     pub fn merge(&mut self, other: &Self, join: MergeRelation, gap_ns: Option<u64>) {
         self.by_issue.merge(&other.by_issue);
         self.by_service.merge(&other.by_service);
@@ -84,8 +84,8 @@ impl WakeUpDelays {
         self.first = self.first.or(other.first);
     }
 
-    /// The delays from which the threshold is estimated: those of the issue if they were recorded and are not all zero, otherwise service
-    /// times.
+    /// Returns the delays from which the threshold is estimated: the times to issue if they were recorded and are not all zero, otherwise
+    /// the service times.
     fn best(&self) -> Option<(&'static str, &DelayHistograms)> {
         let telling = self.by_issue.longest_ns.iter().any(|longest| *longest > 0);
         if telling {
@@ -102,7 +102,7 @@ impl WakeUpDelays {
         })
     }
 
-    /// Whether there is also a threshold without the [`FEW_GAPS`] longest gaps.
+    /// Whether a threshold is also found if the [`FEW_GAPS`] longest gaps are excluded.
     pub fn has_threshold_without_few(&self) -> bool {
         let Some((name, delays)) = self.best() else { return false };
         let mut rest = delays.clone();
@@ -189,7 +189,7 @@ impl DelayHistograms {
         self.counts[gaps].iter().flat_map(|row| &row[from..]).sum()
     }
 
-    /// The bucket of a nearest-rank percentile.
+    /// Returns the bucket of a nearest-rank percentile of the delays after gaps in the ranges `gaps`.
     fn bucket_at(&self, gaps: std::ops::Range<usize>, pct: u64) -> Option<usize> {
         let total = self.total(gaps.clone());
         let rank = (total * pct).div_ceil(100).max(1);
@@ -219,7 +219,7 @@ impl DelayHistograms {
             if long_ns < short_ns.saturating_mul(MIN_RATIO) || long_ns - short_ns < MIN_COST_NS {
                 continue;
             }
-            // The middle on a logarithmic scale, like the buckets.
+            // The middle between both medians on a logarithmic scale, like the buckets of the histogram.
             let from = usize::midpoint(bucket(short_ns), bucket(long_ns)) + 1;
             let share = |gaps, total| 100.0 * self.delayed(gaps, from) as f64 / total as f64;
             let parted = share(long, long_total) - share(short, short_total);
@@ -228,8 +228,8 @@ impl DelayHistograms {
             }
         }
         let (_, short_ns, long_ns, from) = best?;
-        // A range may contain the threshold. The bounds are the first range that is mostly delayed, and the last range before it that is
-        // mostly undelayed.
+        // The threshold may lie inside a range of gaps. Its bounds are the first range that is mostly delayed, and the last range before it
+        // that is mostly undelayed.
         let asleep = (0..GAP_BINS).find(|gap| self.delayed_pct(*gap, from).is_some_and(|pct| pct >= MOSTLY_PCT))?;
         let awake = (0..asleep).rev().find(|gap| self.delayed_pct(*gap, from).is_some_and(|pct| pct <= 100.0 - MOSTLY_PCT))?;
         let edge_ms = |ns: u64| Some(ns as f64 / 1e6);

@@ -1,4 +1,4 @@
-//! Applications in closed loop over a simulated device.
+//! Programs that represent applications: each issues its next requests when earlier ones have completed on the simulated device.
 
 use std::io::BufReader;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ impl PyProgram {
         run(py, || AppProgram::from_file(&path)).map(Self)
     }
 
-    /// Combines this application with others that run at the same time. The user waits for this one.
+    /// Combines this application with others that run at the same time. Its user waits only for this application.
     fn beside(&self, py: Python<'_>, others: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
         let others: Vec<AppProgram> = others.iter().map(|other| other.0.clone()).collect();
         run(py, || self.0.clone().combined_with(&others)).map(Self)
@@ -47,7 +47,7 @@ impl PyProgram {
         &self.0.name
     }
 
-    /// Whether it represents an activity of a user.
+    /// Whether the program represents an activity of a user.
     #[getter]
     fn is_activity(&self) -> bool {
         self.0.is_activity
@@ -58,19 +58,19 @@ impl PyProgram {
         &self.0.about
     }
 
-    /// Source of its figures.
+    /// Source of the program's figures.
     #[getter]
     fn source(&self) -> &str {
         &self.0.source
     }
 
-    /// The whole program.
+    /// Returns the whole program as a dictionary.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         run_to_python(py, || Ok(&self.0))
     }
 }
 
-/// A host on which programs run.
+/// A simulated host (kernel, page cache, partitions, networks) on which programs run.
 #[pyclass(name = "HostSetup", module = "emmclab._core", frozen)]
 pub(crate) struct PyHostSetup(HostSetup);
 
@@ -111,7 +111,7 @@ impl PyHostSetup {
         run(py, || self.0.network(name).map(|_| ()))
     }
 
-    /// All settings.
+    /// Returns all settings of the host as a dictionary.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         run_to_python(py, || Ok(&self.0))
     }
@@ -129,7 +129,7 @@ pub(crate) fn app_states() -> Vec<(&'static str, &'static str)> {
     ThreadState::ALL.into_iter().map(|state| (state.name(), state.description())).collect()
 }
 
-/// The file of an application that comes with emmclab.
+/// Returns the text of the program file of an application that comes with emmclab.
 #[pyfunction]
 pub(crate) fn app_text(py: Python<'_>, name: &str) -> PyResult<&'static str> {
     run(py, || preset_text(name))
@@ -157,12 +157,12 @@ pub(crate) struct RunOptionsInput {
     what_if: Vec<String>,
     /// File systems that replace those of the host, as `PARTITION=NAME` or `NAME`.
     filesystems: Vec<String>,
-    /// Classes of files whose syncs are executed; `None` for those of the host.
+    /// Classes of files whose syncs are executed; `None` for the classes in the settings of the host.
     synced: Option<Vec<String>>,
 }
 
 impl RunOptionsInput {
-    /// The host with the selected file systems and syncs, and the options of the run.
+    /// Returns the host with the selected file systems and syncs, and the options of the run.
     fn checked(self, host: &HostSetup) -> Result<(HostSetup, ProgramRunOptions), Error> {
         let mut host = host.clone();
         for choice in &self.filesystems {
@@ -182,8 +182,8 @@ impl RunOptionsInput {
 }
 
 /// Runs a program on a host with a device that is prepared according to the replay options. Returns the results of the program and of the
-/// device. `perfetto` is a file for a picture of the run, `events` one for its requests. `about` is a description of the run as
-/// JSON, for the latter file.
+/// device. `perfetto` is the path of a Perfetto trace of the run, `events` the path of a file for its requests. `about` describes the run
+/// as JSON; it is stored in the `events` file.
 #[pyfunction]
 #[pyo3(signature = (program, host, config, options, replay, *, images=None, images_limit=None, layers=None, second=None, perfetto=None, events=None, about=None))]
 #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]

@@ -36,7 +36,7 @@ impl PyBatch {
         &self, py: Python<'py>, requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let record = run(py, || self.0.to_record_batch(self.0.has_notes()))?;
-        // The interface permits the consumer to convert the types itself.
+        // The Arrow interface permits ignoring the requested schema, because the consumer can convert the types itself.
         drop(requested_schema);
         export_batch(py, record)
     }

@@ -1,4 +1,4 @@
-//! Presets from measured service times.
+//! Fits device presets to measured service times.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use crate::options::run_to_python;
 use crate::reader::PyReader;
 
-/// Fits a preset to the service times of a trace. Returns the result.
+/// Fits a device preset to the service times of a trace. Returns the result.
 #[pyfunction]
 pub(crate) fn calibrate_trace<'py>(
     py: Python<'py>, reader: PyRef<'_, PyReader>, name: String, source: String, capacity_gb: u32, seed: u64, skip_packed: bool,
@@ -21,7 +21,7 @@ pub(crate) fn calibrate_trace<'py>(
     })
 }
 
-/// Fits a preset to the output of `fio --output-format=json` in the file `path`. Returns the result.
+/// Fits a device preset to the output of `fio --output-format=json` in the file `path`. Returns the result.
 #[pyfunction]
 pub(crate) fn calibrate_fio<'py>(
     py: Python<'py>, path: PathBuf, text: &str, name: String, source: String, capacity_gb: u32, seed: u64,

@@ -1,4 +1,4 @@
-//! The exploration of power cuts.
+//! Explores the disk states that a power cut may leave.
 
 use std::fs::File;
 use std::io;
@@ -21,20 +21,20 @@ use serde::{Deserialize, Serialize};
 use crate::errors::{run, to_python};
 use crate::options::{OptionsFromPython, run_to_python};
 
-/// Path, kind, inode, links, contents, and extended attributes by name of each node below a folder.
+/// Path, kind, inode number, number of links, contents, and extended attributes (by name) of each file-system entry below a folder.
 type TreeRead<'py> = Option<Vec<NodeRead<'py>>>;
 type NodeRead<'py> =
     (Bound<'py, PyBytes>, &'static str, u32, u16, Bound<'py, PyBytes>, Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>);
 /// The contents of the requested files; `None` for a file that does not exist.
 type FilesRead<'py> = Vec<Option<Bound<'py, PyBytes>>>;
 
-/// An indexed log of a run.
+/// An indexed log of the commands that a device received while a workload ran.
 #[pyclass(name = "CrashRun", module = "emmclab._core", frozen)]
 pub(crate) struct PyCrashRun {
     run: Arc<CrashLogIndex>,
 }
 
-/// The options of an exploration, as passed by Python.
+/// The options of an exploration of crash states, as passed by Python.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExploreOptionsInput {
@@ -48,7 +48,7 @@ struct ExploreOptionsInput {
     lines: Option<WorkloadLineInput>,
 }
 
-/// The meaning of output lines of a workload, as passed by Python.
+/// Output lines of a workload that are preferred for power cuts, and lines after which it is idle, as passed by Python.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WorkloadLineInput {
@@ -56,11 +56,11 @@ struct WorkloadLineInput {
     idle: Vec<usize>,
 }
 
-/// Facts that a crash log contains.
+/// Properties of a crash log.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct CrashLogFacts {
     acknowledgements: usize,
-    /// Size of the device, or of all devices together.
+    /// Size of the device in bytes, or of all devices together.
     bytes: u64,
     commands: usize,
     device: String,
@@ -72,7 +72,7 @@ pub(crate) struct CrashLogFacts {
     writer: String,
 }
 
-/// A state that a power cut may leave; `index` counts all states, `number` those of its cut.
+/// A disk state that a power cut may leave. `index` counts the states of all power cuts, `number` those of one power cut.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ExploredState {
     acknowledged: usize,
@@ -80,12 +80,12 @@ pub(crate) struct ExploredState {
     cut: usize,
     index: u64,
     number: u32,
-    /// The first promise of the device that is broken.
+    /// The first durability promise of the device that this state breaks.
     problem: Option<PromiseBreach>,
     way: &'static str,
 }
 
-/// A promise that a state breaks.
+/// A durability promise of the device that an explored disk state breaks.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct PromiseBreach {
     level: &'static str,
@@ -119,7 +119,7 @@ fn breach_to_python(py: Python<'_>, problem: Option<StateViolation>) -> PyResult
 
 #[pymethods]
 impl PyCrashRun {
-    /// Opens a log of a served device, or of dm-log-writes. For dm-log-writes, `base` is the image of the device before the log, and
+    /// Opens a log of a served device, or a log of dm-log-writes. For dm-log-writes, `base` is the image of the device before the log, and
     /// `sectors` the size of the device if it differs from the image.
     #[new]
     #[pyo3(signature = (path, *, sectors=None, base=None))]
@@ -149,7 +149,7 @@ impl PyCrashRun {
         })
     }
 
-    /// Facts that the log contains.
+    /// Returns properties of the log.
     fn facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         run_to_python(py, || {
             let header = self.run.header();
@@ -168,13 +168,13 @@ impl PyCrashRun {
         })
     }
 
-    /// The acknowledgements of the workload, one line each.
+    /// Returns the lines by which the workload acknowledged data as safe.
     fn acknowledgements(&self) -> Vec<String> {
         self.run.acknowledgements().iter().map(ToString::to_string).collect()
     }
 
-    /// Commands that arrived at the device between two moments of the log, in order: number, operation, first sector, sectors, flags as
-    /// words, arrival and completion in nanoseconds.
+    /// Returns the commands that arrived at the device between two events of the log, in order: number, operation, first sector, sectors,
+    /// flags as words, arrival and completion in nanoseconds. `from` and `to` are indices of events.
     #[expect(clippy::type_complexity, reason = "a row of a table for Python")]
     fn commands(&self, from: usize, to: usize) -> Vec<(u64, &'static str, u64, u32, Vec<&'static str>, i64, Option<i64>)> {
         let commands = self.run.commands(CommandPort::Device);
@@ -202,7 +202,7 @@ impl PyCrashRun {
         rows
     }
 
-    /// Violations of the rules of the journal by the commands: (moment, rule, transaction, detail).
+    /// Returns the violations of journal rules by the logged commands: (index of the event in the log, rule, transaction, detail).
     #[pyo3(signature = (from_mark=None))]
     fn journal_rules(&self, py: Python<'_>, from_mark: Option<&str>) -> PyResult<Vec<(usize, &'static str, u32, String)>> {
         run(py, || {
@@ -215,12 +215,12 @@ impl PyCrashRun {
         })
     }
 
-    /// Index of the moment after a mark; 0 if the mark does not exist.
+    /// Returns the index of the log event after a mark; 0 if the mark does not exist.
     fn after_mark(&self, name: &str) -> usize {
         self.run.after_mark(name)
     }
 
-    /// Writes the commands as a log of dm-log-writes.
+    /// Writes the logged commands as a log of dm-log-writes.
     fn write_dm(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         run(py, || {
             let mut file = AtomicFile::create(&path)?;
@@ -230,7 +230,7 @@ impl PyCrashRun {
     }
 }
 
-/// A missing or garbled write of a state: (number of the command, arrival time, first sector, sectors, whether it is garbled).
+/// A missing or garbled write of a crash state: (number of the command, arrival time, first sector, sectors, whether it is garbled).
 type OmittedRow = (u64, i64, u64, u64, bool);
 
 /// Steps through a run and produces the states that power cuts may leave.
@@ -239,10 +239,10 @@ pub(crate) struct PyExplorer {
     explorer: Explorer,
     judge: StateJudge,
     reads: RecoveryReadCache,
-    /// The chosen state, and the tested state, which may lack fewer writes.
+    /// The disk state that the explorer chose. `state` is the tested state, which may lack fewer writes.
     chosen: Option<CrashState>,
     state: Option<CrashState>,
-    /// The disk of this state as seen by a host, if it was requested.
+    /// The disk in the tested state as seen by a host, if it was requested.
     host: Mutex<Option<io::Result<HostView>>>,
 }
 
@@ -256,7 +256,7 @@ impl PyExplorer {
         *self.host.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The disk of this state as seen by a host, and the known reads. The inner error means that the layers cannot recover.
+    /// The disk of the tested state as seen by a host, and the known recovery reads. The inner error means that the layers cannot recover.
     fn host_view(&mut self) -> Result<(&io::Result<HostView>, &mut RecoveryReadCache), Error> {
         let host = self.host.get_mut().unwrap_or_else(PoisonError::into_inner);
         let host = if let Some(known) = host.take() {
@@ -307,7 +307,7 @@ impl PyExplorer {
         })
     }
 
-    /// The next state of this share; `None` at the end.
+    /// Returns the next state of this explorer's share of the states; `None` at the end.
     fn next_state<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.chosen = self.explorer.next_state();
         self.set_state(self.chosen.clone());
@@ -324,8 +324,8 @@ impl PyExplorer {
         Ok(Some(pythonize(py, &explored)?))
     }
 
-    /// Recovers the state by its layers and its journal, and reads files. Returns the problem, the files, the nodes of the folder
-    /// `tree`, and the number of writes by the layers' recovery.
+    /// Recovers the tested disk state: first its layers, then its journal. Then reads files. Returns the problem, the files, the nodes of
+    /// the folder `tree`, and the number of writes by the layers' recovery.
     #[pyo3(signature = (wanted, *, tree=None, cut_after=None))]
     fn recover<'py>(
         &mut self, py: Python<'py>, wanted: Vec<String>, tree: Option<&str>, cut_after: Option<usize>,
@@ -340,7 +340,8 @@ impl PyExplorer {
         Ok((problem, files.collect(), tree, recovered.layer_writes))
     }
 
-    /// The missing writes of the state: (number of the command, arrival time, first sector, sectors, whether the sectors contain garbage).
+    /// The writes that are missing in the tested state: (number of the command, arrival time, first sector, sectors, whether they are
+    /// garbled).
     fn omitted(&self, py: Python<'_>) -> PyResult<Vec<OmittedRow>> {
         let state = self.state().map_err(|error| to_python(py, &error))?;
         let commands = self.explorer.run().commands(CommandPort::Device);
@@ -351,12 +352,12 @@ impl PyExplorer {
         Ok(self.explorer.omitted(state).iter().map(row).collect())
     }
 
-    /// Reduces the missing writes of the chosen state to those at these indexes.
+    /// Reduces the missing writes of the chosen disk state to those at the indexes `places`.
     fn keep_omitted(&mut self, places: Vec<usize>) {
         self.set_state(self.chosen.as_ref().map(|chosen| self.explorer.with_omitted(chosen, &places)));
     }
 
-    /// Writes the disk of this state as seen by a host to a new image. With `replayed`, the journal of its ext4 is replayed, so that the
+    /// Writes the disk in the tested state as seen by a host to a new image. With `replayed`, its ext4 journal is replayed, so that the
     /// kernel has nothing to recover. Returns the problem if ext4 cannot be recovered.
     #[pyo3(signature = (path, *, replayed=false))]
     fn write_image<'py>(&mut self, py: Python<'py>, path: PathBuf, replayed: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -378,14 +379,14 @@ impl PyExplorer {
         self.explorer.run().header().sectors * SECTOR_BYTES
     }
 
-    /// Returns the outcome that was passed to `learn_reads` for an earlier state if a recovery of this state would read the same data;
-    /// otherwise `None`.
+    /// Returns the outcome that was passed to `learn_reads` for an earlier disk state if a recovery of the tested state would read the same
+    /// data; otherwise `None`.
     fn known_outcome(&mut self, py: Python<'_>, request: &str) -> PyResult<Option<usize>> {
         let (host, reads) = self.host_view().map_err(|error| to_python(py, &error))?;
         Ok(host.as_ref().ok().and_then(|host| reads.outcome(request, host)))
     }
 
-    /// Records the blocks of 4 KiB of the host's disk that the recovery of the state read, and the number of its outcome.
+    /// Records which 4 KiB blocks of the host's disk the recovery of the tested state read, and the number of the outcome of this test.
     fn learn_reads(&mut self, py: Python<'_>, request: &str, blocks: Vec<u64>, outcome: usize) -> PyResult<()> {
         let (host, reads) = self.host_view().map_err(|error| to_python(py, &error))?;
         if let Ok(host) = host {
@@ -394,14 +395,14 @@ impl PyExplorer {
         Ok(())
     }
 
-    /// Removes all records of `learn_reads`.
+    /// Removes everything that `learn_reads` has recorded.
     fn forget_reads(&mut self) {
         self.reads = RecoveryReadCache::default();
     }
 
-    /// The coverage so far: moments at which power could be cut, cuts tested, decimal logarithm of the number of legal states (an upper
-    /// bound), states chosen, states equal to an earlier one, maximum number of unpromised writes at a cut, output lines of the workload
-    /// after which power is cut first, and how many of these were tested.
+    /// Returns the coverage so far: points of the log at which power could be cut, power cuts tested, decimal logarithm of the number of
+    /// disk states that the device may leave (an upper bound), states chosen, states equal to an earlier one, maximum number of unpromised
+    /// writes at a cut, output lines of the workload after which power is cut first, and how many of these were tested.
     fn covered(&self) -> (u64, u64, f64, u64, u64, u64, u64, u64) {
         let covered = self.explorer.covered();
         (
@@ -411,8 +412,8 @@ impl PyExplorer {
     }
 }
 
-/// Replays the journal of an ext4 in its image: writes the logged blocks to their places, and changes the superblocks so that no replay is
-/// necessary. Returns the problem if Linux would not mount the image.
+/// Replays the journal of an ext4 in its image: writes the logged blocks to their home locations, and changes the superblocks so that no
+/// replay is necessary. Returns the problem if Linux would not mount the image.
 fn replay(image: &File) -> Result<Option<StateViolation>, Error> {
     let mut recovery = emmclab_ext4::JournalRecovery::new();
     let replayed = match recovery.replay(image) {
@@ -433,13 +434,13 @@ fn replay(image: &File) -> Result<Option<StateViolation>, Error> {
     Ok(None)
 }
 
-/// The methods of choosing states, each with its maximum number of states, from a text that may omit these numbers.
+/// Parses the methods of choosing crash states, each with its maximum number of states. The text may omit these numbers.
 #[pyfunction]
 pub(crate) fn crash_ways(py: Python<'_>, states: &str) -> PyResult<String> {
     run(py, || Ok(states.parse::<ChoiceMethods>()?.to_string()))
 }
 
-/// A node for Python. The kind is `file`, `folder`, `link`, or `other`.
+/// Converts a file-system node for Python. The kind is `file`, `folder`, `link`, or `other`.
 fn node_of<'py>(py: Python<'py>, node: &emmclab_ext4::TreeNode) -> NodeRead<'py> {
     use emmclab_ext4::Ext4FileKind::{Directory, Regular, Symlink};
     let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
@@ -453,7 +454,7 @@ fn node_of<'py>(py: Python<'py>, node: &emmclab_ext4::TreeNode) -> NodeRead<'py>
     (bytes(&node.path), kind, node.inode, node.links, bytes(&node.data), attributes)
 }
 
-/// Files and a folder of an ext4 image, after its journal was replayed.
+/// Reads files and a folder of an ext4 image, after its journal was replayed.
 fn read_image(image: &Path, wanted: &[String], tree: Option<&str>) -> Result<RecoveredState, Error> {
     let file = open_seekable(image).map_err(|error| Error::io(image, error))?;
     let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
@@ -471,7 +472,7 @@ pub(crate) fn read_ext4_tree<'py>(py: Python<'py>, image: PathBuf, folder: &str)
     Ok(recovered.tree.map(|nodes| nodes.iter().map(|node| node_of(py, node)).collect()))
 }
 
-/// Files of an ext4 image, after its journal was replayed.
+/// Reads files of an ext4 image, after its journal was replayed.
 #[pyfunction]
 pub(crate) fn read_ext4(py: Python<'_>, image: PathBuf, wanted: Vec<String>) -> PyResult<FilesRead<'_>> {
     let recovered = run(py, || read_image(&image, &wanted, None))?;

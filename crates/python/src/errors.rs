@@ -28,7 +28,7 @@ fn class_name(kind: ErrorClass) -> &'static str {
     }
 }
 
-/// The `errno` of an error of the operating system, derived from the kind if a library replaced the error by one with a path.
+/// The `errno` of an error of the operating system. It is derived from the kind of an error that a library has wrapped with a path.
 fn errno(py: Python<'_>, cause: &std::io::Error) -> Option<i32> {
     let name = match cause.kind() {
         _ if cause.raw_os_error().is_some() => return cause.raw_os_error(),
@@ -62,11 +62,11 @@ pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
 thread_local! {
     /// The exception of a signal that arrived while core code ran on this thread.
     static SIGNAL: Cell<Option<PyErr>> = const { Cell::new(None) };
-    /// The interruption flag of this thread.
+    /// The interruption flag that core code on this thread checks.
     static FOLLOWED: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
-/// Ends core code with `KeyboardInterrupt` on the threads that follow this interruption, because signals reach only the main thread.
+/// Ends core code with `KeyboardInterrupt` on all threads that check this interruption, because signals reach only the main thread.
 #[pyclass(name = "Interruption", module = "emmclab._core", frozen)]
 pub(crate) struct PyInterruption(Arc<AtomicBool>);
 
@@ -77,12 +77,12 @@ impl PyInterruption {
         Self(Arc::default())
     }
 
-    /// Makes the calling thread follow this interruption.
+    /// Makes the calling thread check this interruption.
     fn follow(&self) {
         FOLLOWED.set(Some(self.0.clone()));
     }
 
-    /// Ends the current and later work of the threads that follow.
+    /// Ends the current and later core code on all threads that check this interruption.
     fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -92,8 +92,7 @@ fn interrupted() -> bool {
     FOLLOWED.with_borrow(|followed| followed.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)))
 }
 
-/// Whether the work of this thread must end, because a signal that raises an exception has arrived (Ctrl-C), or the interruption of the
-/// thread is set.
+/// Whether core code on this thread must end, because a signal that raises an exception (Ctrl-C) has arrived, or its interruption is set.
 fn signalled() -> bool {
     if interrupted() {
         SIGNAL.set(Some(PyKeyboardInterrupt::new_err(())));
@@ -107,7 +106,7 @@ fn signalled() -> bool {
     came
 }
 
-/// Executes core code without the interpreter lock, and maps its error. A signal that raises an exception ends the work.
+/// Executes core code without the interpreter lock, and converts its error. A signal that raises an exception ends the code.
 pub(crate) fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + Send) -> PyResult<T> {
     let result = py.detach(|| interruptible(signalled, work));
     match SIGNAL.take() {

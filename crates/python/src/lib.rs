@@ -1,4 +1,4 @@
-//! The Python binding, which only converts and delegates.
+//! The Python binding of the Rust crates, which only converts values and delegates calls.
 
 #![allow(
     clippy::needless_pass_by_value,

@@ -21,10 +21,10 @@ use crate::errors::run;
 use crate::options::{OptionsFromPython, run_to_python};
 use crate::simulate::{LayerOptionList, PyDeviceConfig, layer, store};
 
-/// The key of the clock, which is not a setting of the device.
+/// The key that changes the clock in [`PyLive::set`]; all other keys are settings of the device.
 const CLOCK: &str = "clock";
 
-/// The exports through which other software accesses the device. They end before the device, the last one first.
+/// The exports through which other software accesses the device. They are ended before the device, the last one first.
 #[derive(Default)]
 struct LiveExports {
     servers: Vec<NbdServer>,
@@ -34,7 +34,7 @@ struct LiveExports {
 }
 
 impl LiveExports {
-    /// Returns an error if the device is already a block device of this host.
+    /// Returns an error if the device is already exported as a block device of this host.
     fn check_free(&self) -> Result<(), Error> {
         match &self.disk {
             Some(disk) => Err(Error::new(ErrorClass::Config, "the device is a block device already").in_file(disk.path())),
@@ -43,7 +43,7 @@ impl LiveExports {
     }
 }
 
-/// Deletes the ublk devices that a killed process created with this number.
+/// Deletes the ublk devices of a killed process, which marked them with the number `token`.
 #[pyfunction]
 #[pyo3(name = "delete_left_ublk")]
 pub(crate) fn delete_left(py: Python<'_>, token: u64) -> PyResult<()> {
@@ -57,9 +57,9 @@ pub(crate) struct PyLive {
     exports: Mutex<LiveExports>,
     name: String,
     is_emmc: bool,
-    /// Properties of an eMMC card with this device.
+    /// Properties of the eMMC card as which the device can be exported.
     card: CardSettings,
-    /// Messages of the exports that were not returned yet.
+    /// Messages of the exports that `news` has not returned yet.
     news: Arc<Mutex<Vec<String>>>,
 }
 
@@ -93,8 +93,8 @@ impl PyLive {
 #[pymethods]
 impl PyLive {
     /// Creates a device. `clock` is real, free, or x and a factor. `options` are replay options, of which only preconditioning and its seed
-    /// are used. `image` is the file of the contents; the state is stored next to it. `second` is a second device for layers that use one,
-    /// and `second_image` its file. `record` is a trace to write. `images` is a folder with preconditioned devices.
+    /// are used. `image` is the file of the device's contents; its state is stored next to it. `second` is a second device for layers that
+    /// use one, and `second_image` its file. `record` is a trace to write. `images` is a folder with preconditioned devices.
     #[new]
     #[pyo3(signature = (config, options, *, clock, think=false, layers=None, image=None, second=None, second_image=None, record=None, log=None, check=false, images=None, images_limit=None))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
@@ -131,13 +131,13 @@ impl PyLive {
         })
     }
 
-    /// Size in bytes for a client.
+    /// Capacity that clients of the device see, in bytes.
     #[getter]
     fn capacity(&self) -> u64 {
         self.device.limits().sectors * emmclab_trace::SECTOR_BYTES
     }
 
-    /// State that an earlier run stored for the image.
+    /// Returns what an earlier run stored for the image.
     fn found<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         run_to_python(py, || Ok(self.device.previous_run()))
     }
@@ -228,8 +228,8 @@ impl PyLive {
         })
     }
 
-    /// Provides the device as a ublk device. Returns its path. `cleaner` is a command that runs if this process was killed. It calls
-    /// `delete_left_ublk` with the number that is appended as its last argument.
+    /// Provides the device as a ublk device. Returns its path. `cleaner` is a command that runs if this process is killed; a number is
+    /// appended as its last argument, with which the command calls `delete_left_ublk`.
     #[pyo3(signature = (*, cleaner))]
     fn serve_ublk(&self, py: Python<'_>, cleaner: Vec<String>) -> PyResult<PathBuf> {
         run(py, || {
@@ -275,7 +275,7 @@ impl PyLive {
         run(py, || self.with_disk(HostDisk::unmount))
     }
 
-    /// Executes a command while the device is served. Returns its exit status, or 128 and the signal that ended it.
+    /// Executes a command while the device is served. Returns its exit status, or 128 plus the number of the signal that ended it.
     fn run(&self, py: Python<'_>, command: Vec<String>) -> PyResult<i32> {
         use std::os::unix::process::ExitStatusExt;
         run(py, || {
@@ -286,7 +286,7 @@ impl PyLive {
         })
     }
 
-    /// Figures of the present and since the last call.
+    /// Returns the status of the device: totals so far, and figures for the time since the last call.
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         run_to_python(py, || Ok(self.device.status()))
     }
@@ -301,13 +301,13 @@ impl PyLive {
         run(py, || self.device.cut())
     }
 
-    /// Logs a line about data that was acknowledged to the workload.
+    /// Logs a line by which the workload acknowledges data as safe.
     fn acknowledge(&self, py: Python<'_>, text: &str) {
         py.detach(|| self.device.acknowledge(text));
     }
 
-    /// Logs each output line of a workload before the next request. Reads the lines from the file descriptor `input`, and writes a byte for
-    /// each to `answers`.
+    /// Logs each output line of a workload before the next request is processed. Reads the lines from the file descriptor `input`, and
+    /// writes one byte for each line to `answers`.
     #[pyo3(signature = (input, answers=None))]
     fn follow(&self, py: Python<'_>, input: RawFd, answers: Option<RawFd>) -> PyResult<()> {
         run(py, || {
@@ -331,7 +331,7 @@ impl PyLive {
         py.detach(|| self.device.mark(text));
     }
 
-    /// Ends the log. The device continues.
+    /// Ends the log. The device continues to run.
     fn end_log(&self, py: Python<'_>) -> PyResult<()> {
         run(py, || self.device.end_log())
     }
@@ -341,13 +341,13 @@ impl PyLive {
         py.detach(|| self.device.restore());
     }
 
-    /// The settings that [`PyLive::set`] accepts; `*` stands for the number of a block group.
+    /// Returns the settings that [`PyLive::set`] accepts; `*` in a key stands for the number of a block group.
     #[staticmethod]
     fn changing() -> Vec<&'static str> {
         [CLOCK].into_iter().chain(CHANGEABLE.iter().copied()).collect()
     }
 
-    /// Changes a setting of the running device, or the clock: real, free, or x and a factor.
+    /// Changes a setting of the running device, or the clock. Values of the clock are `real`, `free`, or `x` and a factor.
     fn set(&self, py: Python<'_>, key: &str, value: &str) -> PyResult<()> {
         run(py, || {
             if key != CLOCK {
@@ -358,22 +358,22 @@ impl PyLive {
         })
     }
 
-    /// Resets the figures of the run, which then exclude earlier requests.
+    /// Resets the results of the run, which then exclude earlier requests.
     fn clear_counters(&self, py: Python<'_>) {
         py.detach(|| self.device.clear_counters());
     }
 
-    /// Makes the layers move all data to its place, and removes them. The image then belongs to a device without layers.
+    /// Makes the layers move all data to its final place, and removes the layers. The image then belongs to a device without layers.
     fn make_plain(&self, py: Python<'_>) -> PyResult<()> {
         run(py, || self.device.make_plain())
     }
 
-    /// Makes the layers move all logged data to its place, on a free clock and without requests in progress. Returns the result.
+    /// Makes the layers move all logged data to its final place. Needs a free clock and no requests in progress. Returns the result.
     fn drain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         run_to_python(py, || self.device.drain())
     }
 
-    /// Raises the error that ended the service, if any.
+    /// Raises the error that stopped serving the device, if any.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         run(py, || self.device.broken().map_or(Ok(()), Err))
     }

@@ -24,15 +24,15 @@ impl PyProfiler {
     }
 }
 
-/// Bins of `ns` nanoseconds, or of automatic width for 0.
+/// Returns bins of `ns` nanoseconds, or bins of automatic width if `ns` is 0.
 pub(crate) fn bin_width(ns: i64) -> BinWidth {
     if ns > 0 { BinWidth::From(Nanos(ns)) } else { BinWidth::Automatic }
 }
 
 #[pymethods]
 impl PyProfiler {
-    /// Creates an empty profile with additional percentiles, bins of `bin_ns` nanoseconds (0: automatic), and the parts of the waits for
-    /// durability of `activity`.
+    /// Creates an empty profile. `percentiles` are additional percentiles, `bin_ns` is the width of time bins (0: automatic), and
+    /// `activity` contains the waits for durability that are divided into parts.
     #[new]
     #[pyo3(signature = (name, *, percentiles=Vec::new(), bin_ns=0, activity=None))]
     fn new(name: String, percentiles: Vec<f64>, bin_ns: i64, activity: Option<&str>) -> Self {
@@ -50,7 +50,7 @@ impl PyProfiler {
         py.detach(|| profile.update(&batch.0));
     }
 
-    /// Adds the profile of another recording, or of the next piece of this one. The other profile is then empty.
+    /// Merges the profile of another recording, or of the next part of this recording. The other profile is then empty.
     #[pyo3(signature = (other, *, consecutive=false))]
     fn merge(&mut self, py: Python<'_>, other: &mut PyProfiler, consecutive: bool) -> PyResult<()> {
         let join = if consecutive { MergeRelation::Consecutive } else { MergeRelation::Separate };
@@ -63,7 +63,7 @@ impl PyProfiler {
         run_to_python(py, || Ok(self.inner().histograms()))
     }
 
-    /// The report, optionally without the figures that contain distributions.
+    /// Returns the report. Without `distributions`, the figures that contain distributions are omitted.
     #[pyo3(signature = (ledger, header, *, distributions=true))]
     fn finish<'py>(
         &mut self, py: Python<'py>, ledger: PyLedger, header: PyHeader, distributions: bool,
@@ -92,14 +92,14 @@ impl PyJournalProfiler {
         py.detach(|| profile.update(&batch.0));
     }
 
-    /// The report.
+    /// Returns the report on the cost of journaling.
     fn finish<'py>(&mut self, py: Python<'py>, header: PyHeader) -> PyResult<Bound<'py, PyAny>> {
         let profile = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         run_to_python(py, || Ok(profile.finish(&header_from_python(&header)?)))
     }
 }
 
-/// The published Tables III and IV, and the figures in them that contradict others of the same row.
+/// The published Tables III and IV of the paper, and the figures in them that contradict others of the same row.
 #[pyfunction]
 #[pyo3(name = "published")]
 pub(crate) fn published_tables(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
@@ -116,7 +116,7 @@ macro_rules! published_texts {
     };
 }
 
-/// Published tables as CSV, by name.
+/// The published tables of traces and devices as CSV text, by name.
 #[pyfunction]
 pub(crate) fn published_csv() -> BTreeMap<&'static str, &'static str> {
     BTreeMap::from(published_texts!(

@@ -19,7 +19,7 @@ use crate::errors::run;
 #[pyclass(name = "Unpacked", module = "emmclab._core")]
 pub(crate) struct PyUnpacked {
     path: PathBuf,
-    /// The mutex only makes the class shareable, and is never contended.
+    /// Content of the decompressed file. The mutex only makes the class shareable, and is never contended.
     content: Mutex<Box<dyn Read + Send>>,
 }
 
@@ -40,12 +40,12 @@ impl PyUnpacked {
     }
 }
 
-/// A trace of any format, or several on one clock, as a stream of batches in order of arrival.
+/// A trace of any format, or several traces on one clock, as a stream of batches in order of arrival.
 #[pyclass(name = "Reader", module = "emmclab._core")]
 pub(crate) struct PyReader {
     inputs: Vec<TraceInput>,
     passes: u32,
-    /// The mutex only makes the class shareable, and is never contended.
+    /// The combined trace. The mutex only makes the class shareable, and is never contended.
     stream: Mutex<TraceCombiner>,
 }
 
@@ -58,12 +58,12 @@ impl PyReader {
         Ok(Self { inputs, passes, stream: Mutex::new(stream) })
     }
 
-    /// The traces of these readers.
+    /// Returns the traces of these readers as inputs.
     pub(crate) fn inputs(readers: &[PyRef<'_, PyReader>]) -> Vec<TraceInput> {
         readers.iter().flat_map(|reader| reader.inputs.clone()).collect()
     }
 
-    /// The traces of these readers. A trace of several devices is refused.
+    /// Returns the traces of these readers as inputs that refuse a trace of several devices.
     pub(crate) fn inputs_of_one_device(readers: &[PyRef<'_, PyReader>]) -> Vec<TraceInput> {
         let mut inputs = Self::inputs(readers);
         for input in &mut inputs {
@@ -128,13 +128,13 @@ impl PyReader {
         Self::open(py, self.inputs.clone(), self.passes.saturating_mul(passes))
     }
 
-    /// Refuses traces of several devices. It is called before reading.
+    /// Refuses traces of several devices. It must be called before reading.
     fn refuse_several_devices(&mut self, py: Python<'_>) -> PyResult<()> {
         self.inputs.iter_mut().for_each(|input| input.options.one_device = true);
         run(py, || self.inner().require_one_device())
     }
 
-    /// Devices with their number of requests so far, in descending order. Only the last of several passes is counted.
+    /// Returns the devices with their number of requests so far, in descending order. Of several passes, only the last is counted.
     fn devices(&mut self) -> Vec<(String, u64)> {
         self.inner().devices()
     }
@@ -150,12 +150,12 @@ impl PyReader {
         ledger_to_python(py, &self.inner().ledger())
     }
 
-    /// Origin of the trace.
+    /// Returns the trace's header, which describes its origin.
     fn header<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         header_to_python(py, &self.inner().header())
     }
 
-    /// The path of each file. For blktrace, those of the files of all processors.
+    /// Returns the path of each file. For blktrace, these are the files of all processors.
     fn files(&self) -> Vec<PathBuf> {
         self.inputs.iter().flat_map(|input| emmclab_trace::formats::files(&input.path)).collect()
     }
@@ -165,7 +165,7 @@ impl PyReader {
         self.inner().recognised().map(|recognised| (recognised.format, recognised.by)).collect()
     }
 
-    /// Number of requests of the whole trace, if a single file is read that is marked as a part of it.
+    /// Number of requests of the whole trace, if the reader reads a single file that is marked as a part of a trace.
     fn whole(&mut self) -> Option<u64> {
         self.inner().requests_of_whole_trace()
     }
@@ -177,7 +177,7 @@ impl PyReader {
     }
 }
 
-/// The counts of a ledger, in the order of declaration.
+/// Converts the counts of a ledger to a Python dictionary, in the order of declaration.
 pub(crate) fn ledger_to_python<'py>(py: Python<'py>, ledger: &Ledger) -> PyResult<Bound<'py, PyDict>> {
     let out = PyDict::new(py);
     for (field, _, value) in ledger.entries() {
@@ -186,7 +186,7 @@ pub(crate) fn ledger_to_python<'py>(py: Python<'py>, ledger: &Ledger) -> PyResul
     Ok(out)
 }
 
-/// The fields of a header.
+/// Converts the fields of a trace header to a Python dictionary.
 pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &TraceHeader) -> PyResult<Bound<'py, PyDict>> {
     let out = PyDict::new(py);
     out.set_item("source", &header.source)?;
@@ -205,7 +205,7 @@ pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &TraceHeader) -> Py
     Ok(out)
 }
 
-/// Every trace format: `name`, `about`, `known_by`, `from`, `gives`, `unknown`, `reads`, `writes`.
+/// Descriptions of all trace formats, with `name`, `about`, `known_by`, `from`, `gives`, `unknown`, `reads` and `writes`.
 #[pyfunction]
 pub(crate) fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     FORMATS
@@ -239,7 +239,7 @@ pub(crate) fn row_groups(py: Python<'_>, path: PathBuf) -> PyResult<Vec<u64>> {
     run(py, || emmclab_trace::row_groups(&path))
 }
 
-/// The permitted names of columns of a CSV file: name, units, needed, about.
+/// Returns the permitted names of columns of a CSV file, as dictionaries with name, units, whether the column is needed, and description.
 #[pyfunction]
 pub(crate) fn csv_columns(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     CSV_COLUMNS
@@ -255,7 +255,7 @@ pub(crate) fn csv_columns(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         .collect()
 }
 
-/// Labels of the counts of a ledger, by field.
+/// Labels of the counts of a trace's ledger, by field name.
 #[pyfunction]
 pub(crate) fn ledger_labels(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let out = PyDict::new(py);
@@ -271,7 +271,7 @@ pub(crate) fn file_kinds() -> Vec<(&'static str, &'static str)> {
     emmclab_trace::formats::file_kinds().collect()
 }
 
-/// The columns of a trace: name, type, unit, optional, about.
+/// Returns the columns of a trace as dictionaries: name, type, unit, whether the column is optional, and description.
 #[pyfunction]
 pub(crate) fn trace_columns(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     TraceColumn::ALL
@@ -307,7 +307,7 @@ impl PyFrame {
         run(py, || TraceReader::of_arrow(table.0, &name)).map(|reader| Self(Mutex::new(reader)))
     }
 
-    /// Origin of the trace.
+    /// Returns the trace's header, which describes its origin.
     fn header<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         header_to_python(py, &self.inner().header())
     }
@@ -318,7 +318,7 @@ impl PyFrame {
         Ok(run(py, || self.inner().next_batch())?.map(PyBatch))
     }
 
-    /// Always 0 and `None`, because there is no file.
+    /// Returns the progress of reading: always 0 and `None`, because there is no file.
     fn progress(&self) -> (u64, Option<u64>) {
         (0, None)
     }

@@ -1,4 +1,4 @@
-//! Recordings of a running machine.
+//! Records the block requests of a running machine.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::errors::run;
 use crate::options::run_to_python;
 use crate::reader::{header_to_python, ledger_to_python};
 
-/// A recording in progress. Its setup of the recorded machine is removed when it stops or is dropped.
+/// A recording in progress. What it has set up on the recorded machine is removed when it stops or is dropped.
 #[pyclass(name = "Recorder", module = "emmclab._core")]
 pub(crate) struct PyRecorder(Mutex<Option<TracefsRecorder>>);
 
-/// Result of a recording: last batches, ledger, header, error if the recording ended unexpectedly, and remarks on problems.
+/// Result of a recording: last batches, ledger (counts of records), header, error if it ended unexpectedly, and remarks on problems.
 type RecordingEnd<'py> = (Vec<PyBatch>, Bound<'py, PyDict>, Bound<'py, PyDict>, Option<String>, Vec<String>);
 
 fn stopped_error() -> Error {
@@ -59,7 +59,7 @@ impl PyRecorder {
         self.inner().as_ref().and_then(|recorder| recorder.choice_reason.clone())
     }
 
-    /// Origin of the trace.
+    /// Returns the trace's header, which describes its origin.
     fn header<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let header = self.inner().as_ref().map(|recorder| recorder.header.clone());
         let header = run(py, || header.ok_or_else(stopped_error))?;
@@ -85,7 +85,7 @@ impl PyRecorder {
         run_to_python(py, || Ok(recorder?.stats()))
     }
 
-    /// Drops a recording that was not stopped, and removes its setup of the recorded machine.
+    /// Drops a recording that was not stopped, and removes what it has set up on the recorded machine.
     fn close(&mut self, py: Python<'_>) {
         let recorder = self.inner().take();
         py.detach(|| drop(recorder));

@@ -1,4 +1,4 @@
-//! Reads the registers of a device.
+//! Reports on the registers of a device.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::options::run_to_python;
 
-/// The report on the registers in these files. The files are a single one, or those of a folder tree with their paths.
+/// Returns the report on the registers in these files: a single file, or the files of a folder tree with their paths.
 #[pyfunction]
 pub(crate) fn read_registers(py: Python<'_>, files: Vec<(PathBuf, Vec<u8>)>) -> PyResult<Bound<'_, PyAny>> {
     run_to_python(py, || {

@@ -52,7 +52,7 @@ impl PyDeviceConfig {
         run(py, || DeviceConfig::from_toml(text)).map(Self)
     }
 
-    /// This device with some values changed, by dotted key. Values are TOML.
+    /// Returns this device with some settings changed. `pairs` are dotted keys and values in TOML.
     fn with_values(&self, py: Python<'_>, pairs: Vec<(String, String)>) -> PyResult<Self> {
         run(py, || {
             let mut config = self.0.clone();
@@ -72,14 +72,14 @@ impl PyDeviceConfig {
         })
     }
 
-    /// The settings that determine the contents of the device after preconditioning, with or without pauses. Devices with the same text
-    /// share an image.
+    /// Returns the settings that determine the contents of the device after preconditioning, as text. `pauses` is whether the device was
+    /// idle between the preconditioning commands. Devices with the same text share an image.
     fn deciding_contents(&self, py: Python<'_>, pauses: bool) -> PyResult<String> {
         run(py, || self.0.deciding_contents(pauses))
     }
 
-    /// This device with exactly `bytes` of capacity, and with blocks in SLC mode of `slc_bytes`. With `preserves`, these do not reduce the
-    /// capacity.
+    /// Returns this device with a capacity of exactly `bytes`, and with `slc_bytes` in blocks in SLC mode. With `preserves`, these blocks
+    /// do not reduce the capacity.
     #[pyo3(signature = (bytes, slc_bytes = None, preserves = None))]
     fn sized(&self, py: Python<'_>, bytes: u64, slc_bytes: Option<u64>, preserves: Option<bool>) -> PyResult<Self> {
         run(py, || self.0.sized(bytes, slc_bytes, preserves).map(Self))
@@ -102,12 +102,12 @@ impl PyDeviceConfig {
         run(py, || self.0.to_toml())
     }
 
-    /// Capabilities of the device as in its `EXT_CSD` register: values, and fields of the register.
+    /// Returns the capabilities of the device, and the fields of the `EXT_CSD` register that report them.
     fn capabilities<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         run_to_python(py, || Ok(AnnouncedCapabilities::of(self.0.settings())))
     }
 
-    /// All values with unit, origin and meaning.
+    /// Returns all settings of the device with value, unit, origin and meaning.
     fn explain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         run_to_python(py, || Ok(self.0.explain()))
     }
@@ -131,8 +131,8 @@ pub(crate) fn replay_defaults(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     Ok(pythonize::pythonize(py, &ReplayOptions::default())?)
 }
 
-/// Checks the traces of `readers` for a run with `options` (those of `Simulation`). An error lists all faults. Returns the mode and the
-/// reason for it. If the mode of the options is `auto`, it is derived from the traces.
+/// Checks the traces of `readers` for a run with `options` (those of `Simulation`). An error lists all faults. Returns the replay mode and
+/// the reason for it. If the mode in the options is `auto`, the mode is derived from the traces.
 #[pyfunction]
 pub(crate) fn check_traces<'py>(
     py: Python<'py>, config: &PyDeviceConfig, options: OptionsFromPython<ReplayOptions>, readers: Vec<PyRef<'_, PyReader>>,
@@ -141,7 +141,7 @@ pub(crate) fn check_traces<'py>(
     run_to_python(py, || preflight(&config.0, &options.0, &inputs))
 }
 
-/// The folder of images, which is a cache if there is a limit.
+/// Opens a folder of device images. With a `limit` in bytes it is a cache.
 pub(crate) fn store(folder: PathBuf, limit: Option<u64>) -> Result<ImageStore> {
     let store = ImageStore::open(folder)?;
     Ok(limit.map_or(store.clone(), |limit| store.limited(limit)))
@@ -162,7 +162,7 @@ pub(crate) fn layer_kinds(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 /// Names of layers with their settings as text, in the form of `DeviceConfig.with_values`.
 pub(crate) type LayerOptionList = Vec<(String, Vec<(String, String)>)>;
 
-/// A run, the recorder of its optional outputs, and the error of a victim policy in Python.
+/// A simulation, the recorder of its optional outputs, and the exception that a victim policy in Python may have raised.
 struct RunningSimulation {
     simulation: Simulation,
     recorder: RunRecorder,
@@ -184,7 +184,7 @@ pub(crate) fn layer((name, settings): &(String, Vec<(String, String)>)) -> Layer
     settings.iter().fold(LayerConfig::named(name), |layer, (key, value)| layer.with(key, value))
 }
 
-/// A run with layers above its device, from top to bottom, and with a second device that is prepared in the same way.
+/// Adds layers above the device of a simulation, from top to bottom, and a second device that is prepared in the same way.
 pub(crate) fn under_layers(
     simulation: Simulation, layers: Option<LayerOptionList>, second: Option<&DeviceConfig>, options: &ReplayOptions,
     images: Option<&ImageStore>,
@@ -203,11 +203,11 @@ fn ended() -> Error {
 
 #[pymethods]
 impl PySimulation {
-    /// Creates a run with `options` on a new or preconditioned device, or on one that was aged by the traces of readers. `images` is a
-    /// folder with aged devices of at most `images_limit` bytes. `rows` is a Parquet file for one row per request. `layers` are above the
-    /// device, from top to bottom, and `second` is a second device that is prepared in the same way. `victim` chooses the blocks to
-    /// collect: a callable that takes a `VictimView` and returns a block or None. `over_time` adds figures over time, in bins of this many
-    /// ns, or 0 for automatic width. `perfetto` is a file for a picture of the run.
+    /// Creates a run with `options` on a new or preconditioned device, or on one that was aged by the traces of the readers in `aged_by`.
+    /// `images` is a folder with aged devices of at most `images_limit` bytes. `rows` is a Parquet file for one row per request. `layers`
+    /// are above the device, from top to bottom, and `second` is a second device that is prepared in the same way. `victim` chooses the
+    /// blocks to collect: a callable that takes a `VictimView` and returns a block or None. `over_time` adds figures over time, in bins of
+    /// this many ns, or 0 for automatic width. `perfetto` is a file for a Perfetto trace of the run.
     #[new]
     #[pyo3(signature = (config, options, *, images=None, images_limit=None, rows=None, aged_by=None, layers=None, second=None, victim=None, over_time=None, perfetto=None))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
@@ -252,7 +252,7 @@ impl PySimulation {
             recorder.feed(simulation, &batch.0)
         });
         if let Some(fault) = self.inner().as_ref().and_then(|running| running.fault.take()) {
-            // The device has collected no block since the error, so the result would be invalid.
+            // After this error the device has collected no further block, so the result would be invalid.
             *self.inner() = None;
             return Err(fault);
         }
@@ -264,8 +264,8 @@ impl PySimulation {
         self.inner().as_ref().map_or(0, |running| running.simulation.simulated().0)
     }
 
-    /// Ends the run and returns the result. Moves the files of rows and of the picture to their paths. `about` describes the run in
-    /// the file of rows.
+    /// Ends the run and returns the result. Moves the temporary files of the request rows and of the Perfetto trace to their final paths.
+    /// `about` is a description of the run that is stored in the file of rows.
     #[pyo3(signature = (ledger, header, about=None))]
     fn finish<'py>(
         &mut self, py: Python<'py>, ledger: PyLedger, header: PyHeader, about: Option<String>,
@@ -293,13 +293,13 @@ pub(crate) struct PyPrecondition(Precondition);
 
 #[pymethods]
 impl PyPrecondition {
-    /// Parses the text form: none, sequential:PCT, random:PCT, steady:CAPACITIES, or used:AGE with further values.
+    /// Parses a method of preconditioning: none, sequential:PCT, random:PCT, steady:CAPACITIES, or used:AGE with further values.
     #[new]
     fn new(py: Python<'_>, text: &str) -> PyResult<Self> {
         run(py, || text.parse()).map(Self)
     }
 
-    /// The text form with all values, including defaults.
+    /// Returns the method of preconditioning as text with all values, including defaults.
     #[getter]
     fn text(&self) -> String {
         self.0.to_string()
@@ -323,8 +323,8 @@ pub(crate) fn preconditioned_bytes() -> u64 {
     emmclab_replay::preconditioned_bytes()
 }
 
-/// Prepares the device of a run with `options`, or one aged by the traces of readers, unless the folder `images` contains it. Returns false
-/// if another process is preparing it.
+/// Prepares the device of a run with `options`, or a device aged by the traces of readers, and stores it in the folder `images` if it is
+/// not there. Returns false if another process is preparing it.
 #[pyfunction]
 #[pyo3(signature = (config, options, images, *, images_limit=None, aged_by=None))]
 pub(crate) fn precondition(
@@ -341,19 +341,19 @@ pub(crate) fn precondition(
     })
 }
 
-/// Bandwidths of a full device for these transfer sizes rows.
+/// Returns the bandwidths of a full device for these transfer sizes, one row for each size.
 #[pyfunction]
 pub(crate) fn bandwidths<'py>(py: Python<'py>, config: &PyDeviceConfig, units_kb: Vec<u64>) -> PyResult<Bound<'py, PyAny>> {
     run_to_python(py, || bandwidth(config.settings(), &units_kb))
 }
 
-/// The published figures to which a preset was fitted, with the figures of the preset rows.
+/// Returns the published figures to which a device preset was fitted, with the corresponding figures of the preset.
 #[pyfunction]
 pub(crate) fn fitted_figures<'py>(py: Python<'py>, config: &PyDeviceConfig) -> PyResult<Bound<'py, PyAny>> {
     run_to_python(py, || figures(config.settings()))
 }
 
-/// A new device for single transfers.
+/// A new simulated device for single transfers by synchronous direct I/O.
 #[pyclass(name = "DirectIo", module = "emmclab._core", frozen)]
 pub(crate) struct PyDirectIo(Mutex<DirectIo>);
 
@@ -370,7 +370,7 @@ impl PyDirectIo {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).capacity()
     }
 
-    /// Reads or writes `length` sectors at each of `sectors`, one after another. Returns the time of each in ns.
+    /// Reads or writes `length` sectors at each of the addresses `sectors`, one after another. Returns the duration of each transfer in ns.
     fn transfer(&self, py: Python<'_>, write: bool, sectors: Vec<u64>, length: u64) -> PyResult<Vec<i64>> {
         run(py, || {
             let mut io = self.0.lock().unwrap_or_else(PoisonError::into_inner);

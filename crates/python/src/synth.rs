@@ -65,11 +65,11 @@ pub(crate) fn benchmark_names() -> Vec<(&'static str, &'static str, Vec<&'static
 pub(crate) struct PyGeneratedTrace {
     header: TraceHeader,
     generated: u64,
-    /// Total number of requests, if known.
+    /// Total number of requests of the trace; `None` if unknown.
     total: Option<u64>,
-    /// The mutex only makes the class shareable, and is never contended.
+    /// The generated batches. The mutex only makes the class shareable, and is never contended.
     stream: Mutex<Box<dyn Iterator<Item = Batch> + Send>>,
-    /// Name of this kind of trace in an error, and a hint instead of repeating it.
+    /// Name of this kind of trace for the error when a caller wants to repeat it, and the hint of that error.
     unrepeatable: (String, &'static str),
 }
 
@@ -96,7 +96,7 @@ impl PyGeneratedTrace {
 
 #[pymethods]
 impl PyGeneratedTrace {
-    /// A benchmark with this name, truncated after `requests`.
+    /// A benchmark trace with this name, truncated after `requests` requests.
     #[staticmethod]
     #[pyo3(signature = (name, *, seed=0, requests=None))]
     fn benchmark(py: Python<'_>, name: &str, seed: u64, requests: Option<u64>) -> PyResult<Self> {
@@ -104,7 +104,7 @@ impl PyGeneratedTrace {
         Ok(Self::new(stream, "a benchmark", "use another one, or record a trace"))
     }
 
-    /// The requests that fio would issue for a job file, at most `requests`.
+    /// The requests that fio would issue for a job file; at most the first `requests` requests.
     #[staticmethod]
     #[pyo3(signature = (path, *, seed=0, requests=None))]
     fn job_file(py: Python<'_>, path: PathBuf, seed: u64, requests: Option<u64>) -> PyResult<Self> {
@@ -116,7 +116,7 @@ impl PyGeneratedTrace {
         })
     }
 
-    /// A workload pattern with a share of reads, size, span, skew and rate.
+    /// A trace of a random workload pattern with a given share of reads, size, span, skew and rate.
     #[staticmethod]
     #[pyo3(signature = (requests, *, seed, read_pct, bytes, span, random_pct, zipf, iops, poisson, flush_every))]
     #[expect(clippy::too_many_arguments, reason = "keywords, each a figure of the workload")]
@@ -128,7 +128,7 @@ impl PyGeneratedTrace {
         run(py, || Ok(Self::of_jobs("a pattern".to_owned(), pattern.trace(seed, requests)?)))
     }
 
-    /// A trace of a model, with its length in requests or nanoseconds, and its rate in percent of that of the model.
+    /// A trace of a workload model, with its length in requests or ns. `rate_pct` is the request rate in percent of that of the model.
     #[staticmethod]
     #[pyo3(signature = (model, *, seed=0, requests=None, duration_ns=None, rate_pct=100))]
     fn synthesis(
@@ -142,7 +142,7 @@ impl PyGeneratedTrace {
         trace.total = Some(total);
         trace.header.source.clone_from(&model.0.source);
         trace.header.note.clone_from(&model.0.note);
-        // A model contains sizes, places, times and which writes are those of a journal, but not which data the application wanted to be
+        // A model describes sizes, addresses, times and which writes belong to a journal, but not which data the application wanted to be
         // durable.
         trace.header.recorded = Some(RecordedFeatures::of(&[], RequestFlags::SYNC.union(RequestFlags::META)));
         Ok(trace)
@@ -157,12 +157,12 @@ impl PyGeneratedTrace {
         Ok(batch.map(PyBatch))
     }
 
-    /// The ledger of the trace so far, which contains every planned request.
+    /// Returns the ledger of the trace so far: every generated request counts as seen and kept.
     fn ledger<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         ledger_to_python(py, &Ledger { seen: self.generated, kept: self.generated, ..Ledger::default() })
     }
 
-    /// Origin of the trace.
+    /// Returns the trace's header, which describes its origin.
     fn header<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         header_to_python(py, &self.header)
     }
@@ -198,7 +198,7 @@ impl PyFitter {
         }
     }
 
-    /// The model of all batches added.
+    /// Returns the model that was fitted to all batches added.
     fn finish(&mut self, py: Python<'_>) -> PyResult<PyWorkloadModel> {
         let fitter = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         run(py, || fitter.ok_or_else(|| Error::new(ErrorClass::Config, "this fit has ended"))?.finish()).map(PyWorkloadModel)

@@ -81,7 +81,7 @@ impl PyVictimView {
         self.units_per_block
     }
 
-    /// Erase count of the most worn block of the plane and group.
+    /// Erase count of the most worn block in this block group of the plane.
     #[getter]
     fn most_erases(&self) -> u32 {
         self.most_erases
@@ -98,12 +98,12 @@ impl PyVictimView {
     }
 }
 
-/// The exception of the policy, which the run raises.
+/// The exception that a victim policy raised. The simulation raises it again.
 #[derive(Clone, Default)]
 pub(crate) struct PolicyException(Arc<Mutex<Option<PyErr>>>);
 
 impl PolicyException {
-    /// Returns the error and removes it.
+    /// Removes and returns the exception, if there is one.
     pub fn take(&self) -> Option<PyErr> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -117,7 +117,7 @@ impl PolicyException {
     }
 }
 
-/// Calls a Python function for each victim. After an error it chooses no block, until the run raises the error.
+/// Calls a Python function to choose each victim block. After an exception it chooses none, until the simulation raises the exception.
 pub(crate) struct PyPolicy {
     choose: Py<PyAny>,
     fault: PolicyException,

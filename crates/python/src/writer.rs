@@ -1,4 +1,4 @@
-//! Writing traces.
+//! Writes trace files.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use crate::batch::PyBatch;
 use crate::errors::run;
 
-/// A trace that is being written. Its file appears only after `finish`.
+/// A trace that is being written. Its file appears at its path only after `finish`.
 #[pyclass(name = "Writer", module = "emmclab._core")]
 pub(crate) struct PyWriter(Mutex<Option<TraceWriter>>);
 
@@ -22,10 +22,10 @@ impl PyWriter {
     }
 }
 
-/// A ledger as a Python dictionary; an unknown count is None.
+/// A ledger (counts of the records of a trace) as a Python dictionary; an unknown count is None.
 pub(crate) type PyLedger = HashMap<String, Option<u64>>;
 
-/// A header as a Python dictionary.
+/// The header of a trace as a Python dictionary.
 pub(crate) type PyHeader = HashMap<String, Option<String>>;
 
 #[pymethods]
@@ -43,7 +43,7 @@ impl PyWriter {
         run(py, || self.inner().as_mut().ok_or_else(closed)?.write(&batch.0))
     }
 
-    /// Number of losses because of the format: omitted requests, then omitted values by column.
+    /// Number of losses because the file format cannot store everything: omitted requests, then omitted values by column.
     fn losses(&mut self) -> (u64, Vec<(&'static str, u64)>) {
         self.inner().as_ref().map_or((0, Vec::new()), |writer| {
             let losses = writer.losses();
@@ -51,7 +51,7 @@ impl PyWriter {
         })
     }
 
-    /// Completes the file and moves it to its path.
+    /// Completes the trace file and moves it from its temporary name to its path.
     fn finish(&mut self, py: Python<'_>, ledger: PyLedger, header: PyHeader) -> PyResult<()> {
         run(py, || {
             let ledger = ledger_from_python(&ledger)?;
@@ -85,12 +85,12 @@ fn closed() -> Error {
     Error::new(ErrorClass::Config, "the writer is already finished")
 }
 
-/// A ledger from its counts by field.
+/// Converts a ledger (counts of the records of a trace) from a Python dictionary.
 pub(crate) fn ledger_from_python(counts: &PyLedger) -> Result<Ledger, Error> {
     serde_json::to_value(counts).and_then(serde_json::from_value).map_err(|error| bad_part("ledger", &error))
 }
 
-/// A header from its fields.
+/// Converts the header of a trace from a Python dictionary.
 pub(crate) fn header_from_python(fields: &PyHeader) -> Result<TraceHeader, Error> {
     serde_json::to_value(fields).and_then(serde_json::from_value).map_err(|error| bad_part("header", &error))
 }

@@ -1,4 +1,5 @@
-//! The disks of the recorded machine: their names, the disks below a partition, a mapped device or a mount point, and the disks to record.
+//! The disks of the recorded machine: their names, the disks on which a partition, mapped device or mount point is stored, and the disks to
+//! record.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +7,7 @@ use std::sync::Arc;
 
 use emmclab_trace::{CommandEvent, Error, ErrorClass, GrowingNameTable, NameId, NameTable, Result, dev_t_label, fixed};
 
-/// One disk.
+/// A disk of the recorded machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetDisk {
     /// The kernel's name (`mmcblk0`, `sda`, `loop0`).
@@ -17,16 +18,17 @@ pub struct TargetDisk {
     pub sectors: u64,
     /// The model of the device, or the file of a loop device.
     pub about: Option<String>,
-    /// The kernel's number of the medium or file, which changes when it is exchanged (`diskseq`, since Linux 5.15).
+    /// The kernel's number of the medium of a disk or the file of a loop device, which changes with the medium or file (`diskseq`, since
+    /// Linux 5.15).
     pub sequence: Option<u64>,
 }
 
 impl TargetDisk {
-    /// Whether `now`, a disk of this name at a later time, is the same disk: the kernel reuses names and numbers.
+    /// Whether `now`, a disk with this name at a later time, is the same disk. The kernel reuses names and device numbers.
     pub(crate) fn is_same(&self, now: &Self) -> bool {
         let differ = match (self.sequence, now.sequence) {
             (Some(before), Some(now)) => before != now,
-            // The file of an attached loop device may be deleted.
+            // If the backing file of a loop device is deleted, ` (deleted)` is appended to its path, but it is still the same file.
             _ => matches!((&self.about, &now.about), (Some(before), Some(now))
                 if before.trim_end_matches(" (deleted)") != now.trim_end_matches(" (deleted)")),
         };
@@ -38,9 +40,9 @@ impl TargetDisk {
 #[derive(Clone, Debug, Default)]
 pub struct TargetDisks {
     by_name: BTreeMap<String, TargetDisk>,
-    /// The disk of each partition.
+    /// The disk of each partition, by the partition's name.
     partitions: BTreeMap<String, String>,
-    /// For each mapped device: the devices below it.
+    /// For each mapped device: the devices on which it is stored.
     lower_disks: BTreeMap<String, Vec<String>>,
     /// From mount point to path of the mounted device.
     mounts: BTreeMap<String, String>,
@@ -107,7 +109,7 @@ impl TargetDisks {
         self.by_name.values()
     }
 
-    /// Whether this disk still exists, with the same contents.
+    /// Whether the disk `disk` still exists, with the same contents.
     pub(crate) fn hold(&self, disk: &TargetDisk) -> bool {
         self.by_name.get(&disk.name).is_some_and(|now| disk.is_same(now))
     }
@@ -130,7 +132,7 @@ impl TargetDisks {
         Ok(below.iter().filter_map(|name| self.by_name.get(*name)).cloned().collect())
     }
 
-    /// The disks, partitions and mapped devices that are on one of these disks: names by device number.
+    /// Returns the disks, partitions and mapped devices that are stored on one of these disks: names by device number.
     pub(crate) fn standing_on(&self, disks: &[TargetDisk]) -> BTreeMap<u32, String> {
         let reaches = |name: &str| {
             let mut below = BTreeSet::new();
@@ -210,7 +212,7 @@ pub(crate) struct WatchedDevices {
 }
 
 impl WatchedDevices {
-    /// Records these disks (names by device number); other disks are named `MAJOR,MINOR`.
+    /// Creates a filter for the events of these disks (names by device number); other disks are named `MAJOR,MINOR`.
     pub(crate) fn new(disks: BTreeMap<u32, String>) -> Self {
         let host = |(device, name): (&u32, &String)| {
             let number = name.strip_prefix("mmcblk")?;
@@ -221,7 +223,7 @@ impl WatchedDevices {
         Self { disks, hosts, ..Self::default() }
     }
 
-    /// Records file-system events only of these devices (names by device number).
+    /// Restricts file-system events to these devices (names by device number).
     pub(crate) fn mounted_on(&mut self, mounted: BTreeMap<u32, String>) {
         self.mounted = Some(mounted);
     }
@@ -241,7 +243,7 @@ impl WatchedDevices {
             return true;
         }
         if event.host.starts_with(b"mmc") {
-            // The event `mmc_blk_rw_start` has no field for its host.
+            // The event `mmc_blk_rw_start` has no field for the host controller, so any MMC host may be meant.
             let is_any = event.host == fixed(b"mmc") && !self.hosts.is_empty();
             return is_any || self.hosts.contains_key(&event.host);
         }
@@ -249,13 +251,13 @@ impl WatchedDevices {
         self.disks.values().any(|name| name.starts_with("sd"))
     }
 
-    /// The name of the disk on a host; `None` if no disk is known for the host.
+    /// Returns the name of the disk that is attached to the MMC or UFS host of a driver event; `None` if no disk is known for the host.
     pub(crate) fn disk_of(&mut self, event: &CommandEvent) -> Option<NameId> {
         let device = *self.hosts.get(&event.host)?;
         Some(self.disk(device).0)
     }
 
-    /// The id of the name of a disk, and whether it was added by this call.
+    /// Returns the id of a disk's name, and whether this call added the name.
     pub(crate) fn disk(&mut self, device: u32) -> (NameId, bool) {
         if let Some(id) = self.ids.get(&device) {
             return (*id, false);
@@ -266,7 +268,7 @@ impl WatchedDevices {
         (id, true)
     }
 
-    /// Names of the disks, to which names of hosts can be added.
+    /// Names of the disks, to which names of MMC and UFS hosts can be added.
     pub(crate) fn names_mut(&mut self) -> &mut NameTable {
         self.names.names_mut()
     }
@@ -318,7 +320,7 @@ mod tests {
         let is_held = |before: &str, now: &str| look(now).hold(&look(before).by_name["loop0"]);
         assert!(is_held("seq loop0 7\nback loop0 /a", "seq loop0 7\nback loop0 /a (deleted)"));
         assert!(!is_held("seq loop0 7\nback loop0 /a", "seq loop0 9\nback loop0 /a"));
-        // Kernels before 5.15 do not provide the number.
+        // Kernels before 5.15 do not provide the sequence number of a disk (`diskseq`).
         assert!(is_held("back loop0 /a", "back loop0 /a (deleted)") && is_held("", ""));
         assert!(!is_held("back loop0 /a", "back loop0 /b"));
         assert!(!TargetDisks::parse("disk loop0 7:0 0\n", "").hold(&look("").by_name["loop0"]));

@@ -7,7 +7,7 @@ const LARGEST_RECORD: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldStorage {
-    /// In the record itself.
+    /// The value is in the record itself.
     Inline,
     /// The field contains the offset (lower half) and the length (upper half) of a text later in the record.
     DataLoc,
@@ -60,7 +60,7 @@ impl EventFormatField {
             _ => FieldStorage::Inline,
         };
         let is_text = storage != FieldStorage::Inline || declaration.starts_with("char ") && declaration.contains('[');
-        // `char rwbs[8]`, `__data_loc char[] cmd`, `unsigned int *p`
+        // Examples of declarations: `char rwbs[8]`, `__data_loc char[] cmd`, `unsigned int *p`.
         let name = declaration.split_whitespace().next_back()?;
         let name = name.split('[').next()?.trim_start_matches('*');
         let (offset, size): (usize, usize) = (offset?, size?);
@@ -100,12 +100,12 @@ impl EventFormatField {
     }
 }
 
-/// An event: its id in the ring buffer and its fields.
+/// The format of an event: its id in the ring buffer and its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventFormat {
     /// The name of the event, which is also its folder in `events/SYSTEM/`.
     pub name: String,
-    /// The id at the beginning of its records (`common_type`).
+    /// The id at the beginning of the records of this event (`common_type`).
     pub id: u16,
     /// All fields, in the order of the file.
     pub fields: Vec<EventFormatField>,
@@ -213,7 +213,7 @@ impl KernelByteOrder {
 mod tests {
     use super::*;
 
-    /// `block_rq_requeue` of a 32-bit kernel 3.10, where `cmd` is a dynamic array and there is no I/O priority.
+    /// Format file of `block_rq_requeue` of a 32-bit kernel 3.10, where `cmd` is a dynamic array and there is no I/O priority.
     const OLD: &str = "name: block_rq_requeue\nID: 512\nformat:\n\
         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
         \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\

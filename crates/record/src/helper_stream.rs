@@ -20,14 +20,14 @@ use emmclab_trace::{Error, ErrorClass, Result};
 
 use crate::kernel_format::Files;
 
-/// The version of the protocol in its first line.
+/// Version of the protocol, which the helper sends in its first line.
 const VERSION: &str = "1";
 /// Maximum length of a line; lines of the protocol, of `/proc/mounts` and of format files are shorter.
 const LONGEST_LINE: u64 = 1 << 16;
-/// Maximum length of all texts together. The helper sends about 30 KB; more data does not come from it.
+/// Maximum length of all texts together, in bytes. The helper sends about 30 KB, so longer output is not from the helper.
 const LARGEST_TEXTS: usize = 1 << 24;
 
-/// A part of the stream after the texts.
+/// A frame of the helper's output, which follows the texts.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HelperFrame {
     /// Pages follow; each is read with [`HelperStream::page`].
@@ -37,7 +37,7 @@ pub enum HelperFrame {
         /// Number of pages.
         count: u64,
     },
-    /// The end of a round: every CPU has been read up to its end.
+    /// The end of a round of reading: every CPU has been read up to its end.
     Round,
     /// The end of the recording; the final texts follow.
     End,
@@ -56,7 +56,7 @@ pub(crate) fn link_lost() -> Error {
 }
 
 impl<R: Read> HelperStream<R> {
-    /// A stream that begins with the helper's first line, or with output of the shell before it.
+    /// Creates a stream from input that begins with the helper's first line, or with output of the login shell before it.
     pub fn new(input: R) -> Self {
         Self { input: BufReader::with_capacity(1 << 18, input), line: Vec::new() }
     }

@@ -12,7 +12,7 @@ use crate::ring_page::{LostEvents, RingPageLayout};
 /// `events/block/block_rq_issue/format`, `trace_clock`, ...), and those listed at [`KernelFormat::from_files`].
 pub type Files = BTreeMap<String, String>;
 
-/// A decoded record.
+/// A decoded record of the ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TracedEvent {
     /// An event of the block layer.
@@ -33,12 +33,12 @@ pub struct KernelFormat {
     /// The layout of the ring buffer pages.
     pub layout: RingPageLayout,
     decoders: Vec<(u16, EventDecoder)>,
-    /// The paths of the events to record, below `events`.
+    /// The paths of the events to record, relative to the folder `events`.
     pub events: Vec<String>,
     smallest_record: usize,
 }
 
-/// Counts of the records of a page.
+/// Counts of the records of a ring-buffer page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingPageSummary {
     /// Events that were decoded.
@@ -104,9 +104,9 @@ impl KernelFormat {
             smallest_record = smallest_record.min(format.record_bytes());
             decoders.push((format.id, EventDecoder::Block(Box::new(BlockDecoder::accounted(kind, &format)?))));
         }
-        // If there are block events, those of SCSI add no information.
+        // If block events are recorded, SCSI events add no information.
         for (path, event) in KernelEvent::ALL.into_iter().filter(|(_, event)| !(needs_block && event.is_scsi())) {
-            // Kernels of vendors may have events of the same name with other fields. Requests can be recorded without these events.
+            // Vendor kernels may have events of the same name with other fields. These are skipped, because they are not required.
             let format = files.get(&format!("events/{path}/format")).and_then(|text| EventFormat::parse(text).ok());
             if let Some(format) = format
                 && let Some(decoder) = ExtraDecoder::new(event, &format)
@@ -119,7 +119,7 @@ impl KernelFormat {
         Ok(Self { layout, decoders, events, smallest_record })
     }
 
-    /// Calls `record` with the id of the event of each record in a page.
+    /// Calls `record` with the event id of each record in a page.
     pub(crate) fn numbers(&self, page: &[u8], mut record: impl FnMut(u16)) {
         let Ok(records) = self.layout.open(page) else { return };
         for item in records.map_while(Result::ok) {
@@ -175,7 +175,7 @@ pub(crate) const EVENTS: [(&str, bool); 9] = [
     ("block_bio_queue", false),
     ("block_bio_backmerge", true),
     ("block_bio_frontmerge", true),
-    // Since kernel 5.10.
+    // `block_rq_merge` exists since kernel 5.10.
     ("block_rq_merge", true),
     ("block_split", true),
     ("block_rq_insert", true),
@@ -184,11 +184,11 @@ pub(crate) const EVENTS: [(&str, bool); 9] = [
     ("block_rq_complete", false),
 ];
 
-/// Events that replace block events in recordings of other tools, and the kind that they replace.
+/// Events that replace block request events in recordings of other tools, and the kind of event that each replaces.
 pub(crate) const ACCOUNTED: [(&str, BlockEventKind); 2] =
     [("block_io_start", BlockEventKind::Insert), ("block_io_done", BlockEventKind::Complete)];
 
-/// A decoded record.
+/// A decoded event of the block layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEvent {
     /// The kind of event.
@@ -203,15 +203,15 @@ pub struct BlockEvent {
     pub rwbs: [u8; 10],
     /// Id of the current task; for a completion, of the interrupted task.
     pub pid: i32,
-    /// Name of that task, padded with zeros; empty if the event has none.
+    /// Name of the task `pid`, padded with zeros; empty if the event has no name.
     pub comm: [u8; 16],
     /// The error of a completion as a negative errno; 0 for success.
     pub error: i32,
-    /// Whether it is `block_io_start` or `block_io_done`.
+    /// Whether the event is `block_io_start` or `block_io_done`.
     pub accounted: bool,
 }
 
-/// Decodes the records of one event.
+/// Decodes the records of one block event.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockDecoder {
     kind: BlockEventKind,
@@ -285,7 +285,7 @@ impl BlockDecoder {
     }
 }
 
-/// Decodes the records of one event.
+/// Decodes the records of one event of a driver or file system.
 #[derive(Clone, Debug)]
 pub(crate) struct ExtraDecoder {
     event: KernelEvent,
@@ -345,13 +345,13 @@ mod tests {
         ExtraDecoder::new(event, &EventFormat::parse(&text).unwrap())
     }
 
-    /// Host, id and step of the command in a record.
+    /// Returns host name, id and step of the command in a record.
     fn command(decoder: &ExtraDecoder, record: &[u8]) -> (String, u64, CommandStep) {
         let Some(DecodedEvent::Command(event)) = decoder.decode(KernelByteOrder::Little, record) else { panic!() };
         (String::from_utf8_lossy(unfilled(&event.host)).into_owned(), event.id, event.step)
     }
 
-    /// A record with these words from offset 8 on, followed by texts.
+    /// Creates a record with these 32-bit words from offset 8 on, followed by texts.
     fn record(words: &[u32], texts: &[u8]) -> Vec<u8> {
         let words = words.iter().flat_map(|word| word.to_le_bytes());
         [9, 0, 0, 0, 7, 0, 0, 0].into_iter().chain(words).chain(texts.iter().copied()).collect()
@@ -361,7 +361,7 @@ mod tests {
         CommandStep::Start { kind, bytes, target: CommandTarget::Nowhere, packed: false, reliable: false }
     }
 
-    /// A data command at this block; the event itself contains only the length in bytes.
+    /// Creates the start of a data command at block `first`; the event itself contains only the length in bytes.
     fn start_at(first: u64, kind: CommandKind, bytes: u64) -> CommandStep {
         let target = CommandTarget::Blocks { first, count: None, is_recent: false };
         CommandStep::Start { kind, bytes, target, packed: false, reliable: false }
@@ -391,7 +391,7 @@ mod tests {
         assert_eq!(decode(b"send\0", 3, 4096, 0x2a), (host(), 3, start_at(8, CommandKind::Write, 4096)));
         assert_eq!(decode(b"complete\0", 3, 4096, 0x2a), (host(), 3, DONE));
         assert_eq!(decode(b"dev_complete\0", 3, 0, 0), (host(), 3, DONE));
-        // A length of -1 means that there is no length.
+        // A length of -1 means that the command has no data.
         assert_eq!(decode(b"send\0", 4, u32::MAX, 0x35).2, start(CommandKind::Flush, 0));
     }
 
@@ -430,7 +430,7 @@ mod tests {
         assert_eq!(decode(0, 0x17), (host(), 1 << 32, start(CommandKind::Hibernate, 0)));
         assert_eq!(decode(1, 0), (host(), 1 << 32, DONE));
         assert_eq!(decode(0, 0x18).2, start(CommandKind::WakeUp, 0));
-        // This command changes another setting of the link.
+        // UIC command 0x02 (DME_SET) changes another setting of the link.
         assert_eq!(decode(0, 0x02).2, start(CommandKind::Other, 0));
     }
 
@@ -448,7 +448,7 @@ mod tests {
 
     #[test]
     fn an_event_with_other_fields_is_left_out() {
-        // Some vendors' kernels store the host as a pointer.
+        // Some vendor kernels store a pointer to the host instead of its name.
         let fields = [
             ("u32 cmd_opcode", 8, 4),
             ("u32 cmd_arg", 12, 4),

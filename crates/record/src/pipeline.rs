@@ -70,7 +70,7 @@ impl RecordPipeline {
         }
     }
 
-    /// Decodes a page.
+    /// Decodes a ring-buffer page of a CPU.
     pub(crate) fn page(&mut self, cpu: usize, page: &[u8]) {
         let (counts, latest) = self.cpus.entry(cpu).or_default();
         counts.cpu = cpu;
@@ -101,7 +101,7 @@ impl RecordPipeline {
         self.ledger.lost += summary.lost + u64::from(summary.damaged);
     }
 
-    /// Ends a round over all CPUs; the CPUs in `behind` still have pages to read.
+    /// Ends a round of reading all CPUs; the CPUs in `behind` still have pages to read.
     pub(crate) fn end_round(&mut self, behind: &[usize]) {
         for cpu in behind {
             let latest = self.latest(*cpu);
@@ -113,7 +113,7 @@ impl RecordPipeline {
         }
     }
 
-    /// Ends a recording that was interrupted in a round. The pages of this round are dropped, because those of other CPUs are missing.
+    /// Ends a recording that was interrupted while the CPUs were read one after another. The pages of this incomplete round are dropped.
     pub(crate) fn break_off(&mut self) {
         self.ledger.skipped += self.merge.abandon() as u64;
         self.finish();
@@ -195,7 +195,7 @@ impl RecordPipeline {
         self.last_process.1
     }
 
-    /// The recorded activity other than requests. `saved_names` is the kernel's list of task names, for events without one.
+    /// Returns the recorded activity other than requests. `saved_names` are the kernel's task names, for events that contain no name.
     pub(crate) fn activity(&mut self, saved_names: &str) -> RecordedActivity {
         self.matcher.learn_tasks(saved_names);
         self.matcher.activity(|_| None)
@@ -216,7 +216,7 @@ impl RecordPipeline {
         (self.processes.names(), self.watched.names())
     }
 
-    /// Counts of each CPU, in order of their numbers.
+    /// Counts of pages and events of each CPU, in order of the CPU numbers.
     pub(crate) fn cpus(&self) -> Vec<CpuCounters> {
         self.cpus.values().map(|(counts, _)| counts.clone()).collect()
     }
@@ -256,18 +256,18 @@ impl RecordPipeline {
     }
 }
 
-/// The gap between two times of a CPU; without `to` it lasts until the end.
+/// Returns the gap between two times of a CPU in which events were lost. Without `to`, the gap lasts until the end of the recording.
 fn gap(from: u64, to: Option<u64>, events: u64) -> LostEventsGap {
     let time = |time: u64| Nanos(i64::try_from(time).unwrap_or(i64::MAX));
     LostEventsGap { from: time(from), to: to.map_or(Nanos(i64::MAX), time), events }
 }
 
-/// A request that is in progress for longer does not delay finished requests.
+/// Maximum time for which a request in progress holds back finished requests that arrived later.
 const LONGEST_WAIT: Nanos = Nanos::from_secs(30);
-/// Maximum number of finished requests that are kept back.
+/// Maximum number of finished requests that are kept back until earlier requests finish.
 const MOST_HELD: usize = 1 << 18;
 
-/// Keeps finished requests until no earlier arrival can still finish. Number and time are limited.
+/// Keeps finished requests until no request with an earlier arrival can still finish. Their number and the time are limited.
 #[derive(Default)]
 pub(crate) struct ArrivalOrder {
     /// Key: arrival, and the order of completion among equal arrivals.
@@ -280,7 +280,7 @@ pub(crate) struct ArrivalOrder {
 }
 
 impl ArrivalOrder {
-    /// Adds a finished request. A request that arrived before one already returned is omitted and counted.
+    /// Adds a finished request. If a request with a later arrival was already returned, the new one is omitted and counted.
     pub(crate) fn push(&mut self, request: Request) {
         if self.last.is_some_and(|last| request.arrival < last) {
             self.late += 1;
@@ -291,7 +291,8 @@ impl ArrivalOrder {
         self.added += 1;
     }
 
-    /// The next request, if none with an earlier arrival can follow. `oldest_open` is the arrival of the oldest request in progress.
+    /// Returns the next request, if none with an earlier arrival can follow. `oldest_open` is the arrival of the oldest request in
+    /// progress.
     pub(crate) fn pop(&mut self, oldest_open: Option<Nanos>) -> Option<Request> {
         let (arrival, _) = *self.finished.first_key_value()?.0;
         let waited = self.latest.is_some_and(|latest| latest - arrival > LONGEST_WAIT);
@@ -311,7 +312,7 @@ mod tests {
     use super::*;
     use crate::kernel_format::Files;
 
-    /// A kernel with the required fields only, in unusual order and sizes.
+    /// Returns format files of a kernel whose events have only the required fields, in unusual order and sizes.
     fn phone() -> Files {
         let common = "field:unsigned short common_type; offset:0; size:2; signed:0;\n\
                       field:int common_pid; offset:4; size:4; signed:1;\n";
@@ -342,7 +343,7 @@ mod tests {
             (5, "mmc/mmc_request_done", done),
             (6, "ext4/ext4_sync_file_enter", sync),
             (7, "ext4/ext4_sync_file_exit", sync),
-            // An event with unknown fields, which cannot be decoded and is omitted.
+            // An event with unknown fields, which cannot be decoded and is therefore omitted.
             (8, "ufs/ufshcd_command", sync),
         ] {
             let event = name.split('/').nth(1).unwrap();
@@ -384,19 +385,19 @@ mod tests {
         record
     }
 
-    /// `command`: opcode, argument, argument of the block count.
+    /// Creates a record of the start of an MMC command. `command`: opcode, argument, argument of the block count command.
     fn mmc(blocks: u32, address: u32, flags: u32, host: &[u8], command: [u32; 3]) -> Vec<u8> {
         let name = ((host.len() as u32) << 16) | 0x2c;
         let [opcode, argument, count] = command;
         words(3, &[blocks, address, 512, flags, name, opcode, argument, count, opcode], host)
     }
 
-    /// The opcode is also used as the pointer that identifies the request.
+    /// Creates a record of the end of an MMC command. The opcode is also used as the pointer that identifies the request.
     fn mmc_done(opcode: u32, error: u32, host: &[u8]) -> Vec<u8> {
         words(5, &[opcode, 0, error, 3, ((host.len() as u32) << 16) | 0x1c], host)
     }
 
-    /// A page with a record every 1,000 ns.
+    /// Creates a page with a record every 1,000 ns.
     fn page(records: &[Vec<u8>]) -> Vec<u8> {
         let mut data = Vec::new();
         for record in records {
@@ -534,7 +535,7 @@ mod tests {
         assert!(drain(&mut order, Some(5)).is_empty());
         order.push(request(20, 11 + LONGEST_WAIT.0));
         assert_eq!(drain(&mut order, Some(5)), [10]);
-        // A request that finishes later than that can no longer be sorted.
+        // A request that completes after this time limit can no longer be sorted, so it counts as late.
         order.push(request(5, 99));
         assert_eq!((order.late, drain(&mut order, None)), (1, vec![20]));
     }

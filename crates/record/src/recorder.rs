@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// Interval of checks whether the recorded disks still exist.
 const LOOK_AFTER_DISKS: Duration = Duration::from_secs(1);
 
-/// What to record, and how.
+/// Options of a recording: the machine, the disks and the buffers.
 #[derive(Clone, Debug, Default)]
 pub struct RecordOptions {
     /// The machine to record.
@@ -39,7 +39,7 @@ pub struct RecordOptions {
     pub devices: Vec<String>,
     /// Size of the ring buffer of each CPU in KB; `None` for 8 MB on this host and 1 MB elsewhere.
     pub buffer_kb: Option<u32>,
-    /// Pause between two rounds while the machine is idle; `None` for 20 ms on this host and 200 ms elsewhere.
+    /// Pause between two rounds of reading all CPUs while the machine is idle; `None` for 20 ms on this host and 200 ms elsewhere.
     pub interval: Option<Duration>,
 }
 
@@ -60,7 +60,7 @@ pub struct RecordOutcome {
     pub interrupted: Option<Error>,
 }
 
-/// The state that worker and caller share.
+/// The state that the recording thread and the caller share.
 #[derive(Default)]
 struct RecorderShared {
     stop: AtomicBool,
@@ -69,7 +69,7 @@ struct RecorderShared {
     live: Mutex<LiveFigures>,
 }
 
-/// Statistics of the running recording.
+/// Statistics of a running recording, shared by the recording thread and the caller.
 #[derive(Default)]
 struct LiveFigures {
     meter: RecordMeter,
@@ -216,7 +216,7 @@ struct RecorderWorker {
     transport: Box<dyn RecordTransport>,
     pipeline: RecordPipeline,
     shared: Arc<RecorderShared>,
-    /// `None` after the receiver was dropped.
+    /// Channel for batches to the caller; `None` after the receiver was dropped.
     sender: Option<Sender<Batch>>,
     /// Tasks seen so far, and whether they belong to the recorder.
     recorder_tasks: BTreeMap<i32, bool>,
@@ -319,12 +319,12 @@ impl RecorderWorker {
         self.stopping || self.shared.stop.load(Ordering::Relaxed) || self.shared.waiting.load(Ordering::Relaxed) < WAITING_BATCHES
     }
 
-    /// Sends the batches of at least this many requests; returns whether there was one.
+    /// Sends the available batches that have at least `at_least` requests. Returns whether any batch was sent.
     fn give(&mut self, at_least: usize) -> bool {
         let mut any = false;
         loop {
-            // A partial batch can grow until the caller has taken others. The worker must not wait for the caller here: it would
-            // not see the end of the recording.
+            // If the caller has not taken earlier batches, a partial batch may grow instead of being sent. The worker must not wait for the
+            // caller here, because it would not see the end of the recording.
             let at_least = if self.has_room() { at_least } else { BATCH_ROWS };
             let Self { pipeline, transport, recorder_tasks: own, shared, .. } = &mut *self;
             let mut live = shared.live();
@@ -347,7 +347,7 @@ impl RecorderWorker {
     }
 }
 
-/// The header of the trace.
+/// Returns the header of the trace at the start of the recording.
 fn header(files: &Files, disks: &[TargetDisk]) -> TraceHeader {
     let text = |name: &str| files.get(name).map_or("", |text| text.trim());
     let monotonic = text("trace_clock").contains("[mono]");

@@ -16,12 +16,12 @@ use serde::Serialize;
 use crate::disks::TargetDisk;
 use crate::kernel_format::Files;
 
-/// Prefix of the name of a text; the name of its disk follows.
+/// Prefix of the name of a text with registers; the name of the disk follows.
 const PREFIX: &str = "registers/";
 /// The reason and remedy if the `EXT_CSD` of an eMMC cannot be read.
 const NO_DEBUGFS: &str = "is not there (as root: `mount -t debugfs nodev /sys/kernel/debug`)";
 
-/// Commands for a POSIX shell that print these texts for the disks.
+/// Returns commands for a POSIX shell that print the registers of the disks as texts.
 pub(crate) fn script(disks: &[TargetDisk]) -> String {
     let is_plain = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-!.".contains(&byte));
     let names: Vec<_> = disks.iter().map(|disk| &*disk.name).filter(is_plain).collect();
@@ -39,7 +39,7 @@ pub struct DeviceRegisters {
     pub kind: String,
     /// The device's folder on the recorded machine.
     pub folder: String,
-    /// The files that could be read: path in the folder, and line.
+    /// The files that could be read: path in the device's folder, and content.
     pub files: BTreeMap<String, String>,
     /// The files that could not be read, each with the reason.
     pub gaps: Vec<String>,

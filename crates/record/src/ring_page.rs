@@ -13,11 +13,11 @@ use crate::event_format::KernelByteOrder;
 /// Maximum page size in bytes. Pages have 4 to 64 KB, or more with `buffer_subbuf_size_kb`.
 const LARGEST_PAGE: usize = 1 << 22;
 
-/// Set in `commit` if events were lost before this page.
+/// Flag in the `commit` field of a page header: events were lost before this page.
 const MISSED_EVENTS: u64 = 1 << 31;
-/// Set in `commit` if the number of lost events is stored after the data.
+/// Flag in the `commit` field of a page header: the number of lost events is stored after the data.
 const MISSED_STORED: u64 = 1 << 30;
-/// The bits of `commit` that contain the number of bytes in use.
+/// Mask of the bits of the `commit` field that contain the number of bytes in use.
 const USED: u64 = (1 << 27) - 1;
 
 const TYPE_PADDING: u32 = 29;
@@ -127,11 +127,11 @@ fn check_header_event(text: &str) -> Result<()> {
 /// Events that the kernel lost before a page because the buffer was full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostEvents {
-    /// None were lost.
+    /// No events were lost.
     None,
-    /// This many events.
+    /// This many events were lost.
     Count(u64),
-    /// Some events; their number is not stored.
+    /// Some events were lost; their number is not stored.
     Unknown,
 }
 
@@ -144,7 +144,7 @@ pub struct RingRecord<'a> {
     pub data: &'a [u8],
 }
 
-/// An item of a page.
+/// A record of a page, or the end of the page.
 enum PageEvent<'a> {
     Record(RingRecord<'a>),
     End,
@@ -168,14 +168,14 @@ impl<'a> RingPage<'a> {
         Error::new(ErrorClass::Syntax, "a ring-buffer record does not fit into its page").at_offset(at as u64)
     }
 
-    /// The next item; `None` if a record extends beyond the page.
+    /// Returns the next record of the page or its end; `None` if a record extends beyond the page.
     fn advance(&mut self) -> Option<PageEvent<'a>> {
         loop {
             if self.at >= self.records.len() {
                 return Some(PageEvent::End);
             }
             let word = self.order.u32(self.records, self.at)?;
-            // These are bit fields, which compilers allocate from the lowest or the highest bit, depending on the byte order.
+            // Type and time delta are bit fields, which compilers allocate from the lowest or the highest bit, depending on the byte order.
             let (kind, delta) = match self.order {
                 KernelByteOrder::Little => (word & 31, word >> 5),
                 KernelByteOrder::Big => (word >> 27, word & ((1 << 27) - 1)),
@@ -196,7 +196,7 @@ impl<'a> RingPage<'a> {
                     continue;
                 }
                 TYPE_PADDING => {
-                    // A discarded event. Its time delta is valid, but the kernel stores 1 instead of 0, because 0 marks the end.
+                    // A discarded event. Its time delta is valid, but the kernel stores 1 instead of 0, because 0 marks the end of a page.
                     let length = self.order.u32(self.records, self.at + 4)? as usize;
                     self.time = self.time.wrapping_add(if delta == 1 { 0 } else { delta });
                     self.at = self.at.checked_add(length)?.checked_add(4)?;
@@ -232,7 +232,7 @@ impl<'a> Iterator for RingPage<'a> {
     }
 }
 
-/// Completes an absolute time stamp with the upper bits of the previous time, which it lacks.
+/// Completes an absolute time stamp, which lacks its upper bits, with those of the previous time.
 fn absolute(previous: u64, stamp: u64) -> u64 {
     let upper = previous >> STAMP_BITS << STAMP_BITS;
     let full = upper | stamp;

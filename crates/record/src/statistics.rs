@@ -6,7 +6,7 @@ use emmclab_trace::{ByteCount, Ledger, NameId, NameTable, Nanos, Op, Request, Sy
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Maximum number of rows of an interval, which may last for hours; further processes share a row without a name.
+/// Maximum number of rows in the statistics of an interval; further processes share a row without a name.
 const MOST_ROWS: usize = 512;
 
 /// Maximum response time in the histograms; longer times are counted as this time.
@@ -32,11 +32,11 @@ pub struct ProcessStatistics {
     /// 99th percentile of the response times.
     #[serde(rename = "response_p99_ns")]
     pub response_p99: Nanos,
-    /// Number of requests that arrived when no earlier one was unfinished.
+    /// Number of requests that arrived when no earlier request was unfinished.
     pub no_wait: u64,
 }
 
-/// Counts of an interval, and the ledger since the start.
+/// Counts of requests in an interval, and counts of records (ledger) since the recording began.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RecordStatistics {
     /// Time on the trace's clock, from the first arrival to the last completion of the interval.
@@ -44,9 +44,9 @@ pub struct RecordStatistics {
     pub span: Nanos,
     /// Number of requests.
     pub requests: u64,
-    /// Number of requests that arrived when no earlier one was unfinished.
+    /// Number of requests that arrived when no earlier request was unfinished.
     pub no_wait: u64,
-    /// Sum of all response times. Divided by the span, this is the mean queue depth (Little's law).
+    /// Sum of all response times. Divided by `span`, it is the mean queue depth (Little's law).
     #[serde(rename = "response_sum_ns")]
     pub response_sum: Nanos,
     /// Number of idle gaps, in which no request is in progress.
@@ -88,7 +88,7 @@ impl ProcessCounters {
 #[derive(Default)]
 pub(crate) struct RecordMeter {
     rows: BTreeMap<(Option<NameId>, Op), ProcessCounters>,
-    /// Latest completion, by device.
+    /// Latest completion of a request, by device.
     busy_until: BTreeMap<Option<NameId>, Nanos>,
     first: Option<Nanos>,
     last: Option<Nanos>,
@@ -109,7 +109,7 @@ impl RecordMeter {
         }
     }
 
-    /// Counts a request.
+    /// Counts a completed request.
     pub(crate) fn see(&mut self, request: &Request) {
         let stats = &mut self.current;
         let end = request.complete.unwrap_or(request.arrival);

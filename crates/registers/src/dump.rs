@@ -6,31 +6,31 @@
 
 use emmclab_base::{Error, ErrorClass, Result};
 
-/// Maximum number of bytes in a row with an offset and a colon; what follows in the row is characters.
+/// Maximum number of bytes in a row that begins with an offset and a colon; the rest of such a row is a column of characters.
 pub(crate) const MOST_IN_ROW: usize = 16;
 /// Possible numbers of digits of a word in a row; a longer word is a run of digits without an offset.
 const WORDS: [usize; 3] = [2, 4, 8];
-/// Radixes of offsets: of hexdump and xxd, of U-Boot, of od.
+/// Radixes of the offsets of rows: 16 (hexdump and xxd), 10 (U-Boot) and 8 (od).
 const RADIXES: [u32; 3] = [16, 10, 8];
 
-/// A row of digits.
+/// A row of hexadecimal digits in a dump.
 struct DumpRow<'a> {
     line: u64,
-    /// The digits of the offset; `None` if the row has none.
+    /// The digits of the offset at the beginning of the row; `None` if the row has no offset.
     offset: Option<&'a str>,
     bytes: Vec<u8>,
     /// Whether a line with only `*` precedes the row.
     after_star: bool,
 }
 
-/// The bytes of the first dump in a text.
+/// The bytes of the first hexadecimal dump in a text.
 pub(crate) struct HexDump<'a> {
     pub bytes: Vec<u8>,
     /// Number and content of the line that ended the dump, because it is not a row of digits.
     pub end: Option<(u64, &'a str)>,
 }
 
-/// The first dump in a text; reading stops once it has `most` bytes. `None` if no line of the text is a row of digits.
+/// Reads the first dump in a text, up to `most` bytes. Returns `None` if no line of the text is a row of hexadecimal digits.
 pub(crate) fn read(text: &str, most: usize) -> Result<Option<HexDump<'_>>> {
     let mut rows = Vec::new();
     let mut after_star = false;
@@ -46,7 +46,7 @@ pub(crate) fn read(text: &str, most: usize) -> Result<Option<HexDump<'_>>> {
         }
         match row(content, line, after_star) {
             Some(row) => rows.push(row),
-            // A command or a heading precedes the dump.
+            // Lines before the dump, such as a command or a heading, are skipped.
             None if rows.is_empty() => continue,
             None => {
                 end = Some((line, content));
@@ -54,7 +54,7 @@ pub(crate) fn read(text: &str, most: usize) -> Result<Option<HexDump<'_>>> {
             }
         }
         after_star = false;
-        // The file may continue, for example with the next command of a log.
+        // All expected bytes have been read. The file may continue, for example with the next command of a log.
         if rows.iter().map(|row| row.bytes.len()).sum::<usize>() >= most {
             break;
         }
@@ -72,7 +72,7 @@ pub(crate) fn is_dump(text: &str, least: usize) -> bool {
     lines.all(|line| row(line, 0, false).inspect(|row| bytes += row.bytes.len()).is_some()) && bytes >= least
 }
 
-/// Parses a line as a row of digits; `None` if it is not one.
+/// Parses a line as a row of hexadecimal digits; `None` if the line is something else.
 fn row(content: &str, line: u64, after_star: bool) -> Option<DumpRow<'_>> {
     let (before, rest) = content.split_once(':').map_or((None, content), |(before, rest)| (Some(before), rest));
     if before.is_some_and(|before| !is_number(before)) {
@@ -115,7 +115,7 @@ fn is_number(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The bytes of the rows, in the first radix that fits all offsets. If none fits, the error is that of the radix that fits the most rows.
+/// Assembles the bytes of rows, in the first radix that fits all offsets. If none fits, returns the error of the radix that fits most rows.
 fn assemble(rows: &[DumpRow<'_>], most: usize) -> Result<Vec<u8>> {
     let mut furthest: Option<(usize, Error)> = None;
     for radix in RADIXES {
@@ -138,7 +138,7 @@ fn with_radix(rows: &[DumpRow<'_>], radix: u32, most: usize) -> std::result::Res
         let place = row.offset.and_then(|digits| usize::from_str_radix(digits, radix).ok());
         let place = place.map(|place| place.wrapping_sub(*base.get_or_insert(place)));
         if row.after_star {
-            // The dump omitted rows that equal the last one, up to this offset.
+            // The hex dump omitted rows that equal the previous row, up to this offset.
             while bytes.len() >= MOST_IN_ROW && bytes.len() < place.unwrap_or(0).min(most) {
                 bytes.extend_from_within(bytes.len() - MOST_IN_ROW..);
             }

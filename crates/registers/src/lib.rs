@@ -1,7 +1,7 @@
-//! Reads the registers of a device: the `EXT_CSD` register of an eMMC (JESD84-B51, 7.4) or the descriptors of a UFS (JESD220,
-//! 14), in the forms that tools print. Describes them in words, and derives settings of a device preset from them.
+//! Reads the registers of a device: the `EXT_CSD` register of an eMMC (JESD84-B51, 7.4) or the descriptors of a UFS (JESD220, 14), in the
+//! forms that tools print. Describes the registers in words, and derives settings of a device preset from them.
 //!
-//! The fields of `EXT_CSD` are declared in [`ext_csd::fields`], also for the code that writes the register.
+//! The fields of `EXT_CSD` are declared in [`ext_csd::fields`], which the code that writes the register uses too.
 
 mod dump;
 pub mod ext_csd;
@@ -16,7 +16,7 @@ pub use ext_csd::{crc7, fault_of_ext_csd, is_card_file, is_ext_csd};
 pub use report::{DerivedSetting, FieldRow, RegisterCapacity, RegisterFact, RegisterReport, RegisterValue};
 pub use ufs::{is_ufs, is_ufs_file};
 
-/// Reads the registers of one device from one file, or from the files of a tree.
+/// Reads the registers of one device from one file, or from the files of a folder tree.
 /// Errors: if the files have none of the known forms, are damaged, do not belong to a device, or contradict each other.
 pub fn read(sources: &[RegisterSource<'_>]) -> Result<RegisterReport> {
     let is_register =
@@ -39,14 +39,14 @@ pub fn read(sources: &[RegisterSource<'_>]) -> Result<RegisterReport> {
         (None, false, [only]) if ufs::may_be_raw(only.bytes) => {
             ufs::UfsDescriptors::read(sources).map(|registers| registers.report())
         }
-        // A single file is a damaged register or something else; the reader reports the cause.
+        // A single file that was not recognised may be a damaged register. The reader of EXT_CSD reports what is wrong.
         (None, false, [only]) => ext_csd::ExtCsdRegister::read(only).map(|registers| registers.report()),
         (None, false, _) => Err(Error::new(ErrorClass::UnknownFormat, "there is no EXT_CSD register and no descriptor of a UFS")
             .hint("name the file ext_csd of debugfs, or the folder of a UFS in sysfs")),
     }
 }
 
-/// The register that these files contain; an error if they differ.
+/// Returns the register that all these files contain; an error if the files differ.
 fn common_register<'a>(mut sources: impl Iterator<Item = &'a RegisterSource<'a>>) -> Result<ext_csd::ExtCsdRegister> {
     let Some(first) = sources.next() else {
         return Err(Error::new(ErrorClass::Empty, "there is no EXT_CSD register"));
@@ -65,13 +65,13 @@ fn common_register<'a>(mut sources: impl Iterator<Item = &'a RegisterSource<'a>>
 /// A file with registers of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct RegisterSource<'a> {
-    /// Path of the file, for messages. In a tree it includes the folders that identify the device and the kind of the file.
+    /// Path of the file, for messages. In a folder tree it includes the folders that identify the device and the kind of the file.
     pub path: &'a Path,
     /// Contents of the file.
     pub bytes: &'a [u8],
 }
 
-/// The bytes as text; `None` if they are binary: control characters other than those for lines and colours, or mostly invalid UTF-8.
+/// The bytes as text; `None` for binary data: with control characters other than those for lines and colours, or mostly invalid UTF-8.
 pub(crate) fn text_of(bytes: &[u8]) -> Option<String> {
     let is_text = |byte: u8| byte >= b' ' || matches!(byte, b'\n' | b'\r' | b'\t' | 0x0c | 0x1b);
     // In a tar archive, a sysfs file is padded with zeros to the size that the file system reported.

@@ -5,18 +5,18 @@ use std::fmt::Write;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// All that the registers of a device contain.
+/// Report on all that the registers of a device contain.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RegisterReport {
     /// `emmc` or `ufs`.
     pub kind: &'static str,
-    /// The standard that it follows, such as `eMMC 5.1`.
+    /// The standard that the device follows, such as `eMMC 5.1`.
     pub standard: String,
-    /// The bundled preset of the same class, which provides the settings that no register contains.
+    /// The bundled preset that is most similar to the device. It provides the settings that no register contains.
     pub like: &'static str,
     /// Properties of the device in words.
     pub facts: Vec<RegisterFact>,
-    /// All fields, by their names in the standard.
+    /// All register fields, by their names in the standard.
     pub fields: Vec<FieldRow>,
     /// Settings of a device preset that are derived from the registers.
     pub settings: Vec<DerivedSetting>,
@@ -24,41 +24,41 @@ pub struct RegisterReport {
     pub capacity: Option<RegisterCapacity>,
     /// Flash in SLC mode: the enhanced area, or `WriteBooster`; `None` if there is none.
     pub slc: Option<RegisterCapacity>,
-    /// Notes on values for which there is no setting or that were omitted, with the reason.
+    /// Notes on register values that were omitted or for which there is no setting, with the reason.
     pub notes: Vec<String>,
 }
 
-/// A property of the device.
+/// A property of the device in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RegisterFact {
     /// The name of the property.
     pub topic: &'static str,
     /// The property in words; `None` if it is not known.
     pub text: Option<String>,
-    /// The register fields from which this item was derived.
+    /// The register fields from which this property was derived.
     pub from: Vec<&'static str>,
 }
 
-/// A field and its value.
+/// A register field and its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FieldRow {
-    /// Name in the standard.
+    /// Name of the field in the standard.
     pub name: &'static str,
     /// Name of the register or descriptor, with the number of the logical unit if it belongs to one.
     pub register: String,
-    /// Place in the register, such as `[252:249]` or `0x10`; empty if it has none.
+    /// Place of the field in the register, such as `[252:249]` or `0x10`; empty if the field has no place.
     pub place: String,
     /// The value; `None` if it is not known.
     pub value: Option<RegisterValue>,
-    /// Meaning, with the unit.
+    /// Meaning of the field, with its unit.
     pub meaning: &'static str,
 }
 
-/// A value of a field.
+/// A value of a register field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum RegisterValue {
-    /// A number.
+    /// A number of up to eight bytes.
     Number(u64),
     /// A text, or the digits of a value longer than eight bytes.
     Text(String),
@@ -71,16 +71,16 @@ pub struct DerivedSetting {
     pub key: &'static str,
     /// Value as TOML.
     pub value: String,
-    /// The register fields, with their values, from which this item was derived.
+    /// The register fields, with their values, from which this setting was derived.
     pub from: String,
 }
 
-/// An amount of bytes that registers contain.
+/// A capacity that registers report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RegisterCapacity {
-    /// Bytes.
+    /// The capacity in bytes.
     pub bytes: u64,
-    /// The register fields, with their values, from which this item was derived.
+    /// The register fields, with their values, from which this capacity was derived.
     pub from: String,
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn grouped(number: u64) -> String {
     out
 }
 
-/// The used share of the estimated life in words, from the step that eMMC and UFS report; `None` for 0, not defined.
+/// The used share of the estimated life in words, from the step that eMMC and UFS report; `None` for step 0 ("not defined").
 pub(crate) fn life_used(step: u64) -> Option<String> {
     match step {
         0 => None,
@@ -134,7 +134,7 @@ pub(crate) fn life_used(step: u64) -> Option<String> {
     }
 }
 
-/// The state of the spare blocks in words; `None` for 0, not defined.
+/// The state of the spare blocks in words; `None` for state 0 ("not defined").
 pub(crate) fn end_of_life(state: u64) -> Option<String> {
     match state {
         0 => None,

@@ -1,5 +1,5 @@
-//! Creates commands from requests: arrival times (as recorded, scaled, or relative to the predecessor), addresses beyond the end of the
-//! device (refused or wrapped), and added flushes for traces that record none (`flush_every`).
+//! Creates commands from requests. Computes arrival times (as recorded, scaled, or relative to the predecessor), refuses or wraps addresses
+//! beyond the end of the device, and adds flushes for traces that record none (`flush_every`).
 
 use std::borrow::Cow;
 
@@ -8,11 +8,11 @@ use emmclab_trace::{Batch, BatchBuilder, ByteCount, Error, ErrorClass, Nanos, Op
 
 use crate::options::{ReplayMode, ReplayOptions};
 
-/// Calculates arrival times, request by request.
+/// Calculates the arrival times of requests, one request after another.
 #[derive(Debug)]
 pub(crate) struct ArrivalPacer {
     mode: ReplayMode,
-    /// Whether the mode was chosen automatically, so a missing completion is no error.
+    /// Whether the mode was chosen automatically. A missing completion is then no error.
     lenient: bool,
     rate: crate::RateFactor,
     start: Nanos,
@@ -22,10 +22,10 @@ pub(crate) struct ArrivalPacer {
 
 #[derive(Clone, Copy, Debug)]
 struct PreviousRequest {
-    /// Recorded arrival.
+    /// Recorded arrival of the previous request.
     arrival: Nanos,
     complete: Option<Nanos>,
-    /// Simulated arrival.
+    /// Simulated arrival of the previous request.
     at: Nanos,
 }
 
@@ -52,7 +52,7 @@ impl ArrivalPacer {
         }
     }
 
-    /// Whether no request waits for another.
+    /// Whether requests are replayed in open loop, so that no request waits for another.
     pub fn is_open(&self) -> bool {
         self.mode == ReplayMode::Open
     }
@@ -115,7 +115,7 @@ impl PeriodicFlushes {
     }
 
     /// Returns the batch with the added flushes. A flush arrives together with the preceding write, and waits for that write in the device.
-    /// It has the recorded completion of the write, because requests that waited for the write in the recording wait for the flush.
+    /// Its recorded completion is that of the write: requests that waited for the write in the recording now wait for the flush.
     pub fn insert<'a>(&mut self, batch: &'a Batch) -> Cow<'a, Batch> {
         if self.every == 0 {
             return Cow::Borrowed(batch);
@@ -137,16 +137,16 @@ impl PeriodicFlushes {
 /// Creates commands from requests, and counts them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommandBuilder {
-    /// Number of sectors of the device, or of the layer on top.
+    /// Number of sectors of the device, or of the top layer.
     capacity: u64,
     wrap: bool,
-    /// Number of commands so far, and number of them with a wrapped address.
+    /// Number of commands so far. `wrapped` is the number of commands whose address was wrapped.
     pub count: u64,
     pub wrapped: u64,
 }
 
 impl CommandBuilder {
-    /// Creates a builder for `capacity` sectors. Requests beyond them are wrapped if `wrap`, otherwise refused.
+    /// Creates a builder for a device of `capacity` sectors. Requests beyond its end are wrapped if `wrap` is set, otherwise refused.
     pub fn new(capacity: u64, wrap: bool) -> Self {
         Self { capacity, wrap, count: 0, wrapped: 0 }
     }
@@ -155,7 +155,7 @@ impl CommandBuilder {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each request, whose fields are in registers")]
     pub fn command(&mut self, request: &Request, arrival: Nanos) -> Result<DeviceCommand> {
-        // Incremented first, so that an error contains the number of its request.
+        // The count is incremented first, so that an error message contains the number of this request.
         self.count += 1;
         let (mut sector, mut sectors) = (request.sector.0, request.sectors);
         if !fits(sector, sectors, self.capacity) {
@@ -172,8 +172,8 @@ fn fits(sector: u64, sectors: u32, capacity: u64) -> bool {
     sector.saturating_add(u64::from(sectors)) <= capacity
 }
 
-/// The address and length of a request on a device of `capacity` sectors. A request that does not fit is wrapped: its address modulo the
-/// capacity is used, and reduced if its end is still beyond the device.
+/// Returns the address and length of a request on a device of `capacity` sectors. A request that does not fit is wrapped: its address is
+/// taken modulo the capacity, and its length is reduced if its end is still beyond the device.
 #[inline(never)]
 pub(crate) fn wrap_address(sector: u64, sectors: u32, capacity: u64, wrap: bool) -> Result<(u64, u32)> {
     if fits(sector, sectors, capacity) {

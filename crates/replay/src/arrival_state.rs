@@ -1,38 +1,38 @@
-//! The state of the device at the arrivals of requests: idle, or with unfinished work.
+//! Determines whether the device is idle when a request arrives, or how much unfinished work it has.
 
 use std::collections::VecDeque;
 
 use emmclab_device::RequestCompleted;
 use emmclab_trace::{Nanos, Op};
 
-/// Maximum number of completions that wait for those of earlier requests. An earlier request that is still not complete after this many
-/// later ones is counted at its completion.
+/// Maximum number of completions that wait for those of earlier requests. If an earlier request is still not complete after this many later
+/// ones, it is counted when it completes.
 const MOST_WAITING: usize = 1 << 16;
 
-/// Maximum unfinished work at the arrival of a request.
+/// Maximum backlog of the device at the arrival of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BacklogPeak {
-    /// Time until all earlier requests were complete.
+    /// Time from the arrival until all earlier requests were complete.
     pub backlog: Nanos,
-    /// Time since the device was last idle.
+    /// Time from the last idle state of the device to the arrival.
     pub busy_for: Nanos,
 }
 
-/// Number of requests of an operation, and of those that arrived when all earlier requests were complete.
+/// Number of requests of an operation, and number of these that arrived when all earlier requests were complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ArrivalCounts {
     pub requests: u64,
     pub no_wait: u64,
 }
 
-/// Evaluates requests in order of arrival. Their completions may become known in any order.
+/// Determines in order of arrival whether a request found the device idle. Completions may become known in any order.
 #[derive(Clone, Debug)]
 pub(crate) struct ArrivalState {
     /// Number of the next request to evaluate.
     next: u64,
     /// Arrival, completion and operation of the requests from `next` on; `None` if not yet known.
     waiting: VecDeque<Option<(Nanos, Nanos, Op)>>,
-    /// When all earlier requests are complete.
+    /// Time from which all earlier requests are complete.
     idle_from: Nanos,
     /// Start of the current busy period of the device.
     busy_since: Nanos,
@@ -42,7 +42,7 @@ pub(crate) struct ArrivalState {
 }
 
 impl ArrivalState {
-    /// Creates the state for requests whose numbers start with `next`.
+    /// Creates the state for requests whose first number is `next`.
     pub fn starting_at(next: u64) -> Self {
         Self {
             next,
@@ -54,7 +54,7 @@ impl ArrivalState {
         }
     }
 
-    /// Adds a request with known completion.
+    /// Adds a request whose completion is known.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
     pub fn add(&mut self, event: &RequestCompleted) {

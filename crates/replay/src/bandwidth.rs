@@ -1,5 +1,5 @@
-//! Bandwidth of synchronous direct I/O by transfer size, as in Table II of Kim and Kim's paper on Advil, also with FUA or a flush after
-//! each write. Other measurements: sustained random writes, and times of single commands.
+//! Measures the bandwidth of synchronous direct I/O by transfer size, as in Table II of Kim and Kim's paper on Advil, also with FUA or a
+//! flush after each write. Also measures sustained random writes and the times of single commands.
 //!
 //! The device already contains data; for Table II it is full. A file in the middle of that data is read and written sequentially or at
 //! aligned random addresses. Every measurement starts from the same device state and transfers as many bytes as the file has.
@@ -11,17 +11,17 @@ use rand_pcg::rand_core::Rng;
 
 use crate::engine::ReplayEngine;
 
-/// Size of the file of Table II, and of the file on the cards of FAST 2012, in bytes. The device must be at least twice as large.
+/// Size of the file in Table II of the paper, and on the cards of FAST 2012, in bytes. The device must be at least twice as large.
 pub(crate) const FILE_BYTES: u64 = 1 << 30;
-/// Number of bytes of a MB in the figures.
+/// Number of bytes in a MB, as used in the reported bandwidths.
 const MB: f64 = 1_048_576.0;
 /// Idle time before each single command: sufficient for background work, but too short for the device to fall asleep.
 const PAUSE: Nanos = Nanos(100_000_000);
-/// Idle time before each single command of a UFS, which hibernates earlier.
+/// Idle time before each single command of a UFS, which hibernates after a shorter idle time than an eMMC sleeps.
 const SHORT_PAUSE: Nanos = Nanos(5_000_000);
 /// Time for background work after filling a device.
 const REST: Nanos = Nanos::from_secs(3600);
-/// Number of single commands of each kind.
+/// Number of single commands that are measured for each kind of command.
 const SINGLE: u64 = 100;
 
 /// The bandwidth for a transfer size, in MB/s of 1,048,576 bytes.
@@ -39,7 +39,7 @@ pub struct BandwidthRow {
 struct TransferFile {
     /// First sector of the file.
     first: u64,
-    /// Number of sectors of a transfer.
+    /// Length of a transfer in sectors.
     unit: u64,
     /// Number of transfers in the file.
     count: u64,
@@ -68,12 +68,12 @@ pub enum SyncMethod {
     Flush,
 }
 
-/// Transfers over a file.
+/// A pattern of transfers over a file.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferPattern {
     /// Read or write.
     pub op: Op,
-    /// Length of a transfer in KB.
+    /// Length of each transfer in KB.
     pub unit_kb: u64,
     /// Whether the transfers go to random addresses instead of sequential ones.
     pub random: bool,
@@ -92,7 +92,7 @@ pub struct CommandTimes {
     pub reliable_write_us: f64,
 }
 
-/// A device with data. Each measurement uses a copy of the same state.
+/// A device that contains data. Each measurement uses a copy of its state.
 pub struct UsedDevice {
     device: Device,
     /// Number of sectors with data, starting at sector 0.
@@ -110,14 +110,14 @@ impl UsedDevice {
     pub fn half_full(config: &DeviceConfig) -> Result<Self> {
         let half = DirectIo::new(config).capacity() / 2;
         let mut io = DirectIo::filled_to(config, half)?;
-        // Idle time starts at the end of a command.
+        // The flush is needed because idle time starts at the end of a command.
         io.flush()?;
         io.pause(REST);
         Ok(Self { used: half, ..Self::of(config, &io)? })
     }
 
     fn of(config: &DeviceConfig, io: &DirectIo) -> Result<Self> {
-        // An image contains no times and counters, so each measurement starts at time 0.
+        // An image contains neither times nor counters, so each measurement starts at time 0.
         let device = Device::from_image(config, &io.device().to_image())?;
         Ok(Self { device, used: io.capacity() })
     }
@@ -126,7 +126,7 @@ impl UsedDevice {
         DirectIo::on(self.device.clone())
     }
 
-    /// MB/s of transfers over a file of `file_bytes` bytes, or of half the data if that is smaller.
+    /// Measures the rate in MB/s of transfers over a file of `file_bytes` bytes, or of half the device's data if that is smaller.
     /// Errors: if a transfer is empty or longer than half the data, and if the device stops.
     pub fn rate(&self, transfers: &TransferPattern, file_bytes: u64) -> Result<f64> {
         let mut io = self.start();
@@ -146,7 +146,7 @@ impl UsedDevice {
         Ok((file.count * file.unit * 512) as f64 / MB / took.max(Nanos(1)).as_secs_f64())
     }
 
-    /// Sustained random 4 KB writes per second over a file of `file_bytes` bytes, counted in the second half of `time` (simulated).
+    /// Sustained random 4 KB writes per second over a file of `file_bytes` bytes, counted in the second half of the simulated time `time`.
     pub fn lasting_random_writes_per_s(&self, file_bytes: u64, time: Nanos) -> Result<f64> {
         let mut io = self.start();
         let file = self.file(4, file_bytes)?;
@@ -166,7 +166,8 @@ impl UsedDevice {
         Ok(writes as f64 / took.as_secs_f64())
     }
 
-    /// MB/s of transfers of one request over such a file, which are all submitted at once, so the queue of the device is always full.
+    /// MB/s of transfers of one request each over a file of `file_bytes` bytes. All are submitted at once, so the device's queue is always
+    /// full.
     pub fn queued_rate(&self, op: Op, unit_kb: u64, random: bool, file_bytes: u64) -> Result<f64> {
         let mut io = self.start();
         let file = self.file(unit_kb, file_bytes)?;
@@ -176,8 +177,8 @@ impl UsedDevice {
         Ok((file.count * file.unit * 512) as f64 / MB / took.max(Nanos(1)).as_secs_f64())
     }
 
-    /// Mean time in us of a write of `unit_kb` with FUA, and of a plain write with a flush after it. The addresses are random. The device
-    /// is idle but awake before each write.
+    /// Measures the mean time in us of a write of `unit_kb` with FUA, and of a plain write followed by a flush. The addresses are random.
+    /// The device is idle but awake before each write.
     pub fn durable_times(&self, unit_kb: u64) -> Result<[f64; 2]> {
         let file = self.file(unit_kb, FILE_BYTES)?;
         let mean = |modifiers: CommandFlags| -> Result<f64> {
@@ -195,7 +196,7 @@ impl UsedDevice {
         Ok([mean(CommandFlags::RELIABLE)?, mean(CommandFlags::empty())?])
     }
 
-    /// The file with `file_bytes` bytes, or with half the data if that is smaller.
+    /// Returns a file of `file_bytes` bytes, or of half the device's data if that is smaller.
     fn file(&self, unit_kb: u64, file_bytes: u64) -> Result<TransferFile> {
         let unit = unit_kb.saturating_mul(2);
         let count = (file_bytes / 512).min(self.used / 2).checked_div(unit).unwrap_or(0);
@@ -249,25 +250,25 @@ pub fn bandwidth(config: &DeviceConfig, units_kb: &[u64]) -> Result<Vec<Bandwidt
         .collect()
 }
 
-/// Maximum size of a request of the kernels of these devices, in sectors. A longer transfer is split into requests, which are queued.
+/// Maximum size of a request in the kernels of the measured devices, in sectors. A longer transfer is split into queued requests.
 const MOST_SECTORS: u64 = 1024;
 /// Number of sectors of each request of [`DirectIo::filled`].
 const FILL_SECTORS: u64 = 1024;
 
-/// A device and the clock of a program that uses `O_DIRECT` and `O_SYNC`. Each transfer begins when the previous one is complete. Transfers
-/// go directly to the device, because the queue of the host is always empty.
+/// A device and the clock of a program that uses `O_DIRECT` and `O_SYNC`. Each transfer begins when the previous one is complete, so the
+/// queue of the host is always empty and transfers go directly to the device.
 pub struct DirectIo {
     engine: ReplayEngine,
     now: Nanos,
 }
 
 impl DirectIo {
-    /// A new device.
+    /// Creates direct I/O on a new device.
     pub fn new(config: &DeviceConfig) -> Self {
         Self::on(Device::new(config))
     }
 
-    /// Starts with a used device, whose time and counters restart at 0.
+    /// Starts with a used device, and resets its time and counters to 0.
     pub fn on(mut device: Device) -> Self {
         device.rewind();
         Self { engine: ReplayEngine::bare(device), now: Nanos::ZERO }
@@ -303,7 +304,7 @@ impl DirectIo {
         &self.engine.main.device
     }
 
-    /// Executes a transfer of any length. Returns its time.
+    /// Executes a transfer of any length. Returns the time that it took.
     /// Errors: for a transfer beyond the device, and if the device has stopped.
     pub fn transfer(&mut self, op: Op, sector: u64, sectors: u64) -> Result<Nanos> {
         self.transfer_with(CommandFlags::empty(), op, sector, sectors)
@@ -326,8 +327,8 @@ impl DirectIo {
         Ok(self.now - begin)
     }
 
-    /// Executes transfers of one request each in parallel, as a program with one thread for each tag of the device. Returns the time until
-    /// all are complete.
+    /// Executes transfers of one request each in parallel, like a program with one thread for each tag of the device's command queue.
+    /// Returns the time until all are complete.
     pub fn at_once(&mut self, op: Op, transfers: impl Iterator<Item = (u64, u32)>) -> Result<Nanos> {
         let begin = self.now;
         for (sector, sectors) in transfers {
@@ -337,14 +338,14 @@ impl DirectIo {
         Ok(self.now - begin)
     }
 
-    /// Executes a flush. Returns its time.
+    /// Executes a flush. Returns the time that it took.
     pub fn flush(&mut self) -> Result<Nanos> {
         let begin = self.now;
         self.command(&DeviceCommand::new(begin, Op::Flush, 0, 0))?;
         Ok(self.now - begin)
     }
 
-    /// Lets the device idle for a time, in which it does background work.
+    /// Lets the device idle for this time, in which it does background work.
     pub fn pause(&mut self, time: Nanos) {
         self.now += time;
         self.engine.main.device.idle_until(self.now);

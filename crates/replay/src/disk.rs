@@ -1,4 +1,4 @@
-//! A device with the queue of the host above it, and the checker.
+//! A simulated disk: a device with the host's request queue above it, and the checker that compares it with a reference model.
 //!
 //! A disk accepts commands in order of arrival and numbers them from 0. The completion of a command may be unknown at its arrival.
 //! [`SimulatedDisk::next_event`] and [`SimulatedDisk::step`] advance the disk, and [`SimulatedDisk::take_completed`] returns newly known
@@ -18,9 +18,9 @@ use emmclab_trace::{Nanos, Op, Result, SECTOR_BYTES};
 
 use crate::host::{HostCounts, HostQueue};
 
-/// A device with its host queue and its checker.
+/// A device with the host's request queue above it, and its checker.
 pub(crate) struct SimulatedDisk {
-    /// Direct commands to the device bypass host queue and checker.
+    /// The device. Commands that are sent to it directly bypass host queue and checker.
     pub device: Device,
     pub checker: Option<Box<DeviceChecker>>,
     pub host: Option<HostQueue>,
@@ -28,10 +28,10 @@ pub(crate) struct SimulatedDisk {
     reorders: bool,
     /// Maximum number of entries of a packed write.
     packed_writes: u32,
-    /// Time of the last action. No command is fetched earlier. A device that reports in order of arrival may report a completion, and its
-    /// free tag, late.
+    /// Time of the last action of the disk. No command is fetched before this time. A device that reports in order of arrival may report a
+    /// completion late, and so the tag that it frees.
     now: Nanos,
-    /// The last fetched request; the memory is reused.
+    /// The commands that were fetched last; the memory is reused.
     fetched: Vec<DeviceCommand>,
     completed: Vec<RequestCompleted>,
     contents: Option<Box<DiskMedia>>,
@@ -67,7 +67,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// A device at time 0 of a run, with the host queue of its settings, and with a checker if `check`.
+    /// Creates a disk at time 0 of a run. Its host queue has the queue settings of the device. With `check`, it has a checker.
     pub fn for_run(settings: &DeviceSettings, mut device: Device, check: bool) -> Self {
         device.rewind();
         Self {
@@ -79,8 +79,8 @@ impl SimulatedDisk {
         }
     }
 
-    /// A device at time 0 of a live run, with its contents in `image`, and with a checker if `check`. Commands reach the device unchanged,
-    /// because the real host merges and packs them.
+    /// Creates a disk at time 0 of a live run, with its contents in `image`. With `check`, it has a checker. Commands reach the device
+    /// unchanged, because the real host merges and packs them.
     pub fn live(settings: &DeviceSettings, device: Device, image: RawImage, check: bool) -> Self {
         let disk = Self { host: None, ..Self::for_run(settings, device, check) };
         let contents = DiskMedia {
@@ -92,7 +92,7 @@ impl SimulatedDisk {
         Self { contents: Some(Box::new(contents)), ..disk }
     }
 
-    /// Reports all further events to `tap`, for a live disk.
+    /// Makes the disk report all further events to `tap`; the disk must be live.
     pub fn tap(&mut self, tap: Box<dyn DeviceEventSink>) {
         if let Some(contents) = &mut self.contents {
             contents.media.watch();
@@ -100,7 +100,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// Provides the data of the write that is submitted after `ahead` other commands. Data of writes must be provided in order.
+    /// Provides the data of the write that is submitted after `ahead` other commands. Must be called in the order of the writes.
     pub fn give(&mut self, ahead: u64, sector: u64, data: &[u8]) {
         if let Some(contents) = &mut self.contents
             && self.device.stop().is_none()
@@ -122,7 +122,7 @@ impl SimulatedDisk {
         self.contents.as_ref().map(|contents| &contents.media)
     }
 
-    /// Advances the device to `until` without commands.
+    /// Advances the simulated device to `until` without commands.
     pub fn pass<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
         self.now = self.now.max(until);
         self.act(&DeviceCall::Advance(until), observer)
@@ -158,7 +158,7 @@ impl SimulatedDisk {
         Ok(())
     }
 
-    /// Describes the disk and the second one for the layers directly above.
+    /// Describes this disk and the second disk for the layers directly above.
     pub fn below(&self, second: Option<&Self>) -> DisksBelow {
         let sectors = |disk: &Self| disk.device.geometry().sectors();
         DisksBelow {
@@ -180,14 +180,14 @@ impl SimulatedDisk {
         self.host.as_ref().map(HostQueue::counts)
     }
 
-    /// The reason why the device accepts no more commands; `None` if it accepts them.
+    /// Returns the reason why the device accepts no more commands; `None` if it accepts commands.
     #[inline]
     pub fn stop(&self) -> Option<StopReason> {
         self.device.stop()
     }
 
     /// Submits a command, or the entries of a packed command, which arrive at the same time. [`SimulatedDisk::advance`] to the arrival must
-    /// precede. A host queue does its own packing.
+    /// be called first. If the disk has a host queue, the queue packs commands itself.
     pub fn submit<O: Observer>(&mut self, commands: &[DeviceCommand], observer: &mut O) -> Result<()> {
         if let Some(host) = &mut self.host {
             for command in commands {
@@ -201,7 +201,7 @@ impl SimulatedDisk {
         commands.chunks(at_once).try_for_each(|part| self.pack(part, observer))
     }
 
-    /// Time of the next action without a new command: a fetch from the host queue, or waiting work of the device.
+    /// Returns the time of the next action without a new command: a fetch from the host queue, or work of the device that is due.
     pub fn next_event(&self) -> Option<Nanos> {
         if self.stop().is_some() {
             return None;
@@ -213,10 +213,10 @@ impl SimulatedDisk {
         self.host.as_ref()?.ready_at().map(|at| at.max(self.now))
     }
 
-    /// Executes the next action: one fetch, or all work that the device begins at the same time.
+    /// Executes the next action: one fetch from the host queue, or all work that the device begins at that time.
     pub fn step<O: Observer>(&mut self, observer: &mut O) -> Result<()> {
         let begin = self.device.next_event();
-        // A command precedes the pages that begin at its arrival, as in `Device::submit`.
+        // The arrival of a command precedes page operations that begin at the same time, as in `Device::submit`.
         if let Some(at) = self.fetch_at().filter(|at| begin.is_none_or(|begin| *at <= begin)) {
             self.now = at;
             return self.fetch(at, observer);
@@ -234,12 +234,12 @@ impl SimulatedDisk {
         Ok(())
     }
 
-    /// Appends newly known completions.
+    /// Appends newly known completions to `to`.
     pub fn take_completed(&mut self, to: &mut Vec<RequestCompleted>) {
         to.append(&mut self.completed);
     }
 
-    /// Powers the device off in good order, which programs the data in its cache.
+    /// Shuts the device down cleanly, which programs the data in its cache.
     pub fn power_off<O: Observer>(&mut self, observer: &mut O) -> Result<()> {
         self.act(&DeviceCall::PowerOff, observer)
     }
@@ -249,9 +249,9 @@ impl SimulatedDisk {
         self.checker.as_mut().map_or(Ok(()), |checker| checker.verify(&self.device))
     }
 
-    /// Sends a command, or the entries of a packed command, to the device. A packed command is one command whose entries are executed in
-    /// order. Therefore the standard has none in command queueing mode (JESD84-B51), and a device that reorders receives each entry as a
-    /// separate command.
+    /// Sends a command, or the entries of a packed command, to the device. The entries of a packed command are executed in order as one
+    /// command, so the standard does not allow packed commands in command queueing mode (JESD84-B51). A device that reorders therefore
+    /// receives each entry as a separate command.
     fn pack<O: Observer>(&mut self, commands: &[DeviceCommand], observer: &mut O) -> Result<()> {
         let at_once = if self.reorders { 1 } else { commands.len().max(1) };
         commands.chunks(at_once).try_for_each(|part| self.act(&DeviceCall::Submit(part), observer))
@@ -276,7 +276,7 @@ impl SimulatedDisk {
         action.perform(device, &mut OnCompletion { observer, completed: complete })
     }
 
-    /// Executes a call with checker and contents. It is compiled only once, for all observers.
+    /// Executes a device call on a disk with checker or contents. It is compiled only once, for all observers.
     #[inline(never)]
     fn act_watched(&mut self, action: &DeviceCall<'_>, observer: &mut dyn AnyObserver) -> Result<()> {
         let Self { device, checker, host, completed, contents, now, .. } = self;
@@ -305,7 +305,7 @@ impl SimulatedDisk {
     }
 }
 
-/// Passes a completion of the device to the host queue, or to the list of completions without a queue.
+/// Passes a completion of the device to the host queue, or adds it to the list of completions if there is no queue.
 fn note(host: &mut Option<HostQueue>, completed: &mut Vec<RequestCompleted>, event: &RequestCompleted) {
     match host {
         Some(host) => host.completed(event, completed),
@@ -329,7 +329,7 @@ impl DeviceCall<'_> {
     }
 }
 
-/// The zones of a device, described for the layers above it.
+/// Describes the zones of a device for the layers above it.
 fn zones_of(device: &Device) -> Option<DiskZones> {
     let mut zones = device.zones();
     let first = zones.next()?;
@@ -344,8 +344,8 @@ fn zones_of(device: &Device) -> Option<DiskZones> {
     })
 }
 
-/// Disk 0 with its observer, and disk 1 if there is a second device. Disk 1 is not observed, because block numbers and times of two devices
-/// would be mixed in one stream.
+/// Disk 0 with its observer, and disk 1 if there is a second device. Disk 1 is not observed, because the block numbers and times of two
+/// devices would be mixed in one event stream.
 pub(crate) struct DiskPair<'a, O> {
     pub main: &'a mut SimulatedDisk,
     pub second: Option<&'a mut SimulatedDisk>,
@@ -358,12 +358,12 @@ impl<O: Observer> DiskPair<'_, O> {
         self.main.stop().is_some() || self.second.as_ref().is_some_and(|disk| disk.stop().is_some())
     }
 
-    /// Whether the zones of disk 0 refuse a command in their current state.
+    /// Whether disk 0 refuses a command because of the current state of its zones.
     pub fn zones_refuse(&self, command: &DeviceCommand) -> bool {
         self.main.device.zone_refusal(command).is_some()
     }
 
-    /// Submits commands to disk `disk`: one command, or the entries of a packed one.
+    /// Submits commands to disk `disk`: one command, or the entries of a packed command.
     pub fn submit(&mut self, disk: usize, commands: &[DeviceCommand]) -> Result<()> {
         match &mut self.second {
             Some(second) if disk > 0 => second.submit(commands, &mut NullObserver),
@@ -378,7 +378,7 @@ impl<O: Observer> DiskPair<'_, O> {
         }
     }
 
-    /// Time of the next action of a disk, and number of the disk.
+    /// Returns the time of the next action of any disk, and the number of that disk.
     pub fn next_event(&self) -> Option<(Nanos, usize)> {
         let main = self.main.next_event().map(|at| (at, 0));
         let second = self.second.as_ref().and_then(|disk| disk.next_event()).map(|at| (at, 1));
@@ -393,7 +393,7 @@ impl<O: Observer> DiskPair<'_, O> {
         }
     }
 
-    /// Appends newly known completions of disk `disk`.
+    /// Appends newly known completions of disk `disk` to `to`.
     pub fn take_completed(&mut self, disk: usize, to: &mut Vec<RequestCompleted>) {
         match &mut self.second {
             Some(second) if disk > 0 => second.take_completed(to),
@@ -403,7 +403,7 @@ impl<O: Observer> DiskPair<'_, O> {
 }
 
 /// Receives the commands of a device, their completions, and the changes of the stored data. Times are simulated. Completions and programs
-/// are reported as soon as they are known, possibly before their time.
+/// are reported as soon as they are known, possibly before the simulated time at which they happen.
 pub trait DeviceEventSink: Send {
     /// Called when a command arrives; `packed_after` entries of the same packed command follow. `data` is the data of a write.
     fn command(&mut self, number: u64, command: &DeviceCommand, packed_after: u16, data: &[u8]);
@@ -415,10 +415,10 @@ pub trait DeviceEventSink: Send {
     fn discarded(&mut self, number: u64, sectors: (u64, u64), at: Nanos);
 }
 
-/// An event sink at a disk.
+/// An event sink that is attached to a disk.
 pub(crate) struct AttachedEventSink {
     tap: Box<dyn DeviceEventSink>,
-    /// Data of the next writes, in order.
+    /// Data of the writes that will be submitted next, in order.
     data: Vec<u8>,
     /// Incomplete discards: (number, first sector, end sector).
     discards: VecDeque<(u64, u64, u64)>,

@@ -1,8 +1,8 @@
 //! The replay engine, through which all commands reach the devices.
 //!
-//! A [`ReplayEngine`] accepts commands in order of arrival and reports their completions to an observer. Below it is one device, bare or
-//! with host queue and checker, or a stack of layers over one or two such disks. The completion of a command may become known later: a
-//! device that reorders reports it when the last page of the request has begun.
+//! A [`ReplayEngine`] accepts commands in order of arrival and reports their completions to an observer. It drives one device, bare or with
+//! host queue and checker, or a stack of layers over one or two such disks. The completion of a command may become known later: a device
+//! that reorders reports it when the last page of the request has begun.
 
 use emmclab_device::{Device, DeviceCommand, DeviceConfig, NullObserver, Observer, RequestCompleted, StopReason};
 use emmclab_trace::{BlockNote, Error, ErrorClass, Nanos, Result};
@@ -16,7 +16,7 @@ use crate::disk::{DiskPair, SimulatedDisk};
 use crate::host::HostCounts;
 use crate::sequence_map::ReorderBuffer;
 
-/// One or two devices, and the software above them.
+/// Executes commands on one or two devices with the software above them: layers and host queues.
 pub(crate) struct ReplayEngine {
     pub main: SimulatedDisk,
     second: Option<Box<SimulatedDisk>>,
@@ -24,12 +24,12 @@ pub(crate) struct ReplayEngine {
     /// Whether commands go to the device directly and unchanged.
     pub is_bare: bool,
     reorder_buffer: ReorderBuffer,
-    /// The last completions of a disk; the memory is reused.
+    /// Completions that were last taken from a disk; the memory is reused.
     completions: Vec<RequestCompleted>,
-    /// Completion of the last submitted command if it is known; [`ReplayEngine::settle`] determines it. With layers: time at which the
+    /// Completion of the last submitted command if it is known; [`ReplayEngine::settle`] determines it. With layers, the time at which the
     /// latest completion became known.
     pub last_complete: Nanos,
-    /// Completions as soon as they are known, if a caller requests them.
+    /// Completions for a caller that requests them as soon as they are known.
     completion_queue: Option<Box<CompletionQueue>>,
 }
 
@@ -39,7 +39,7 @@ impl ReplayEngine {
         Self::of(SimulatedDisk::new(device))
     }
 
-    /// A device at time 0 of a run, with the host queue of its settings, and with a checker if `check`.
+    /// Creates an engine at time 0 of a run. The host queue has the queue settings of the device. With `check`, there is a checker.
     pub fn for_run(config: &DeviceConfig, device: Device, check: bool) -> Self {
         Self::of(SimulatedDisk::for_run(config.settings(), device, check))
     }
@@ -81,23 +81,23 @@ impl ReplayEngine {
         }
     }
 
-    /// The second device and the counts of its host queue.
+    /// The second device and, if it has a host queue, the counts of this queue.
     pub fn second(&self) -> Option<(&Device, Option<HostCounts>)> {
         self.second.as_ref().map(|disk| (&disk.device, disk.host_counts()))
     }
 
-    /// The reason why a device accepts no more commands; `None` if all accept them.
+    /// Returns the reason why a device accepts no more commands; `None` if all devices accept commands.
     #[inline]
     pub fn stop(&self) -> Option<StopReason> {
         self.main.stop().or_else(|| self.second.as_ref().and_then(|disk| disk.stop()))
     }
 
-    /// Whether a layer uses the notes on the blocks of writes.
+    /// Whether a layer uses the notes about the roles of written blocks.
     pub fn reads_notes(&self) -> bool {
         self.layers.as_ref().is_some_and(|layers| layers.reads_notes())
     }
 
-    /// Submits a command; `notes` on its blocks may be empty. Returns false if a device has stopped.
+    /// Submits a command; `notes` describe the roles of its blocks and may be empty. Returns false if a device has stopped.
     #[inline]
     pub fn submit<O: Observer>(&mut self, command: &DeviceCommand, notes: &[BlockNote], observer: &mut O) -> Result<bool> {
         if !self.is_bare {
@@ -146,8 +146,8 @@ impl ReplayEngine {
         Ok(self.last_complete)
     }
 
-    /// Makes the layers move all data in temporary places to its final place. All commands must be complete. Returns the time that this
-    /// took.
+    /// Makes the layers move all data from temporary locations (such as a log) to its final location. All commands must be complete.
+    /// Returns the time that this took.
     pub fn drain<O: Observer>(&mut self, observer: &mut O) -> Result<Nanos> {
         let Some(layers) = &mut self.layers else { return Ok(Nanos::ZERO) };
         let second = self.second.as_deref_mut();
@@ -169,7 +169,7 @@ impl ReplayEngine {
         }
     }
 
-    /// Powers the device off in good order, so that all host writes count as programmed, and checks the contents of the devices. The second
+    /// Shuts the device down cleanly, so that all host writes count as programmed, and checks the contents of the devices. The second
     /// device begins all its commands, but does not write back its cache.
     pub fn finish<O: Observer>(&mut self, observer: &mut O) -> Result<()> {
         if self.is_bare {
@@ -231,7 +231,7 @@ impl ReplayEngine {
 /// Known completions that the caller has not taken yet.
 #[derive(Default)]
 pub(super) struct CompletionQueue {
-    /// Numbers of requests, counted from 0, by their numbers in the layers.
+    /// Numbers under which the caller knows the requests (counted from 0), by their numbers in the layers.
     numbers: FxHashMap<u64, u64>,
     next_number: u64,
     completions: Vec<(u64, Nanos)>,
@@ -239,7 +239,7 @@ pub(super) struct CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// Records the number of the next request in the layers.
+    /// Records which number the next request has in the layers.
     pub fn map_number(&mut self, id: u64) {
         self.numbers.insert(id, self.next_number);
         self.next_number += 1;
@@ -250,7 +250,7 @@ impl CompletionQueue {
         self.completions.push((event.id, event.complete));
     }
 
-    /// Moves the completions of the layers here.
+    /// Moves the completions of the layers to this queue.
     pub fn take_from_layers(&mut self, layers: &mut SimulatedStack) {
         layers.take_done(&mut self.workload_completions);
         for WorkloadCompletion { id, event, .. } in self.workload_completions.drain(..) {
@@ -277,8 +277,8 @@ mod tests {
         config
     }
 
-    /// A device in which reads overtake writes, below a host queue. The settings refuse this combination, because such a device accepts
-    /// commands without limit. A command queue that reorders would behave like this.
+    /// Creates a device in which reads overtake writes, below a host queue. The settings refuse this combination, because such a device
+    /// accepts commands without limit. The test uses it in place of a command queue that reorders.
     fn reordering_behind_a_queue(depth: &str, packed: &str) -> SimulatedDisk {
         let device = config(&[("controller.scheduling", "read_first")]);
         let queue = config(&[
@@ -345,13 +345,13 @@ mod tests {
         assert!(engine.main.host_counts().is_none() && second.host_counts().is_some());
     }
 
-    /// Gap in us, operation, address, length in units of 4 KB.
+    /// A random request: gap in us, operation, address, and length in units of 4 KB.
     type Drawn = (u16, u8, u16, u8);
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(60), ..ProptestConfig::default() })]
 
-        /// Uses the checker, which compares the contents of every sector.
+        /// Uses the checker, which compares the contents of every sector with a reference model.
         #[test]
         fn every_request_through_a_queue_to_a_reordering_device_completes_once(
             (depth, packed) in prop::sample::select(vec![("1", "0"), ("4", "0"), ("32", "0"), ("1", "8")]),

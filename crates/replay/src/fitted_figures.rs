@@ -1,5 +1,5 @@
 //! Compares presets of real devices with the published figures to which they were fitted (`fitted_to`). A small deviation is no evidence
-//! for the model, because the preset was fitted. A large one shows a limit of the model, or a contradiction between the figures.
+//! for the model, because the preset was fitted. A large deviation shows a limit of the model, or a contradiction between the figures.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,7 +14,7 @@ use crate::bandwidth::{CommandTimes, FILE_BYTES, SyncMethod, TransferPattern, Us
 /// A published figure, and the same figure measured with a preset.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FittedFigure {
-    /// Name of the publication with the figure.
+    /// Name of the publication that contains the figure.
     pub source: String,
     /// Name of the figure.
     pub figure: String,
@@ -22,13 +22,13 @@ pub struct FittedFigure {
     pub unit: String,
     /// Published value.
     pub published: f64,
-    /// Value of the preset.
+    /// Value measured with the preset.
     pub here: f64,
     /// Deviation of `here` from `published` in percent.
     pub deviation_pct: f64,
-    /// Lower bound of agreement: 10 or 15 % below the published value, or the minimum that is rounded to it.
+    /// Lower bound of agreement, by default 10 % below the published value.
     pub least: f64,
-    /// Upper bound of agreement.
+    /// Upper bound of agreement, by default 10 % above the published value.
     pub most: f64,
 }
 
@@ -41,7 +41,7 @@ impl FittedFigure {
 
 /// Size of the file of `AndroBench` in bytes.
 const SMALL_FILE_BYTES: u64 = 64 << 20;
-/// Duration of the lasting random writes to the cards of FAST 2012, which the talk does not state.
+/// Duration of the sustained random writes to the cards of FAST 2012, which the talk does not state.
 const LASTING: Nanos = Nanos::from_secs(3600);
 
 /// Compares a preset with all published figures to which it was fitted.
@@ -60,7 +60,7 @@ pub fn fitted_figures(config: &DeviceConfig) -> Result<Vec<FittedFigure>> {
     config.published().iter().map(|published| measured.compare(config, published)).collect()
 }
 
-/// Devices with data by whether they are full and by their settings, and what was measured of them.
+/// Measured devices by whether they are full and by their settings, with the results that were measured so far.
 #[derive(Default)]
 struct MeasuredDevices<'a> {
     devices: BTreeMap<(bool, &'a BTreeMap<String, String>), UsedDevice>,
@@ -114,7 +114,7 @@ impl<'a> MeasuredDevices<'a> {
                 device.rate(&TransferPattern { op, unit_kb, random, sync }, bytes)
             }
             LastingWrites => {
-                // The same figure may be published in two units.
+                // The same figure may be published in MB/s and in operations per second, so a measured rate is reused.
                 let mb_s = match self.lasting_mb_s {
                     Some(mb_s) => mb_s,
                     None => device.lasting_random_writes_per_s(FILE_BYTES, LASTING)? / 256.0,

@@ -1,4 +1,4 @@
-//! Images of aged devices on disk. The name of an image is derived from its recipe, so each device is aged only once.
+//! Images of aged devices on disk. The name of an image is derived from the recipe of the ageing, so each device is aged only once.
 
 use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
@@ -15,21 +15,21 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// Compression level. Images compress well and are read more often than written.
 const LEVEL: i32 = 3;
-/// Number of bytes of a file that are hashed at a time.
+/// Number of bytes of a file that are read and hashed at a time.
 const PIECE: usize = 1 << 16;
 
-/// Version of the stored images. It is increased when the same recipe yields another device, and when the layout of an image changes.
+/// Version of the stored images. It is increased when a recipe yields another device than before, and when the layout of an image changes.
 const FORM: u32 = 6;
 /// File extension of images.
 const ENDING: &str = "emmcimg";
-/// Time between two checks for an image of another process.
+/// Time between two checks whether another process has finished an image.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Maximum number of map units of a device whose copy stays in memory; the copy takes about 8 bytes per unit.
+/// Maximum number of map units of a device that is kept in memory; its copy takes about 8 bytes per unit.
 const MOST_UNITS: u32 = 1 << 26;
 
-/// The last device of a limited store in this process, with the path of its image and its settings. A run on the same device copies it
-/// instead of reading the image again.
+/// The device that a limited image store of this process returned last, with the path of its image and its settings. A run on the same
+/// device copies it instead of reading the image again.
 static LAST: Mutex<Option<(PathBuf, String, Device)>> = Mutex::new(None);
 
 /// Locks [`LAST`].
@@ -37,7 +37,7 @@ fn last() -> MutexGuard<'static, Option<(PathBuf, String, Device)>> {
     LAST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A folder of device images that processes share. One of them creates an image, while the others wait.
+/// A folder of device images that processes share. If several need the same image, one creates it, while the others wait.
 #[derive(Clone, Debug)]
 pub struct ImageStore {
     folder: PathBuf,
@@ -73,7 +73,7 @@ impl ImageStore {
         self.device_from_memory(&path, config, || self.device_from_disk(&path, config, make))
     }
 
-    /// Returns a copy of the last device if it is the requested one, otherwise the device from `get`. Only a cache keeps the last device.
+    /// Returns a copy of the device in memory if it is the requested one, otherwise the device from `get`. Only a limited store keeps one.
     fn device_from_memory(&self, path: &Path, config: &DeviceConfig, get: impl FnOnce() -> Result<Device>) -> Result<Device> {
         if self.limit.is_none() {
             return get();
@@ -90,7 +90,7 @@ impl ImageStore {
         Ok(device)
     }
 
-    /// Whether the device may stay in memory.
+    /// Whether the device is small enough to stay in memory.
     fn may_remember(&self, device: &Device) -> bool {
         self.limit.is_some() && device.geometry().logical_units <= MOST_UNITS
     }
@@ -125,14 +125,14 @@ impl ImageStore {
         let _claim = match ImageLock::of(&path) {
             Ok(Some(claim)) => claim,
             Ok(None) => return Ok(false),
-            // The run will create the device itself.
+            // The lock file cannot be created. In a cache (`limit` is set) this is no error, because the run will create the device itself.
             Err(_) if self.limit.is_some() => return Ok(true),
             Err(error) => return Err(error),
         };
         if !path.exists() {
             let device = make()?;
             self.save(&path, &device)?;
-            // The next run of this process probably uses this device.
+            // The next run of this process will probably use the same device, so it is kept in memory.
             if self.may_remember(&device) {
                 *last() = Some((path, config.to_toml()?, device));
             }
@@ -140,7 +140,7 @@ impl ImageStore {
         Ok(true)
     }
 
-    /// Reads the device of an image; `None` if there is no image. A damaged image is an error, but counts as missing in a cache.
+    /// Reads the device of an image; `None` if there is no image. A damaged image is an error, but a limited store treats it as missing.
     fn load(&self, path: &Path, config: &DeviceConfig) -> Result<Option<Device>> {
         load(path, config).or_else(|error| if self.limit.is_some() { Ok(None) } else { Err(error) })
     }
@@ -149,17 +149,17 @@ impl ImageStore {
     fn save(&self, path: &Path, device: &Device) -> Result<()> {
         let bytes = compress_checked(&[&device.to_image()], LEVEL).map_err(|error| Error::io(path, error))?;
         let Some(limit) = self.limit else { return write(path, &bytes) };
-        // Without the lock, several processes could use the same free space and exceed the limit, as on a file system without locks.
+        // The lock prevents several processes from using the same free space, except on a file system without locks.
         let folder = File::open(&self.folder);
         let _turn = folder.inspect(|folder| drop(folder.lock()));
         if self.make_room(limit, bytes.len() as u64) {
-            // In a cache, a failed write is ignored.
+            // The folder is only a cache, so a failed write is ignored.
             let _ = write(path, &bytes);
         }
         Ok(())
     }
 
-    /// Removes the least recently used images until `more` bytes fit. Returns false if they can never fit.
+    /// Removes the least recently used images until `more` bytes fit into `limit`. Returns false if they can never fit.
     fn make_room(&self, limit: u64, more: u64) -> bool {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return false };
         let mut images: Vec<_> = entries
@@ -176,7 +176,7 @@ impl ImageStore {
             if kept.saturating_add(more) <= limit || more > limit {
                 break;
             }
-            // Another process may have removed it already.
+            // Another process may already have removed the image.
             let _ = std::fs::remove_file(path);
             kept -= bytes;
         }
@@ -196,7 +196,7 @@ fn load(path: &Path, config: &DeviceConfig) -> Result<Option<Device>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         result => result.map_err(|error| Error::io(path, error))?,
     };
-    // This fails in a read-only folder, from which nothing is removed either.
+    // Marks the image as recently used. This fails in a read-only folder, from which no image is removed anyway.
     let _ = file.set_modified(SystemTime::now());
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(|error| Error::io(path, error))?;
@@ -212,31 +212,31 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     file.commit()
 }
 
-/// The exclusive right to create an image. It ends with the process, even after a crash.
+/// A lock that gives the exclusive right to create an image. It ends with the process, even after a crash.
 struct ImageLock {
     path: PathBuf,
     _lock: File,
 }
 
 impl ImageLock {
-    /// Acquires the right; `None` if a running process has it.
+    /// Acquires the lock for an image; `None` if a running process holds it.
     fn of(image: &Path) -> Result<Option<Self>> {
         let path = image.with_extension("lock");
-        // A symbolic link would lead to a file elsewhere.
+        // Symbolic links are not followed, because they could lead to a file elsewhere.
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let mut options = File::options();
         let file = options.write(true).create(true).truncate(false).custom_flags(flags).open(&path);
         let file = file.map_err(|error| Error::io(&path, error))?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => Ok(None),
-            // On a file system without locks, an image may be created twice.
+            // If the file system has no locks, two processes may create the same image.
             _ => Ok(Some(Self { path, _lock: file })),
         }
     }
 }
 
 impl Drop for ImageLock {
-    /// Removes the lock file. A waiting process then reads the image, and a later one creates a new lock file.
+    /// Removes the lock file. A process that waits for the image then reads it; a process that needs the lock later creates a new file.
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }

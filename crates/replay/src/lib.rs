@@ -1,4 +1,4 @@
-//! Drives a workload through layers into a device, in open or closed loop, with preconditioning and measurement.
+//! Drives a workload through layers into a device, in open or closed loop, after preconditioning, and measures it.
 //!
 //! [`simulate`] executes whole traces. [`Simulation`] accepts requests batch by batch, for callers that show progress or stop early.
 

@@ -1,7 +1,7 @@
 //! A live stack: layers above one or two devices with contents, driven by requests with data.
 //!
 //! It uses the engine and the devices of a replay. Overlapping requests are executed one after another if one of them changes data, because
-//! layers rely on this. After a power cut, devices keep programmed data, and layers recover from it.
+//! layers rely on this. After a power cut, devices keep programmed data, and layers recover from this data.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,7 +19,7 @@ use crate::result::{LayerResult, SecondDevice, SimulationResult};
 use crate::run_measurement::{RecordedTotals, RunMeasurement};
 use crate::simulated_stack::{SimulatedStack, WorkloadCompletion, build_layers as build_stacked};
 
-/// A device of a live stack in its initial state.
+/// The initial state of a device of a live stack.
 pub struct StackDevice<'a> {
     /// Settings of the device.
     pub config: &'a DeviceConfig,
@@ -34,11 +34,11 @@ pub struct StackDevice<'a> {
 pub struct LiveCompletion {
     /// The number that [`LiveStack::submit`] returned.
     pub id: u64,
-    /// The command, as submitted.
+    /// The command as it was submitted.
     pub command: DeviceCommand,
     /// Times of the request.
     pub event: RequestCompleted,
-    /// Data of a read.
+    /// Data that the request read; empty for other operations.
     pub data: Vec<u8>,
     /// Whether data could not be read from an image.
     pub failed: bool,
@@ -49,13 +49,13 @@ pub struct LiveCompletion {
 struct SubmittedRequest {
     id: u64,
     command: DeviceCommand,
-    /// Number in the engine, if the request was passed to it; `notes` and `data` are then empty.
+    /// Number of the request in the engine if it was passed there; `notes` and `data` are then empty.
     engine_number: Option<u64>,
     notes: Vec<BlockNote>,
     data: Vec<u8>,
 }
 
-/// Layers above devices, with data.
+/// A stack of layers above one or two devices with stored data.
 pub struct LiveStack {
     configs: Vec<LayerConfig>,
     simulated: SimulatedStack,
@@ -63,19 +63,19 @@ pub struct LiveStack {
     second: Option<SimulatedDisk>,
     /// Name of the second device.
     second_name: String,
-    /// Time that the layers took to move deferred data to its place, if requested.
+    /// Time that the layers took to move deferred data to its final location; `None` unless this was requested.
     drained: Option<Nanos>,
-    /// When the layers had started or recovered. Requests that arrive earlier wait until then.
+    /// Time at which the layers have started or recovered. Requests that arrive earlier wait until then.
     ready_at: Nanos,
-    /// Requests in the order of submission.
+    /// Requests that are not complete, in the order of submission.
     submitted: VecDeque<SubmittedRequest>,
     next_id: u64,
     completed: Vec<WorkloadCompletion>,
 }
 
 impl LiveStack {
-    /// Creates a stack of layers, from top to bottom, above devices at time 0. With `recover`, the layers were used with these contents
-    /// before.
+    /// Creates a stack of layers, from top to bottom, above devices at time 0. With `recover`, the layers restore their state from the
+    /// contents of the devices.
     /// Errors: for unknown layers, invalid settings, a second device that no layer uses, and contents that cannot be read.
     pub fn new(
         layers: &[LayerConfig], main: StackDevice<'_>, second: Option<StackDevice<'_>>, (check, recover): (bool, bool),
@@ -113,7 +113,7 @@ impl LiveStack {
         self.main.tap(tap);
     }
 
-    /// Attaches `tap` to the events of the second device, if there is one.
+    /// Attaches `tap` to the events of the second device, if the stack has one.
     pub fn tap_second(&mut self, tap: Box<dyn DeviceEventSink>) {
         if let Some(second) = &mut self.second {
             second.tap(tap);
@@ -130,7 +130,7 @@ impl LiveStack {
         &self.main.device
     }
 
-    /// Zones of the device at the bottom, described for the layers above it.
+    /// Describes the zones of the device at the bottom for the layers above it.
     pub fn zones(&self) -> Option<layers::DiskZones> {
         self.main.below(None).zones
     }
@@ -170,7 +170,7 @@ impl LiveStack {
         if self.configs.is_empty() { Vec::new() } else { self.simulated.results() }
     }
 
-    /// Returns the result of the run so far, with the completions in `measure`.
+    /// Returns the result of the run so far; `measure` contains the completed requests.
     pub fn result(&self, config: &DeviceConfig, measure: &RunMeasurement, options: &ReplayOptions) -> SimulationResult {
         let measured = (measure, &RecordedTotals::default());
         let mut result = SimulationResult::new(config, &self.main.device, measured, (options, options.mode), self.drained);
@@ -187,8 +187,8 @@ impl LiveStack {
         result
     }
 
-    /// The reason why a request is refused now; `None` if it is accepted. Without layers, a zoned device accepts a write or a reset only if
-    /// its zones permit it, and not for the sectors of a request in progress.
+    /// Returns the reason why a request is refused now; `None` if it is accepted. Without layers, a zoned device accepts a write or a reset
+    /// only if its zones permit it, and only if no request for the same sectors is in progress.
     pub fn refusal(&self, command: &DeviceCommand) -> Option<Error> {
         if !self.is_plain() || command.op == Op::Read {
             return None;
@@ -212,13 +212,13 @@ impl LiveStack {
         self.next_id
     }
 
-    /// Whether the layer on top uses block notes of writes.
+    /// Whether the layer on top uses the notes about the roles of written blocks.
     pub fn reads_notes(&self) -> bool {
         self.simulated.reads_notes()
     }
 
-    /// Submits a request at its arrival, which is not before that of the previous request. Returns its number. `data` is the written data;
-    /// `notes` are the block notes, or empty.
+    /// Submits a request at its arrival, which must not be before that of the previous request. Returns its number. `data` is the written
+    /// data; `notes` describe the roles of the blocks and may be empty.
     /// Errors: for a request beyond the device, and for a broken invariant if there is a checker.
     pub fn submit<O: Observer>(
         &mut self, command: &DeviceCommand, notes: Vec<BlockNote>, data: Vec<u8>, observer: &mut O,
@@ -231,7 +231,7 @@ impl LiveStack {
         Ok(id)
     }
 
-    /// Passes a waiting request to the engine unless it overlaps an earlier one.
+    /// Passes a waiting request to the engine unless it overlaps an earlier request that is not complete.
     fn begin<O: Observer>(&mut self, index: usize, at: Nanos, observer: &mut O) -> Result<()> {
         let Self { simulated: layered, main, second, submitted: taken, .. } = self;
         let command = taken[index].command;
@@ -259,16 +259,16 @@ impl LiveStack {
         layered.advance(until, &mut DiskPair { main, second: second.as_mut(), observer })
     }
 
-    /// Simulates background work of the devices up to `until`: write-back, folding, idle collection. No request may arrive before.
+    /// Simulates background work of the devices up to `until`: write-back, folding, idle collection. No request may arrive before `until`.
     pub fn pass<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
         self.advance(until, observer)?;
         self.main.pass(until, observer)?;
         self.second.as_mut().map_or(Ok(()), |second| second.pass(until, &mut NullObserver))
     }
 
-    /// Collects the requests that are complete by `now`, and starts those that waited for them.
+    /// Collects the requests that are complete by `now`, and starts the requests that waited for them.
     pub fn take_answers<O: Observer>(&mut self, now: Nanos, observer: &mut O, answers: &mut Vec<LiveCompletion>) -> Result<()> {
-        // Starting requests can make further requests complete.
+        // A request that is started here may make further requests complete.
         while self.take_done(now, answers) {
             for index in 0..self.submitted.len() {
                 if self.submitted[index].engine_number.is_none() {
@@ -280,8 +280,8 @@ impl LiveStack {
         Ok(())
     }
 
-    /// Appends the requests that are complete by `now`. Returns false if there are none. A known completion can be later: the engine
-    /// processes a request that arrived before the layers were ready at once, with the time at which they are ready.
+    /// Appends the requests that are complete by `now`. Returns false if there are none. A completion can be known before its time: the
+    /// engine processes a request that arrived before the layers were ready at once, with the time at which they are ready.
     fn take_done(&mut self, now: Nanos, answers: &mut Vec<LiveCompletion>) -> bool {
         self.simulated.take_done(&mut self.completed);
         let (taken, mut any) = (&mut self.submitted, false);
@@ -325,8 +325,8 @@ impl LiveStack {
         self.main.reconfigure(from, to, at)
     }
 
-    /// Makes the layers move all deferred data to its place. No request may be open. The result then contains the time that this took.
-    /// Returns the time of its end; no request may arrive before that.
+    /// Makes the layers move all deferred data to its final location. No request may be in progress. The result then contains the time that
+    /// this took. Returns the time at which it ended; no request may arrive before that.
     pub fn drain<O: Observer>(&mut self, now: Nanos, observer: &mut O) -> Result<Nanos> {
         self.advance(now, observer)?;
         let mut disks = DiskPair { main: &mut self.main, second: self.second.as_mut(), observer };
@@ -349,7 +349,7 @@ impl LiveStack {
         self.start(at)
     }
 
-    /// Shuts down in good order at `now`, when no request is open: a flush makes the state of the layers durable, then the devices program
+    /// Shuts down cleanly at `now`, when no request is in progress: a flush makes the state of the layers durable, then the devices program
     /// the contents of their buffers.
     /// Errors: for a broken invariant if there is a checker, and if an image cannot be written.
     pub fn power_off<O: Observer>(&mut self, now: Nanos, observer: &mut O) -> Result<()> {
@@ -369,7 +369,7 @@ impl LiveStack {
     }
 }
 
-/// Whether two requests must not be in flight at the same time.
+/// Whether two requests overlap and one of them changes data, so that they must not be in flight at the same time.
 fn conflict(first: &DeviceCommand, other: &DeviceCommand) -> bool {
     let end = |command: &DeviceCommand| command.sector + u64::from(command.sectors);
     let changes = |command: &DeviceCommand| command.op != Op::Read;
@@ -381,7 +381,7 @@ fn image_error(disk: &SimulatedDisk, error: io::Error) -> Error {
     Error::io(&path.unwrap_or_else(std::env::temp_dir), error)
 }
 
-/// Creates layers above disks, and restores them from the disks if `recover`.
+/// Creates layers above disks. With `recover`, restores their state from the contents of the disks.
 fn build_or_recover(
     configs: &[LayerConfig], main: &mut SimulatedDisk, second: Option<&mut SimulatedDisk>, recover: bool,
 ) -> Result<SimulatedStack> {

@@ -1,4 +1,4 @@
-//! Options of a replay, and checks before a run, which report errors at once instead of in the middle of the run.
+//! Options of a replay, and checks of them before the run, so that errors are reported at once and not in the middle of the run.
 
 use emmclab_device::{DeviceConfig, Geometry};
 use emmclab_trace::{
@@ -13,16 +13,16 @@ use crate::precondition::Precondition;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayMode {
-    /// [`ReplayMode::Closed`] if the trace has the necessary completions, otherwise [`ReplayMode::Open`].
+    /// Closed loop ([`ReplayMode::Closed`]) if the trace has the necessary completions, otherwise open loop ([`ReplayMode::Open`]).
     Auto,
-    /// Recorded arrival time, regardless of the speed of the device.
+    /// A request arrives at its recorded arrival time, regardless of the speed of the device.
     #[default]
     Open,
     /// A request that did not overlap its predecessor in the recording arrives its think time after the simulated completion of the
     /// predecessor. A request that did overlap keeps its distance from the arrival of the predecessor. Every request except the last needs
-    /// a recorded completion; a trace without them is refused before the run.
+    /// a recorded completion; a trace without completions is refused before the run.
     Closed,
-    /// Completion of the predecessor, regardless of the recording. This measures the speed of the device with one request at a time.
+    /// A request arrives when its predecessor completes, regardless of the recording. This measures the speed with one request at a time.
     BackToBack,
 }
 
@@ -63,7 +63,7 @@ impl RateFactor {
         Ok(Self { millionths: (factor * 1e6).round() as u64 })
     }
 
-    /// Converts a recorded duration to this rate.
+    /// Scales a recorded duration: divides it by the rate.
     #[inline]
     pub(crate) fn scale(self, recorded: Nanos) -> Nanos {
         if self.millionths == 1_000_000 {
@@ -127,8 +127,8 @@ pub struct ReplayOptions {
 
 /// Refuses traces that are not possible with the device or the mode, and chooses the mode if it is [`ReplayMode::Auto`].
 ///
-/// It refuses requests beyond the last sector, unless addresses are wrapped, and in closed loop requests without a recorded completion,
-/// except the last one. If an input must be of one device, reading it fails for several.
+/// It refuses requests beyond the last sector, unless addresses are wrapped. In closed loop it refuses requests without a recorded
+/// completion, except the last request. If an input must contain a single device, a trace of several devices is an error.
 ///
 /// Often the footer of a Parquet file is sufficient; other files are read completely. Inputs that can be read only once (pipes) are checked
 /// during the run, which also chooses their mode.
@@ -195,12 +195,12 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
     Err(Error::new(ErrorClass::Config, problem).hint(hints.join("; ")))
 }
 
-/// The mode of a run, and the reason if it was chosen automatically.
+/// The replay mode of a run, and the reason if the mode was chosen automatically.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ModeChoice {
-    /// The mode; [`ReplayMode::Auto`] if only the run can determine it.
+    /// The replay mode; [`ReplayMode::Auto`] if it can only be determined during the run.
     pub mode: ReplayMode,
-    /// The reason for this mode.
+    /// The reason for this replay mode.
     pub reason: Option<String>,
 }
 
@@ -213,7 +213,7 @@ impl ModeChoice {
         Self { mode: ReplayMode::Open, reason: Some(reason.to_owned()) }
     }
 
-    /// The options with this mode.
+    /// Returns the options with this mode set.
     #[must_use]
     pub fn apply(self, options: &ReplayOptions) -> ReplayOptions {
         ReplayOptions { mode: self.mode, mode_reason: self.reason, ..options.clone() }
@@ -241,15 +241,15 @@ fn is_incomplete(request: &Request) -> bool {
     request.complete.is_none()
 }
 
-/// Requirements of the run on its traces.
+/// Requirements that the traces of a run must meet.
 #[expect(clippy::struct_excessive_bools, reason = "each is a demand of its own")]
 struct TraceRequirements {
     capacity: u64,
     addresses: bool,
-    /// Whether completions matter. With `all`, a request without one is an error.
+    /// Whether the completions of requests matter. With `all_complete`, a request without a completion is an error.
     completions: bool,
     all_complete: bool,
-    /// Whether there is only one trace, so that no request waits for its last one.
+    /// Whether the run has only one trace. Then no request waits for the last request of the trace.
     single_trace: bool,
 }
 
@@ -260,17 +260,17 @@ struct TraceFaults {
     beyond_end: u64,
     largest_end: u64,
     incomplete: u64,
-    /// Whether reading stopped early because the answer was known.
+    /// Whether reading stopped early because the rest could not change the result.
     stopped_early: bool,
     coarse_clock: Option<String>,
 }
 
 impl TraceFaults {
-    /// Explains why a trace with these requests is not replayed in closed loop.
+    /// Explains why a trace with missing completions is not replayed in closed loop.
     fn incomplete_words(&self) -> String {
         match self.requests {
             0 => format!("{} requests have no recorded completion", self.incomplete),
-            // The last request may not be counted.
+            // The last request of the trace may be missing from `incomplete`.
             read if self.incomplete + 1 >= read => NO_COMPLETIONS.to_owned(),
             read if self.stopped_early => {
                 format!("{} of the first {read} requests have no recorded completion", self.incomplete)

@@ -1,4 +1,4 @@
-//! Collects the optional outputs of a run: rows of requests, the run over time, and a picture of the run.
+//! Collects the optional outputs of a run: rows of requests, figures over time, and a Perfetto trace.
 
 use emmclab_device::{GcFinished, GcStarted, NullObserver, Observer, RequestCompleted, WokeUp};
 use emmclab_timeline::{BinContent, BinWidth, DataDirection, OverTimeRow, RequestsOverTime};
@@ -11,21 +11,21 @@ use crate::result::SimulationResult;
 use crate::simulation::Simulation;
 use crate::tracks::RunTracks;
 
-/// The optional outputs of a run: a row for each request, the run over time, and a picture of the run.
+/// The optional outputs of a run: a row for each request, figures over time, and a Perfetto trace.
 #[derive(Default)]
 pub struct RunRecorder {
-    /// One row per request.
+    /// Collects one row per request.
     pub rows: Option<RequestRows>,
-    /// The run over time.
+    /// Collects figures of the run over time.
     pub over_time: Option<RunOverTime>,
-    /// A picture of the run.
+    /// Collects a Perfetto trace of the run.
     pub tracks: Option<RunTracks>,
 }
 
 impl RunRecorder {
     /// Simulates a batch. Returns false if the device has stopped. The simulation is compiled here for each kind of observer, and not again
     /// in the callers.
-    /// Errors: those of [`Simulation::feed`], and if rows or the picture could not be written.
+    /// Errors: those of [`Simulation::feed`], and if the rows or the Perfetto trace could not be written.
     pub fn feed(&mut self, simulation: &mut Simulation, batch: &Batch) -> Result<bool> {
         let batch = &*simulation.with_flushes(batch);
         if !self.is_on() {
@@ -43,22 +43,23 @@ impl RunRecorder {
         Ok(goes_on)
     }
 
-    /// Ends the run. [`RunRecorder::finish`] moves the files into place.
+    /// Ends the run. [`RunRecorder::finish`] then moves the output files to their paths.
     pub fn end(&mut self, simulation: Simulation, ledger: Option<&Ledger>) -> Result<SimulationResult> {
         if self.is_on() { simulation.finish(ledger, &mut self.listeners()) } else { simulation.finish(ledger, &mut NullObserver) }
     }
 
-    /// Whether any output is collected.
+    /// Whether any optional output is collected.
     pub(crate) fn is_on(&self) -> bool {
         self.rows.is_some() || self.over_time.is_some() || self.tracks.is_some()
     }
 
-    /// The observers of the run.
+    /// Returns the enabled outputs as one observer of the run.
     pub(crate) fn listeners(&mut self) -> impl Observer {
         (self.rows.as_mut(), (self.over_time.as_mut(), self.tracks.as_mut()))
     }
 
-    /// Moves the files into place; the file of the rows contains `run`, a description in JSON. Adds the run over time to the result.
+    /// Moves the output files to their paths; the file of request rows contains `run`, a description in JSON. Adds figures over time to the
+    /// result.
     pub fn finish(self, result: &mut SimulationResult, run: Option<&str>) -> Result<()> {
         if let Some(over_time) = self.over_time {
             result.over_time = over_time.rows();
@@ -82,16 +83,16 @@ pub struct RunTimeRow {
     pub wake_up_ms: Option<f64>,
     /// Number of collected blocks: garbage collection, folding, wear levelling, log-block merges.
     pub collections: u64,
-    /// Sum of the durations of these collections, ms.
+    /// Sum of the durations of the counted collections, ms.
     pub collecting_ms: f64,
     /// Number of wake-ups of the device.
     pub wake_ups: u64,
 }
 
-/// Counts of a bin in addition to those of reads and writes.
+/// Counts of a time bin other than those of reads and writes.
 #[derive(Clone, Debug, Default)]
 struct BackgroundWork {
-    /// Waits of reads and writes: queue, collection, wake-up.
+    /// Total times that reads and writes waited for the queue, for garbage collection and for wake-up, in nanoseconds.
     waits_ns: [u128; 3],
     collections: u64,
     collecting_ns: u128,
@@ -109,22 +110,22 @@ impl BinContent for BackgroundWork {
     }
 }
 
-/// Observes a run over time, in at most 256 bins, or at most 16,384 if the width of a bin is set.
+/// Collects figures of a run over time, in at most 256 bins, or at most 16,384 if the width of a bin is set.
 #[derive(Clone, Debug)]
 pub struct RunOverTime {
     bins: RequestsOverTime<BackgroundWork>,
     first: Option<Nanos>,
-    /// Collections in progress: (block, start time). There are about as many as planes that collect at the same time.
+    /// Garbage collections in progress: (block, start time). There are about as many as planes that collect at the same time.
     collecting: Vec<(u32, Nanos)>,
 }
 
 impl RunOverTime {
-    /// Creates bins with this width.
+    /// Creates bins of the width `width`.
     pub fn new(width: BinWidth) -> Self {
         Self { bins: RequestsOverTime::new(width), first: None, collecting: Vec::new() }
     }
 
-    /// The bins with requests or background work.
+    /// Returns the time bins that contain requests or background work.
     pub fn rows(&self) -> Vec<RunTimeRow> {
         let bins = self.bins.bins();
         let all = bins.iter(self.first.unwrap_or(Nanos::ZERO));

@@ -32,10 +32,10 @@ const TIMES: [&str; 9] = [
     "wait_wake_up_ns",
 ];
 
-/// Sender of a request in the trace: (process id, process, device, flags).
+/// Sender of a request, as recorded in the trace: (process id, process, device, flags).
 type Sender = (Option<i32>, Option<NameId>, Option<NameId>, RequestFlags);
 
-/// The flags that belong to a request. Other flags describe the recording and do not apply to the run.
+/// The flags that describe a request itself. Other flags describe the recording and do not apply to the run.
 const ASKED: RequestFlags = RequestFlags::SYNC
     .union(RequestFlags::FUA)
     .union(RequestFlags::PREFLUSH)
@@ -59,13 +59,13 @@ pub struct RequestRows {
     process: Vec<Option<NameId>>,
     disk: Vec<Option<NameId>>,
     flags: Vec<u16>,
-    /// Senders of the submitted requests, by number.
+    /// Senders of the submitted requests, by number of the request.
     senders: SequenceMap<Sender>,
-    /// Sorts the rows by arrival as in a trace, because layers complete requests in another order.
+    /// Sorts the rows by arrival as in a trace, because layers may complete requests in another order.
     in_order: ReorderBuffer,
     processes: NameTable,
     disks: NameTable,
-    /// The first error. An observer cannot return it, so [`RequestRows::check`] does.
+    /// The first write error. An observer cannot return it, so [`RequestRows::check`] does.
     failed: Option<Error>,
 }
 
@@ -100,8 +100,8 @@ impl RequestRows {
         })
     }
 
-    /// The columns: simulated times, the parts of the response time, which add up to `complete_ns - arrival_ns`, and properties of the
-    /// request.
+    /// Returns the columns: simulated times, the parts of the response time (their sum is `complete_ns - arrival_ns`), and properties of
+    /// the request.
     pub fn schema() -> SchemaRef {
         let op = DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8));
         let name = DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8));
@@ -119,10 +119,10 @@ impl RequestRows {
         Arc::new(Schema::new(times.into_iter().chain(rest).collect::<Vec<_>>()))
     }
 
-    /// Records the senders of the requests of the next batch. Otherwise process and device are unknown, and the flags are those of the
-    /// commands.
+    /// Records the senders of the requests of the next batch. Without this call, process and device are unknown, and the flags are those of
+    /// the commands.
     pub fn expect(&mut self, batch: &Batch) {
-        // The name tables of a trace grow from batch to batch.
+        // Later batches of a trace may contain more names, so the name tables are replaced.
         self.processes = batch.processes().clone();
         self.disks = batch.devices().clone();
         for request in batch {
@@ -181,8 +181,8 @@ impl RequestRows {
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Writes the last rows and `run`, a description in JSON, and moves the file into place.
-    /// Errors: if a write failed at any time. No file is left then.
+    /// Writes the last rows and `run`, a description in JSON, and moves the file to its path.
+    /// Errors: if a write failed at any time. No file is left in this case.
     pub fn finish(mut self, run: Option<&str>) -> Result<()> {
         for event in std::mem::take(&mut self.in_order).into_remaining() {
             self.add(&event);
@@ -196,7 +196,7 @@ impl RequestRows {
     }
 }
 
-/// The flags of a request that is not in a trace, derived from the modifiers of its command.
+/// Returns the flags of a request that does not come from a trace, derived from the modifiers of its command.
 fn flags_from_modifiers(modifiers: CommandFlags) -> RequestFlags {
     let of = |modifier, flag| if modifiers.intersects(modifier) { flag } else { RequestFlags::empty() };
     of(CommandFlags::DURABLE, RequestFlags::FUA)

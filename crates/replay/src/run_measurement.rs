@@ -1,5 +1,5 @@
-//! Measurement: an observer that accumulates completions, and the recorded times of the replayed requests by the definitions of the
-//! profile.
+//! Measures a run: accumulates completions as an observer, and the recorded times of the replayed requests with the definitions of the
+//! trace profile.
 
 use emmclab_device::{CommandFlags, Observer, RequestCompleted};
 use emmclab_trace::{Nanos, Op, Request, SECTOR_BYTES};
@@ -11,16 +11,16 @@ use crate::time_histogram::{RankCursor, TimeHistogram, TimeSummary, quantiles};
 /// Maximum of the sum of response times in [`TimeSums::low`], ns: 146 years.
 const ROOM: i64 = 1 << 62;
 
-/// Represents the absence of a completion, and is earlier than every completion.
+/// Time that represents the absence of a completion; it is earlier than every completion.
 const NONE_YET: Nanos = Nanos::MIN;
 
-/// Sums of several times of requests, in ns.
+/// Sums of the response times of requests and of their parts, in ns.
 #[derive(Clone, Copy, Debug)]
 struct TimeSums<const N: usize> {
-    /// Sums of the latest requests, which are small enough that another request never overflows them.
+    /// Sums over the most recent requests. They are small enough that one more request never overflows them.
     low: [i64; N],
     high: [i128; N],
-    /// [`ROOM`] minus the response times of the latest requests.
+    /// [`ROOM`] minus the sum of the response times in `low`.
     room: i64,
 }
 
@@ -31,7 +31,7 @@ impl<const N: usize> Default for TimeSums<N> {
 }
 
 impl<const N: usize> TimeSums<N> {
-    /// Adds the parts of a time. No part is longer than `whole`, which is at most [`ROOM`].
+    /// Adds the parts of a response time to the sums. No part is longer than `whole`, which is at most [`ROOM`].
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
     fn add(&mut self, whole: i64, parts: [i64; N]) {
@@ -89,12 +89,12 @@ impl OperationTotals {
         self.sectors * SECTOR_BYTES
     }
 
-    /// Response times of all these operations together.
+    /// Response times of the requests of all operations in `all`.
     pub fn response(all: &[&Self]) -> TimeSummary {
         Self::times(all, |kinds| (kinds.sums.all()[0], &kinds.response))
     }
 
-    /// Service times of all these operations together.
+    /// Service times of the requests of all operations in `all`.
     pub fn service(all: &[&Self]) -> TimeSummary {
         Self::times(all, |kinds| (kinds.sums.all()[1], &kinds.service))
     }
@@ -112,7 +112,7 @@ impl OperationTotals {
         TimeSummary { mean_ms, p50_ms, p90_ms, p99_ms, p999_ms, max_ms }
     }
 
-    /// Percentiles (percent, ascending) of the response times of all these operations together, in ms; `None` without requests.
+    /// Percentiles (percent, ascending) of the response times of the operations in `all` together, in ms; `None` without requests.
     pub fn response_percentiles(all: &[&Self], percentiles: &[f64]) -> Option<Vec<f64>> {
         let count: u64 = all.iter().map(|kinds| kinds.count).sum();
         let tallies: Vec<&TimeHistogram> = all.iter().map(|kinds| &kinds.response).collect();
@@ -126,7 +126,7 @@ impl OperationTotals {
         self.response.ranges()
     }
 
-    /// Percentage of the requests of all these operations that the device started at their arrival, alone or in parallel with others; 0
+    /// Percentage of the requests of all operations in `all` that the device started at their arrival, alone or in parallel with others; 0
     /// without requests.
     pub fn begun_at_once_pct(all: &[&Self]) -> f64 {
         let sum = |of: fn(&Self) -> u64| all.iter().map(|kinds| of(kinds)).sum::<u64>();
@@ -135,7 +135,7 @@ impl OperationTotals {
     }
 }
 
-/// Accumulates completed requests.
+/// Accumulates the times and sizes of completed requests.
 #[derive(Clone, Debug)]
 pub struct RunMeasurement {
     pub(crate) reads: OperationTotals,
@@ -145,11 +145,11 @@ pub struct RunMeasurement {
     durable: OperationTotals,
     first_arrival: Option<Nanos>,
     last_arrival: Nanos,
-    /// [`NONE_YET`] before the first request.
+    /// The latest completion; [`NONE_YET`] before the first request.
     last_complete: Nanos,
-    /// Time from arrival to fetch of a request that does not wait.
+    /// Time from arrival to fetch, for a request that does not wait.
     fetch: Nanos,
-    /// Time with at least one unfinished request.
+    /// Total time during which at least one request is unfinished.
     pub(crate) busy: Nanos,
     pub(crate) arrival_state: ArrivalState,
 }
@@ -177,12 +177,12 @@ impl RunMeasurement {
         Self { fetch, ..Self::default() }
     }
 
-    /// Creates a measurement for requests whose numbers start with `next`. Earlier ones that are still in progress also count.
+    /// Creates a measurement for requests whose numbers start with `next`. Earlier requests that are still in progress also count.
     pub fn starting_at(next: u64) -> Self {
         Self { arrival_state: ArrivalState::starting_at(next), ..Self::default() }
     }
 
-    /// Response times of flushes and durable writes above all layers; `None` if there was no such request.
+    /// Response times of flushes and durable writes above all layers; `None` if there was no flush or durable write.
     pub(crate) fn durable(&self) -> Option<DurableTimes> {
         (self.durable.count > 0).then(|| DurableTimes::new(&self.durable))
     }
@@ -224,7 +224,7 @@ impl RunMeasurement {
         })
     }
 
-    /// The operations with times: reads and writes.
+    /// The totals of the operations whose times are measured: reads and writes.
     pub(crate) fn timed(&self) -> [&OperationTotals; 2] {
         [&self.reads, &self.writes]
     }
@@ -260,7 +260,7 @@ impl Observer for RunMeasurement {
     }
 }
 
-/// A request that arrives within this time after the completion of all earlier ones counts as dependent on them.
+/// A request that arrives within this time after the completion of all earlier requests counts as dependent on them.
 const SOON: Nanos = Nanos(1_000_000);
 
 /// Sums over the reads or the writes, with times in ns.
@@ -269,7 +269,7 @@ struct RecordedSums {
     response: TimeHistogram,
     response_ns: i128,
     service_ns: i128,
-    /// Number of requests with a recorded completion, and of those that also have a recorded start.
+    /// Number of requests with a recorded completion. `served` counts those that also have a recorded start.
     completed: u64,
     served: u64,
     no_wait: u64,
@@ -280,13 +280,13 @@ struct RecordedSums {
 pub(crate) struct RecordedTotals {
     read: RecordedSums,
     write: RecordedSums,
-    /// Completion of all requests so far; `None` before the first recorded completion.
+    /// Time at which all requests so far are complete; `None` before the first recorded completion.
     idle_from: Option<Nanos>,
     /// Number of reads and writes that arrived within [`SOON`] after `idle_from`.
     soon: u64,
 }
 
-/// Means and 99th percentile of recorded times; `None` if no such time was recorded.
+/// Means and 99th percentile of recorded times; `None` for a time that was not recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct RecordedTimes {
     /// Mean response time (complete - arrival), ms.
@@ -295,7 +295,7 @@ pub(crate) struct RecordedTimes {
     pub response_p99_ms: Option<f64>,
     /// Mean service time (complete - start), ms.
     pub service_ms: Option<f64>,
-    /// Percentage of requests that arrived when all earlier ones were complete.
+    /// Percentage of requests that arrived when all earlier requests were complete.
     pub no_wait_pct: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Collections of values with consecutive numbers, which are removed in any order, or in order of arrival.
+//! Collections of values with consecutive numbers. Values are removed in any order, or in order of arrival.
 
 use std::collections::VecDeque;
 
@@ -48,7 +48,7 @@ impl<T> SequenceMap<T> {
     }
 }
 
-/// Stores completions until all earlier requests are complete.
+/// Stores completions until all earlier requests are complete, to report them in order of arrival.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReorderBuffer {
     /// Number of the next request to report.
@@ -75,7 +75,7 @@ impl ReorderBuffer {
         Some(event)
     }
 
-    /// The completions after a request that will never complete, in order of arrival.
+    /// Returns the remaining completions in order of arrival. They follow a request that will never complete.
     pub fn into_remaining(self) -> impl Iterator<Item = RequestCompleted> {
         self.completions.into_iter().flatten()
     }

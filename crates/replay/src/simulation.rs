@@ -1,4 +1,4 @@
-//! A simulated run, batch by batch.
+//! A simulated run, which is fed with batches of requests.
 #![expect(clippy::inline_always, reason = "a run lies on the stack of the loop that feeds it, where no pointer to it is needed")]
 
 mod closed_loop;
@@ -50,7 +50,7 @@ impl Simulation {
         Ok(Self::on(config, options, device))
     }
 
-    /// Creates a run on an existing device in its current state. Its time and counters restart at 0.
+    /// Creates a run on an existing device in its current state. Resets the time and counters of the device to 0.
     pub fn on(config: &DeviceConfig, options: &ReplayOptions, device: Device) -> Self {
         let engine = ReplayEngine::for_run(config, device, options.check);
         Self {
@@ -80,9 +80,9 @@ impl Simulation {
         Ok(self)
     }
 
-    /// Chooses victims of garbage collection by `policy` during the run, instead of the policy of the settings, with which the device was
-    /// preconditioned. A second device keeps its own policy.
-    /// Errors: if the device has no garbage collection, or its mapping scheme maps blocks.
+    /// Chooses victims of garbage collection by `policy` during the run. The policy of the settings, with which the device was
+    /// preconditioned, is replaced. A second device keeps its own policy.
+    /// Errors: if the device has no garbage collection, or its mapping scheme maps whole blocks.
     pub fn with_victim_policy(mut self, policy: Box<dyn VictimPolicy>) -> Result<Self> {
         self.engine.main.device.set_victim_policy(policy)?;
         Ok(self)
@@ -93,7 +93,7 @@ impl Simulation {
         &self.engine.main.device
     }
 
-    /// The measurement so far.
+    /// The measurement of the run so far.
     pub fn measure(&self) -> &RunMeasurement {
         &self.measure
     }
@@ -103,7 +103,7 @@ impl Simulation {
         self.measure.elapsed()
     }
 
-    /// Sets the trace of the requests, so that the result contains no figures of what the trace does not record.
+    /// Sets the trace from which the requests come, so that the result contains no figures of what this trace does not record.
     pub fn of_trace(&mut self, header: TraceHeader) {
         self.trace = Some(header);
     }
@@ -113,7 +113,7 @@ impl Simulation {
         self.flushes.insert(batch)
     }
 
-    /// Simulates a batch of requests. Returns false if the device has stopped. It can be interrupted.
+    /// Simulates a batch of requests. Returns false if the device has stopped. The simulation can be interrupted.
     /// Errors: for a request beyond the device without wrapped addresses, closed loop without recorded completions, and a broken invariant
     /// under `check`.
     #[inline(always)]
@@ -121,7 +121,7 @@ impl Simulation {
         self.feed_batch(batch, observer).map_err(|error| self.locate_error(error))
     }
 
-    /// Adds the number of the last request to an error about a request. Other errors do not change.
+    /// Adds the number of the last request to an error about a request. Other errors are returned unchanged.
     #[cold]
     fn locate_error(&self, error: Error) -> Error {
         match error.kind() {
@@ -162,8 +162,8 @@ impl Simulation {
         Ok(true)
     }
 
-    /// The fastest loop: requests at their recorded times, directly to the device; the engine must be bare. The state is in local
-    /// variables, so that the compiler uses fixed offsets.
+    /// Simulates requests at their recorded times, directly on the device, in the fastest loop; the engine must be bare. The state is in
+    /// local variables, so that the compiler uses fixed offsets.
     #[inline(always)]
     fn feed_open<O: Observer>(&mut self, requests: RequestIter<'_>, observer: &mut O) -> Result<bool> {
         let Self { engine, measure, pacer: pace, commands: placed, .. } = self;
@@ -246,7 +246,7 @@ impl Simulation {
         Ok(result)
     }
 
-    /// Returns the device with its data, for use as a preconditioned device.
+    /// Returns the device with its contents, for use as a preconditioned device.
     pub fn into_device(self) -> Device {
         self.engine.main.device
     }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Mean and percentiles, in ms.
+/// Mean and percentiles of times, in ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TimeSummary {
     /// Mean.
@@ -29,7 +29,7 @@ pub struct TimeSummary {
 /// Base-2 logarithm of the number of classes per power of two, which suffices for three significant digits.
 const HALF: u32 = 10;
 
-/// Counts by class, for all possible times. Counting needs one addition in an array.
+/// Number of times in each class, for all possible times. Counting needs one addition in an array.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TimeHistogram(Vec<u64>);
 
@@ -40,7 +40,7 @@ const fn class(ns: u64) -> usize {
     (((shift as u64) << HALF) + (ns >> shift)) as usize
 }
 
-/// The longest time of a class.
+/// Returns the longest time in a class of the histogram.
 fn longest(class: usize) -> u64 {
     let shift = (class >> HALF).saturating_sub(1);
     let least = ((class - (shift << HALF)) as u64) << shift;
@@ -100,7 +100,7 @@ impl<'a> RankCursor<'a> {
     }
 }
 
-/// The times that are not exceeded by these fractions of all `count` times, as in [`RankCursor::time_at`].
+/// Returns the times that are not exceeded by the fractions `shares` of all `count` times, as in [`RankCursor::time_at`].
 pub(crate) fn quantiles<const N: usize>(tallies: &[&TimeHistogram], count: u64, shares: [f64; N]) -> [u64; N] {
     let mut ranks = RankCursor::new(tallies, count);
     shares.map(|share| ranks.time_at(share))

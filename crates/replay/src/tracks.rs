@@ -1,4 +1,4 @@
-//! A picture of a run in the trace format of Perfetto: requests by process, and below them the operations of the device.
+//! Writes a Perfetto trace of a run: requests by process, and below them the operations of the device.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -14,12 +14,12 @@ use emmclab_trace::{AtomicFile, Batch, Error, NameTable, Nanos, RequestSender, R
 
 use crate::sequence_map::{ReorderBuffer, SequenceMap};
 
-/// Draws a run. The file appears only when it is complete, at [`RunTracks::finish`]. A second device is not drawn.
+/// Writes a Perfetto trace of a run. The file appears only when it is complete, at [`RunTracks::finish`]. A second device is not drawn.
 pub struct RunTracks {
     path: PathBuf,
     tracks: TrackWriter<AtomicFile>,
     state: Option<RunTrackState>,
-    /// The first error. An observer cannot return it, so [`RunTracks::check`] does.
+    /// The first write error. An observer cannot return it, so [`RunTracks::check`] does.
     failed: Option<io::Error>,
 }
 
@@ -38,7 +38,7 @@ impl RunTracks {
         Ok(Self { tracks: picture_file(&path)?, path, state: None, failed: None })
     }
 
-    /// Creates the tracks of a device, whose run begins at `origin` or 0, whichever is earlier.
+    /// Creates the tracks of a device. The time axis begins at `origin` or at 0, whichever is earlier.
     pub fn begin(&mut self, name: &str, device: &Device, origin: Nanos) -> Result<()> {
         let tracks = &mut self.tracks;
         tracks.set_origin(origin.min(Nanos::ZERO));
@@ -55,7 +55,7 @@ impl RunTracks {
         Ok(())
     }
 
-    /// Records the senders of the requests of the next batch. Otherwise all requests are in one row.
+    /// Records the senders of the requests of the next batch. Without this call, all requests are drawn in one row.
     pub fn expect(&mut self, batch: &Batch) {
         if let Some(picture) = &mut self.state {
             let known = picture.names.len();
@@ -68,7 +68,7 @@ impl RunTracks {
         }
     }
 
-    /// Draws additional tracks into the same file.
+    /// Draws additional tracks into the file.
     pub fn draw(&mut self, more: impl FnOnce(&mut TrackWriter<AtomicFile>) -> io::Result<()>) {
         let drawn = more(&mut self.tracks);
         self.note(drawn);
@@ -79,8 +79,8 @@ impl RunTracks {
         self.failed.take().map_or(Ok(()), |error| Err(Error::io(&self.path, error)))
     }
 
-    /// Draws the remaining events and moves the file into place.
-    /// Errors: if a write failed at any time. No file is left then.
+    /// Draws the remaining events and moves the file to its path.
+    /// Errors: if a write failed at any time. No file is left in this case.
     pub fn finish(mut self) -> Result<()> {
         self.check()?;
         let Self { path, mut tracks, state: picture, .. } = self;
@@ -95,7 +95,7 @@ impl RunTracks {
         }
     }
 
-    /// Draws an event of the device.
+    /// Draws an event of the device with `drawn`.
     fn device(&mut self, drawn: impl FnOnce(&mut DeviceTracks, &mut TrackWriter<AtomicFile>) -> io::Result<()>) {
         if let Some(picture) = &mut self.state {
             let drawn = drawn(&mut picture.device, &mut self.tracks);
@@ -203,9 +203,9 @@ const POWER: &str = "power";
 const BUFFER: &str = "write buffer";
 const COLLECTION: &str = "collection";
 
-/// Draws the operations of a device: power, write buffer, and for each channel its bus and its planes. Events have the time that a way
-/// spent on an operation, which is drawn in the row of the plane. A read of a move has the times of the whole move, and is drawn together
-/// with its program.
+/// Draws the operations of a device: power, write buffer, and for each channel its bus and its planes. An event lasts as long as the
+/// operation occupies its way (a chip, die or plane that executes one operation at a time), and is drawn in the row of the plane. The read
+/// of a page move has the times of the whole move, and is drawn together with its program.
 pub(super) struct DeviceTracks {
     blocks_per_plane: u32,
     planes_per_channel: u32,
@@ -215,7 +215,7 @@ pub(super) struct DeviceTracks {
     fill_level: Option<StepCounter>,
     buses: Vec<ThroughputCounter>,
     planes: Vec<PlaneRows>,
-    /// Collections in progress, at most one in each pool.
+    /// Garbage collections in progress, at most one in each pool of blocks.
     collecting: Vec<GcStarted>,
 }
 
@@ -273,7 +273,7 @@ impl DeviceTracks {
         PlaneId(block.0 / self.blocks_per_plane)
     }
 
-    /// Draws an operation on a plane, whose bytes have crossed the bus at `through`.
+    /// Draws an operation on a plane. The transfer of its data over the bus ends at `through`.
     fn operation<W: Write>(
         &mut self, tracks: &mut TrackWriter<W>, plane: PlaneId, slice: &TrackSlice<'_>, (through, bytes): (Nanos, u64),
     ) -> io::Result<()> {
@@ -363,7 +363,7 @@ impl DeviceTracks {
     pub fn cache_flushed<W: Write>(&mut self, tracks: &mut TrackWriter<W>, event: &CacheFlushed) -> io::Result<()> {
         let bytes = u64::from(event.units) * self.unit_bytes.unsigned_abs();
         self.buffer.instant(tracks, event.at, ("flush", BUFFER), &[("bytes", ArgumentValue::Count(bytes))])?;
-        // All data in the buffer is being written to the flash.
+        // The flush writes all data in the buffer to the flash, so the fill level becomes 0.
         self.fill_level.as_mut().map_or(Ok(()), |held| held.set(tracks, event.at, 0))
     }
 
@@ -375,7 +375,7 @@ impl DeviceTracks {
         })
     }
 
-    /// Ends all tracks. A collection in progress is drawn up to the last operation of its plane.
+    /// Ends all tracks. A garbage collection in progress is drawn up to the last operation of its plane.
     pub fn finish<W: Write>(mut self, tracks: &mut TrackWriter<W>) -> io::Result<()> {
         for begun in std::mem::take(&mut self.collecting) {
             let plane = self.plane_of(begun.block);
@@ -389,7 +389,7 @@ impl DeviceTracks {
     }
 }
 
-/// Name of a read that is not part of a move.
+/// Returns the name of a read that is not part of a page move.
 fn read_name(cause: OperationCause) -> &'static str {
     match cause {
         OperationCause::ReadModifyWrite => "read for a partial write",

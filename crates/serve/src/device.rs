@@ -1,5 +1,5 @@
-//! The interface between a block device and its exports: requests are submitted, and completions are delivered in any order. Also
-//! a device in memory.
+//! The interface between a block device and its exports: requests are submitted, and completions are delivered in any order. Also contains
+//! a block device in memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,14 +9,14 @@ use rustix::io::Errno;
 
 use crate::SECTOR;
 
-/// What a request does. Sectors have 512 bytes.
+/// The operation of a request. Sectors have 512 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockAction {
     /// Read the sectors.
     Read,
     /// Write this data, which is as long as the sectors.
     Write(Vec<u8>),
-    /// Make the sectors read as zeros; `keep_allocated` forbids discarding them (NBD `NO_HOLE`).
+    /// Make the sectors read as zeros. `keep_allocated` forbids discarding the sectors (NBD `NO_HOLE`).
     WriteZeroes {
         /// Whether the sectors stay allocated.
         keep_allocated: bool,
@@ -35,13 +35,13 @@ pub enum BlockAction {
 pub struct ServedRequest {
     /// A number chosen by the sender; the completion carries the same number.
     pub tag: u64,
-    /// What to do.
+    /// The operation.
     pub action: BlockAction,
     /// First sector.
     pub sector: u64,
     /// Length in sectors; 0 only for a flush.
     pub sectors: u32,
-    /// Flags. FUA is [`CommandFlags::RELIABLE`]; it also applies to [`BlockAction::WriteZeroes`] and [`BlockAction::Discard`].
+    /// Flags. FUA ([`CommandFlags::RELIABLE`]) also applies to [`BlockAction::WriteZeroes`] and [`BlockAction::Discard`].
     pub modifiers: CommandFlags,
 }
 
@@ -85,7 +85,7 @@ pub struct ServedCompletion {
     pub outcome: Result<Vec<u8>, RequestFailure>,
 }
 
-/// Receives completions. The thread that advances the device calls it; it must not block.
+/// Receives completions. It is called on the thread that advances the device, and must not block.
 pub trait CompletionReceiver: Send + Sync {
     /// Called when requests are complete; drains the list.
     fn complete(&self, completed: &mut Vec<ServedCompletion>);
@@ -111,7 +111,7 @@ pub struct AllocationExtent {
 pub struct BlockDeviceLimits {
     /// Size in sectors.
     pub sectors: u64,
-    /// Preferred length and alignment of requests in sectors: the smallest page.
+    /// Preferred length and alignment of requests in sectors: the smallest flash page.
     pub preferred_sectors: u32,
     /// Longest request in sectors.
     pub max_sectors: u32,
@@ -131,11 +131,11 @@ pub trait BlockDevice: Send + Sync {
         DeviceHealth::default()
     }
 
-    /// Removes all requests from the list and submits them in order. Each is completed once: before this returns, or later from
-    /// another thread. Requests that overlap take effect in the order of submission; others complete in any order.
+    /// Removes all requests from the list and submits them in order. Each request is completed once: before this call returns, or later
+    /// from another thread. Requests that overlap take effect in the order of submission; others complete in any order.
     fn submit(&self, requests: &mut Vec<ServedRequest>, completions: &Arc<dyn CompletionReceiver>);
 
-    /// Appends the extents of the `sectors` sectors from `sector` on to `extents`, at most `most` of them.
+    /// Appends the extents of `sectors` sectors from `sector` on to `extents`, but at most `most` extents.
     fn extents(&self, sector: u64, sectors: u64, most: usize, extents: &mut Vec<AllocationExtent>);
 }
 
@@ -150,7 +150,7 @@ pub struct MemoryDevice {
     chunks: Mutex<BTreeMap<u64, Box<[u8]>>>,
 }
 
-/// Splits a range of sectors at the limits of chunks: number of the chunk, first byte in it, number of bytes.
+/// Splits a range of sectors at chunk boundaries. Returns the number of the chunk, the offset in it, and the number of bytes.
 fn parts(sector: u64, end: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     let mut at = sector;
     std::iter::from_fn(move || {
@@ -163,7 +163,7 @@ fn parts(sector: u64, end: u64) -> impl Iterator<Item = (u64, usize, usize)> {
 }
 
 impl MemoryDevice {
-    /// An empty device of `sectors` sectors. It reports a volatile cache although it has none, so that clients send flushes.
+    /// Creates an empty device of `sectors` sectors. It reports a volatile cache although it has none, so that clients send flushes.
     pub fn new(sectors: u64) -> Self {
         let limits =
             BlockDeviceLimits { sectors, preferred_sectors: 8, max_sectors: 1 << 16, discard_sectors: 1, write_cache: true };

@@ -1,4 +1,4 @@
-//! Exports the device as a file in a private folder, by FUSE. This needs no root. Loop devices are attached to this file.
+//! Exports the device as a file in a private folder, by FUSE, without root privileges. Loop devices are attached to this file.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -100,7 +100,7 @@ impl FuseFile {
             outcome = host_programs::unmount_fuse(&folder);
         }
         let outcome = outcome.map_err(|error| host_programs::name_holders_in(error, &folder));
-        // The supervisor aborts the connection of a file system that could not be unmounted.
+        // The supervisor process aborts the FUSE connection if the file system could not be unmounted.
         self.supervisor.end();
         self.pending.close();
         let until = Instant::now() + ABORTED;
@@ -117,12 +117,12 @@ impl Drop for FuseFile {
     }
 }
 
-/// Name of the file.
+/// Name of the exported file.
 const NAME: &str = "disk";
 const FILE: INodeNo = INodeNo(2);
-/// Time for which the kernel may cache attributes; size and owner never change.
+/// Time for which the kernel may cache attributes of the file; size and owner never change.
 const KEPT: Duration = Duration::from_hours(1);
-/// The kernel allows requests of 256 pages (`fs.fuse.max_pages_limit`).
+/// Maximum length of a request in bytes: 256 pages, the limit of the kernel (`fs.fuse.max_pages_limit`).
 const MOST_BYTES: u32 = 1 << 20;
 const PAGE: u32 = 4096;
 /// Maximum number of requests in flight; a loop device sends at most 128 by default.
@@ -141,7 +141,7 @@ fn longest_request(limits: &BlockDeviceLimits) -> u32 {
 struct FuseFileSystem {
     requests: Arc<FuseRequestSender>,
     limits: BlockDeviceLimits,
-    /// Attributes of the file.
+    /// Attributes of the exported file.
     attributes: FileAttr,
 }
 
@@ -375,9 +375,9 @@ enum FuseReply {
 struct SplitFuseRequest {
     answer: FuseReply,
     parts_left: usize,
-    /// The data that was read; each part is copied to its position.
+    /// The data that was read. The data of each part of the request is copied to its position.
     data: Vec<u8>,
-    /// Length of each part except the last, in bytes.
+    /// Length of each part of the request except the last, in bytes.
     part_bytes: usize,
     failure: Option<RequestFailure>,
 }
@@ -389,7 +389,7 @@ struct PendingReplyTable {
     closed: bool,
 }
 
-/// Replies that are sent when their requests are complete.
+/// Replies that wait until their requests are complete.
 #[derive(Default)]
 struct PendingFuseReplies(Mutex<PendingReplyTable>);
 
@@ -398,7 +398,7 @@ fn errno(failure: RequestFailure) -> Errno {
 }
 
 impl FuseReply {
-    /// Sends the reply.
+    /// Sends the reply for the outcome of a request.
     fn send(self, outcome: Result<Vec<u8>, RequestFailure>) {
         match (self, outcome) {
             (Self::Waiter(sender), outcome) => drop(sender.send(outcome)),
@@ -420,9 +420,9 @@ impl SplitFuseRequest {
         self.parts_left = self.parts_left.saturating_sub(1);
         match outcome {
             Err(failure) => self.failure = self.failure.or(Some(failure)),
-            // The usual case of a single part, whose data is not copied.
+            // Usual case: the request has a single part, whose data need not be copied.
             Ok(data) if part == 0 && self.parts_left == 0 && self.data.is_empty() => self.data = data,
-            // Only reads have data; a discard of gigabytes has many parts without data.
+            // Only reads return data. A large discard may have many parts without data.
             Ok(data) if data.is_empty() => {}
             Ok(data) => {
                 let at = part * self.part_bytes;
@@ -438,8 +438,8 @@ impl PendingFuseReplies {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends the parts of one request to the device; the reply is sent when all parts are complete. `part_sectors` is the length of each
-    /// part except the last.
+    /// Sends the parts of a request to the device; the reply is sent when all parts are complete. `part_sectors` is the length of each part
+    /// except the last.
     fn submit(self: &Arc<Self>, device: &dyn BlockDevice, answer: FuseReply, mut parts: Vec<ServedRequest>, part_sectors: u32) {
         let part_bytes = part_sectors as usize * crate::SECTOR;
         let waiting = SplitFuseRequest { answer, parts_left: parts.len(), data: Vec::new(), part_bytes, failure: None };
@@ -505,14 +505,14 @@ struct FuseSectorRange {
 }
 
 impl FuseSectorRange {
-    /// The sectors that contain these bytes, and the offset of the bytes in the first sector.
+    /// Returns the sectors that contain a range of bytes, and the offset of these bytes in the first sector.
     fn covering(offset: u64, bytes: u64, modifiers: CommandFlags) -> (Self, usize) {
         let (sector, skip) = (offset / SECTOR as u64, offset as usize % SECTOR);
         let sectors = (offset + bytes).div_ceil(SECTOR as u64) - sector;
         (Self { sector, sectors, modifiers }, skip)
     }
 
-    /// The sectors of these bytes; `None` if they are not aligned to sectors.
+    /// Returns the sectors of a range of bytes; `None` if the range is not aligned to sectors.
     fn aligned(offset: u64, bytes: u64) -> Option<Self> {
         let (range, _) = Self::covering(offset, bytes, CommandFlags::empty());
         (offset.is_multiple_of(SECTOR as u64) && bytes.is_multiple_of(SECTOR as u64)).then_some(range)
@@ -536,7 +536,7 @@ struct FuseRequestSender {
     device: Arc<dyn BlockDevice>,
     limits: BlockDeviceLimits,
     pending: Arc<PendingFuseReplies>,
-    /// Locked during the read-modify-write of an unaligned write.
+    /// Lock that is held during the read-modify-write of an unaligned write.
     edges: Mutex<()>,
 }
 
@@ -549,7 +549,7 @@ impl FuseRequestSender {
         self.limits.max_sectors.max(1)
     }
 
-    /// Sends the range in parts; the reply is sent when all parts are complete.
+    /// Sends requests for the range to the device in parts; the reply is sent when all parts are complete.
     fn submit(&self, answer: FuseReply, range: FuseSectorRange, mut action: impl FnMut(u32) -> BlockAction) {
         let part = |range: FuseSectorRange| {
             let sectors = range.sectors as u32;
@@ -560,7 +560,7 @@ impl FuseRequestSender {
         self.pending.submit(&*self.device, answer, parts, self.part_sectors());
     }
 
-    /// Sends the range and waits until it is complete; returns the data that was read.
+    /// Sends requests for the range to the device and waits until they are complete; returns the data that was read.
     fn perform(&self, range: FuseSectorRange, action: impl FnMut(u32) -> BlockAction) -> Result<Vec<u8>, RequestFailure> {
         let (sender, receiver) = channel();
         self.submit(FuseReply::Waiter(sender), range, action);

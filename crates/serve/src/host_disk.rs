@@ -1,4 +1,4 @@
-//! The device as a block device of this host, on which file systems can be created and mounted.
+//! Provides the device as a block device of this host, on which file systems can be created and mounted.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,9 +16,9 @@ use crate::supervisor::Supervisor;
 use crate::ublk::{UblkDevice, UblkOptions};
 use crate::{SECTOR, host_programs};
 
-/// The driver that provides the block device.
+/// The driver of the kernel that provides the block device.
 enum HostDiskDriver {
-    /// A loop device on this file.
+    /// A loop device that is attached to this file.
     Loop(FuseFile),
     Ublk(UblkDevice),
 }
@@ -68,7 +68,7 @@ pub struct HostDisk {
 
 impl HostDisk {
     /// Attaches a free loop device to the file.
-    /// Errors: without root, without loop devices, or if the kernel does not support direct I/O here.
+    /// Errors: without root, without loop devices, or if the kernel does not support direct I/O on the file.
     pub fn on_loop(file: FuseFile, options: &LoopOptions) -> Result<Self> {
         check(&file, options)?;
         let limits = file.limits();
@@ -77,13 +77,13 @@ impl HostDisk {
         let disk =
             Self { driver: HostDiskDriver::Loop(file), device, mounts: Vec::new(), patience: options.patience, attached: true };
         if !fs::read_to_string(attributes(&disk.device).join("loop/dio")).is_ok_and(|value| value.trim() == "1") {
-            // Otherwise reads and writes would go through the page cache of the file.
+            // Without direct I/O on the loop device, reads and writes would go through the page cache of its file.
             return Err(Error::new(ErrorClass::Unsupported, "the kernel refuses direct I/O on the loop device")
                 .in_file(&disk.device)
                 .hint("try blocks of 4096 bytes"));
         }
-        // Sets the limit of requests and the cache mode; flushes are sent only for a volatile cache. Both must be set, because
-        // the kernel keeps the values of the last user of the device.
+        // The maximum request size and the cache mode must be set, because the kernel keeps the values of the previous user of the loop
+        // device. Flushes are sent only if the cache is volatile.
         set(&disk.device, "queue/max_sectors_kb", &(longest.min(LONGEST_BYTES) / 1024).to_string())?;
         set(&disk.device, "queue/write_cache", if limits.write_cache { "write back" } else { "write through" })?;
         if let Some(bytes) = options.dirty_bytes {
@@ -107,7 +107,7 @@ impl HostDisk {
         &self.device
     }
 
-    /// The path of a partition; for `None`, of the whole device.
+    /// Returns the path of a partition, or of the whole device if `partition` is `None`.
     fn part(&self, partition: Option<u32>) -> Result<PathBuf> {
         let Some(number) = partition else { return Ok(self.device.clone()) };
         let mut path = self.device.clone().into_os_string();
@@ -121,7 +121,7 @@ impl HostDisk {
             .hint("a loop device shows partitions only on request, and the kernel must support its kind of partition table"))
     }
 
-    /// Makes the kernel present a range of the device as a partition; the device needs no partition table.
+    /// Makes the kernel present a range of the device as a partition; no partition table is needed.
     /// Errors: if the partition number or the range is in use, or the range is not on the device.
     pub fn add_partition(&self, number: u32, first_sector: u64, sectors: u64) -> Result<()> {
         let mut command = host_programs::tool("addpart", "util-linux")?;
@@ -165,7 +165,8 @@ impl HostDisk {
     }
 
     /// Unmounts the file systems in reverse order, which writes their data to the device.
-    /// Errors: if processes keep a file system busy for longer than the patience of the options, with their names. It then stays mounted.
+    /// Errors: if processes keep a file system busy for longer than the patience of the options, with their names. The file system stays
+    /// mounted.
     pub fn unmount(&mut self) -> Result<()> {
         while let Some(folder) = self.mounts.last() {
             unmount(folder, self.patience)?;
@@ -192,7 +193,7 @@ impl HostDisk {
         }
         let removed = match &mut self.driver {
             HostDiskDriver::Loop(file) => {
-                // A busy loop device is removed when its file is.
+                // A busy loop device is not detached here. It is removed when its file is removed.
                 let detached = if free { detach(&self.device, &file.path()) } else { Ok(()) };
                 let stopped = file.end();
                 detached.and(stopped)
@@ -209,7 +210,7 @@ impl Drop for HostDisk {
     }
 }
 
-/// A file system.
+/// A file system that can be created and mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinuxFileSystem {
     /// ext4.
@@ -218,14 +219,14 @@ pub enum LinuxFileSystem {
     Xfs,
     /// Btrfs, on at least 109 MiB.
     Btrfs,
-    /// F2FS; the kernel must support it to mount it.
+    /// F2FS. Mounting requires support by the kernel.
     F2fs,
-    /// FAT; the kernel must support it to mount it.
+    /// FAT. Mounting requires support by the kernel.
     Vfat,
 }
 
 impl LinuxFileSystem {
-    /// All file systems.
+    /// All supported file systems.
     pub const ALL: [Self; 5] = [Self::Ext4, Self::Xfs, Self::Btrfs, Self::F2fs, Self::Vfat];
 
     /// The name that `mount -t` takes.
@@ -274,12 +275,12 @@ pub struct MkfsOptions {
 }
 
 impl MkfsOptions {
-    /// A file system with the defaults of the tool, on the whole device; existing data is not overwritten.
+    /// Describes a file system with the defaults of the tool, on the whole device; existing data is not overwritten.
     pub const fn new(file_system: LinuxFileSystem) -> Self {
         Self { file_system, options: Vec::new(), overwrite: false, partition: None }
     }
 
-    /// Creates the file system on a block device.
+    /// Creates the file system on a block device with mkfs.
     fn make(&self, device: &Path) -> Result<()> {
         let kind = self.file_system;
         let (package, arguments) = kind.tool();
@@ -295,7 +296,7 @@ impl MkfsOptions {
     }
 }
 
-/// What a device contains according to its signatures; `None` if it has none.
+/// What a device contains according to its signatures; `None` if no signature was found.
 fn existing_signature(device: &Path) -> Result<Option<String>> {
     let mut command = host_programs::tool("blkid", "util-linux")?;
     command.args(["--probe", "--output", "export"]).arg(device);
@@ -315,8 +316,8 @@ const ATTEMPTS: u32 = 200;
 /// Time limit for a loop device to release its file.
 const DETACH: Duration = Duration::from_secs(5);
 const BETWEEN: Duration = Duration::from_millis(20);
-/// A request of a loop device has at most 128 segments, in the worst case each a page of 4096 bytes. Longer requests would be
-/// split at offsets that depend on the location of the pages.
+/// Maximum length of a request of a loop device, in bytes: 128 segments, in the worst case a page of 4096 bytes each. Longer requests would
+/// be split at offsets that depend on the location of the pages.
 const LONGEST_BYTES: u32 = 512 << 10;
 
 /// Options of a loop device.
@@ -326,7 +327,7 @@ pub struct LoopOptions {
     pub block_bytes: u32,
     /// Whether the kernel looks for partitions (`/dev/loopNp1` ...).
     pub partitions: bool,
-    /// Limit of its dirty data in the page cache of the host; `None` for the limit of the host.
+    /// Maximum amount of the loop device's dirty data in the page cache of the host, in bytes; `None` for the limit of the host.
     pub dirty_bytes: Option<u64>,
     /// How long unmounting waits for processes that use a file system.
     pub patience: Duration,
@@ -349,7 +350,7 @@ fn set(device: &Path, attribute: &str, value: &str) -> Result<()> {
     fs::write(&path, value).map_err(|error| Error::io(&path, error))
 }
 
-/// Checks that a loop device can have these properties.
+/// Checks that a loop device for this file can have these options.
 fn check(file: &FuseFile, options: &LoopOptions) -> Result<()> {
     let block = options.block_bytes;
     if !rustix::process::geteuid().is_root() {
@@ -400,7 +401,7 @@ fn detach(device: &Path, file: &Path) -> Result<()> {
     if !held() {
         return Ok(());
     }
-    // Restores the defaults, because the kernel keeps the values for other users of loop devices.
+    // The kernel keeps these values for later users of the loop device, so the defaults are restored.
     set(device, "queue/write_cache", "write back")?;
     set(device, "queue/max_sectors_kb", "0")?;
     if attributes(device).join("bdi/strict_limit").exists() {
@@ -493,7 +494,7 @@ fn unmount(folder: &Path, patience: Duration) -> Result<()> {
         command.arg("--").arg(folder);
         match host_programs::finish(command) {
             Ok(_) => return Ok(()),
-            // Another process has unmounted it.
+            // Another process has already unmounted the file system.
             Err(error) if error.to_string().contains("not mounted") => return Ok(()),
             Err(error) if Instant::now() > until => return Err(host_programs::name_holders_in(error, folder)),
             Err(_) => std::thread::sleep(UNMOUNT_PAUSE),
@@ -505,7 +506,7 @@ fn unmount(folder: &Path, patience: Duration) -> Result<()> {
 fn write_back(folder: &Path) {
     if let Ok(mut command) = host_programs::tool("sync", "coreutils") {
         command.arg("--file-system").arg(folder);
-        // An error is reported by the later unmounting.
+        // An error is ignored here, because the later unmount reports it.
         let _ = host_programs::finish(command);
     }
 }

@@ -1,6 +1,6 @@
 //! Runs programs of the host that attach devices and create, mount and unmount file systems; lists the processes that keep a mount busy.
 //!
-//! Each of them may wait for the device that this process serves. They are separate processes, so that this process can be
+//! Each of these programs may wait for the device that this process serves. They are separate processes, so that this process can be
 //! killed: if one of its threads waited in the kernel for the process itself, the FUSE connection would stay open forever.
 
 use std::os::unix::process::CommandExt;
@@ -15,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// Time between two checks for an interruption.
 const POLL: Duration = Duration::from_millis(50);
-/// Time for a process to end after each signal.
+/// Maximum time to wait for a process to end after it was sent a signal.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The path of a program. Administration folders such as `/usr/sbin`, which are not in every user's `PATH`, are searched, too.
@@ -33,7 +33,7 @@ pub(crate) fn missing(tool: &str, package: &str) -> Error {
         .hint(format!("install the Debian package {package}"))
 }
 
-/// A command that runs a program of this package. Its messages are in English and are captured for the error.
+/// Creates a command that runs a program of this package. The messages of the program are in English and are captured for the error.
 pub(crate) fn tool(name: &str, package: &str) -> Result<Command> {
     let path = find(name).ok_or_else(|| missing(name, package))?;
     let mut command = Command::new(path);
@@ -45,14 +45,14 @@ fn name(command: &Command) -> String {
     Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The standard output of a program; if it failed, an error of this kind with its message.
+/// Returns the standard output of a program. If the program failed, returns an error of class `kind` with its message.
 fn check_output(name: &str, output: io::Result<Output>, kind: ErrorClass) -> Result<String> {
     let output = output.map_err(|error| Error::new(ErrorClass::Io, format!("{name}: {error}")))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
     let message = String::from_utf8_lossy(&output.stderr);
-    // The usage text after the error does not help the user.
+    // Tools may print their usage after the error. It does not help the user, so it is omitted.
     let lines = message.lines().map(str::trim).take_while(|line| !line.to_lowercase().starts_with("usage"));
     let message = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
     let message = if message.is_empty() { output.status.to_string() } else { message };
@@ -114,14 +114,14 @@ pub(crate) fn unmount_fuse(folder: &Path) -> Result<()> {
 /// Maximum number of processes that a message lists by name; the others are counted.
 const NAMED: usize = 5;
 
-/// Whether a process uses something below `folder`. Links and maps are compared as text, because accessing the mount could block.
+/// Whether a process uses a file below `folder`. Links and memory maps are compared as text, because accessing the mount could block.
 fn uses(process: &Path, folder: &Path) -> bool {
     let below = |link: PathBuf| fs::read_link(link).is_ok_and(|target| target.starts_with(folder));
     let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten().map(|entry| entry.path());
     let links = ["cwd", "root", "exe"].into_iter().map(|name| process.join(name));
     links.chain(files).any(below)
         || fs::read_to_string(process.join("maps")).is_ok_and(|maps| {
-            // A line has five fields and the path, which may contain spaces.
+            // A line of `/proc/PID/maps` has five fields and then the path, which may contain spaces.
             maps.lines().any(|line| line.find('/').is_some_and(|at| Path::new(&line[at..]).starts_with(folder)))
         })
 }
@@ -141,7 +141,7 @@ pub(crate) fn holders(folder: &Path) -> Vec<String> {
     processes
 }
 
-/// Other mounts below `folder`, which also keep it busy.
+/// Lists other mounts below `folder`, which also keep the file system at `folder` busy.
 fn mounts(folder: &Path) -> Vec<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let points = table.lines().filter_map(|line| line.split(' ').nth(4));
@@ -151,7 +151,7 @@ fn mounts(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// A sentence that lists the first few holders of a mount and counts the others; `None` if there are none.
+/// A sentence that lists the first few processes and mounts that keep a mount busy, and counts the others; `None` without any.
 pub(crate) fn holder_sentence(mut holders: Vec<String>) -> Option<String> {
     let more = holders.len().saturating_sub(NAMED);
     holders.truncate(NAMED);

@@ -1,4 +1,4 @@
-//! Exports of a block device to other software, and the interface of the block device.
+//! The interface of a block device, and exports of a block device to other software (NBD, FUSE, loop and ublk devices, eMMC card).
 //!
 //! An export translates a protocol into [`ServedRequest`]s and [`ServedCompletion`]s. It does not depend on the simulation: every
 //! [`BlockDevice`] can be exported. With a [`MemoryDevice`], the overhead of an export can be measured.

@@ -19,11 +19,11 @@ pub(crate) const BACKLOG: i32 = 128;
 const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A listening unix socket; its file is removed when this is dropped.
+/// A listening unix socket. Dropping it removes its file.
 pub(crate) struct PrivateSocket {
     pub socket: OwnedFd,
     pub path: PathBuf,
-    /// Device and inode of the file.
+    /// Device and inode numbers of the socket file.
     identity: (u64, u64),
 }
 
@@ -37,11 +37,11 @@ impl PrivateSocket {
             let problem = format!("a socket's path has at most 107 bytes; this has {}", path.as_os_str().len());
             Error::new(ErrorClass::Config, problem).in_file(path).hint("choose a shorter path")
         })?;
-        // Between bind and listen a socket looks stale, so servers in the same folder must do this one after the other.
+        // Between `bind` and `listen`, a socket file looks stale, so servers must create sockets in the same folder one after the other.
         lock(folder, &file)?;
         let io = |error: Errno| Error::io(path, error.into());
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(io)?;
-        // On Linux the mode of an unbound socket is the mode with which bind creates its file.
+        // On Linux, `bind` creates the socket file with the mode of the unbound socket.
         fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(io)?;
         match bind(&socket, &address) {
             Err(Errno::ADDRINUSE) => {
@@ -63,7 +63,7 @@ impl PrivateSocket {
 
 impl Drop for PrivateSocket {
     fn drop(&mut self) {
-        // Another server may have replaced the socket.
+        // Another server may have replaced the socket file.
         if fs::symlink_metadata(&self.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity) {
             let _ = fs::remove_file(&self.path);
         }

@@ -33,7 +33,7 @@ impl Supervisor {
     /// ublk devices of the serving process; it may be empty.
     pub(crate) fn start(cleaner: &[OsString]) -> Result<Self> {
         let base = std::env::temp_dir().canonicalize().map_err(|error| Error::io(&std::env::temp_dir(), error))?;
-        // The kernel escapes these characters in the mount table.
+        // The kernel escapes whitespace and backslashes in the mount table, so this path would not be found there.
         if base.as_os_str().as_bytes().iter().any(|byte| byte.is_ascii_whitespace() || *byte == b'\\') {
             return Err(Error::new(ErrorClass::Config, "the temporary folder has a blank or a backslash in its name")
                 .in_file(&base)
@@ -74,12 +74,12 @@ impl Supervisor {
         Ok(line.trim_end_matches('\n').to_owned())
     }
 
-    /// Calls `start`, which starts the command. The command and all processes that it starts are killed together with the serving
-    /// process; without control groups, only processes that keep the variable in their environment are.
+    /// Calls `start`, which starts the command. The command and all processes that it starts are killed together with the serving process.
+    /// Without control groups, a process that removes `EMMCLAB_SERVER` from its environment is not killed.
     pub(crate) fn start_supervised<T>(&self, command: &mut Command, start: impl FnOnce(&mut Command) -> T) -> T {
         command.env("EMMCLAB_SERVER", &self.folder);
-        // A process begins in the control group of its parent; 0 stands for the writing process. If it cannot be moved, only the
-        // variable marks it.
+        // A process begins in the control group of its parent, so this process moves there temporarily (`0` stands for itself). If the move
+        // fails, only the environment variable marks the new process.
         let move_to = |group: &Path| std::fs::write(group.join("cgroup.procs"), "0");
         let moved = self.groups.as_ref().filter(|(group, _)| move_to(group).is_ok());
         let started = start(command);
@@ -89,7 +89,7 @@ impl Supervisor {
         started
     }
 
-    /// Creates a folder that is removed at the end. An existing folder is kept.
+    /// Creates a folder that the supervisor removes at the end. An existing folder is kept.
     pub(crate) fn make_folder(&mut self, path: &Path) -> Result<()> {
         if path.as_os_str().as_bytes().contains(&b'\n') {
             return Err(Error::new(ErrorClass::Config, "the folder has a line break in its name")
@@ -114,7 +114,7 @@ impl Supervisor {
             let _ = input.write_all(b"end\n");
             drop(input);
             let _ = self.child.wait();
-            // The folder exists only if the shell was killed; then it is empty.
+            // The folder still exists only if the supervising shell was killed. Then the folder is empty.
             let _ = std::fs::remove_dir(&self.folder);
         }
     }

@@ -1,9 +1,9 @@
-//! The controller: command path, bus, RAM for data, sleep and power.
+//! Settings of the controller: command path, bus, RAM for data, sleep and power.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The command path.
+/// How the device executes commands: order, queue depth, fixed times, and the bus to the host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ControllerSettings {
@@ -89,16 +89,16 @@ pub struct CacheSettings {
     pub write_back: WriteBackMode,
     /// Idle time after which written data goes to the flash; applies if `write_back` is "idle".
     pub idle_after_us: f64,
-    /// Fixed time of a flush in addition to the programs that it waits for, with or without a cache.
+    /// Fixed time of a flush in addition to the program operations that it waits for, with or without a cache.
     pub flush_us: f64,
     /// Size of the read cache, which evicts the least recently used data; 0 = none.
     pub read_kb: u32,
-    /// The promise of the persistence contract that the device breaks on purpose. Every result reports it.
+    /// Promise of the persistence contract that the device breaks, to simulate defective firmware. Every result reports this setting.
     pub lies: CacheLie,
 }
 
 impl CacheSettings {
-    /// Whether the cache promises to keep the order of writes (rule 9 of the contract).
+    /// Whether the cache promises to keep the order of writes (rule 9 of the persistence contract).
     pub fn promises_write_order(&self) -> bool {
         self.size_kb > 0 && self.policy == CachePolicy::Fifo
     }
@@ -136,8 +136,8 @@ pub enum CacheLie {
     Fua,
     /// A barrier does not order writes, and neither does a FIFO cache.
     Barrier,
-    /// If the power is cut during a program, the first half of the sectors is new and the rest old (4 of 8 sectors of 4 KB), also in
-    /// reliable writes. Zheng et al. (FAST 2013) call these shorn writes.
+    /// If the power is cut during a program operation, the first half of the sectors is new and the rest old (4 of 8 sectors of 4 KB), also
+    /// in reliable writes. Zheng et al. (FAST 2013) call these shorn writes.
     Tear,
     /// Discard and secure erase complete, but the old data can still be read, also after a power cut. Linux does not send secure commands
     /// to some Samsung and Micron eMMC (`MMC_QUIRK_SEC_ERASE_TRIM_BROKEN`).
@@ -208,6 +208,6 @@ pub struct PowerSettings {
 pub struct TimeQuantile {
     /// Share of the times that are at most `us`.
     pub up_to_pct: f64,
-    /// The time.
+    /// Time at this point of the distribution, in microseconds.
     pub us: f64,
 }

@@ -1,4 +1,4 @@
-//! The flash: its structure, its timing, blocks in SLC mode, zones, wear, and how much of it the host sees.
+//! Settings of the flash: its structure, its timing, blocks in SLC mode, zones, wear, and how much of it the host sees.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ impl Default for GeometrySettings {
 pub struct BlockGroup {
     /// Page size in KB: 4, 8 or 16.
     pub page_kb: u32,
-    /// Blocks of this group in a plane.
+    /// Number of blocks of this group in each plane.
     pub blocks: u32,
     /// Pages in a block.
     pub pages_per_block: u32,
@@ -115,7 +115,7 @@ impl Default for CapacitySettings {
     }
 }
 
-/// Parallelism, bus and completion.
+/// Parallel operation of the flash, times of the flash bus, and when a write is complete.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each optional flash command")]
@@ -176,11 +176,11 @@ pub enum WriteComplete {
 pub struct SlcSettings {
     /// The purpose of the blocks.
     pub mode: SlcMode,
-    /// Blocks of each plane in SLC mode, taken from `group`.
+    /// Number of blocks of each plane in SLC mode, taken from `group`.
     pub blocks: u32,
-    /// Block group from which they are taken, counted from 0.
+    /// Block group from which the SLC blocks are taken, counted from 0.
     pub group: u32,
-    /// `cache`: maximum size of a write that goes to these blocks.
+    /// `cache`: maximum size of a write that goes to the blocks in SLC mode.
     pub max_kb: u32,
     /// Array time of a page read in SLC mode.
     pub read_us: f64,
@@ -190,7 +190,7 @@ pub struct SlcSettings {
     pub erase_us: f64,
     /// Erases after which a block in SLC mode goes bad; 0 = never.
     pub erase_limit: u32,
-    /// `cache`: idle time after which its data is folded into the other blocks; 0 = only when it is full.
+    /// `cache`: idle time after which data of the SLC cache is folded into the other blocks; 0 = only when the cache is full.
     pub fold_after_us: f64,
     /// UFS: when `WriteBooster` is flushed (folded).
     pub flush: BoosterFlush,
@@ -254,17 +254,17 @@ impl SlcSettings {
     }
 }
 
-/// Value of `flush_at_pct` with which a buffer is flushed regardless of its free share.
+/// Value of `flush_at_pct` with which `WriteBooster` is flushed regardless of how much of it is free.
 pub const ALWAYS: u32 = 100;
 
-/// Value of `size_pct` of a buffer that was not resized.
+/// Value of `size_pct` of a `WriteBooster` buffer that was not resized.
 pub const WHOLE: u32 = 100;
 
 /// When `WriteBooster` is flushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BoosterFlush {
-    /// After `fold_after_us` of idle time, or when it is full, as an SLC cache is folded.
+    /// After `fold_after_us` of idle time, or when `WriteBooster` is full, as an SLC cache is folded.
     #[default]
     Idle,
     /// During hibernation (`fWriteBoosterBufferFlushDuringHibernate`).
@@ -308,9 +308,9 @@ pub enum SlcMode {
     /// No blocks are in SLC mode.
     #[default]
     Off,
-    /// They store a region at the beginning of the address space.
+    /// The blocks store a region at the beginning of the address space.
     Region,
-    /// They receive small writes, which are later folded into the other blocks.
+    /// The blocks receive small writes, which are later folded into the other blocks.
     Cache,
 }
 
@@ -320,7 +320,7 @@ pub enum SlcMode {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ZoneSettings {
-    /// Number of blocks of each plane in a zone, whose size is their capacity. 0 = the device has no zones.
+    /// Number of blocks of each plane that form a zone; the size of a zone is the capacity of its blocks. 0 = the device has no zones.
     pub blocks: u32,
     /// Maximum number of open zones. A write that opens another zone closes an implicitly opened one. 0 = no limit.
     pub max_open: u32,
@@ -328,8 +328,8 @@ pub struct ZoneSettings {
     pub max_active: u32,
     /// Number of conventional zones at the beginning, which may be written in any order, for metadata of the host.
     pub conventional: u32,
-    /// Write buffers that the zones share. A write to a zone without a buffer takes that of the least recently written zone, whose data is
-    /// programmed before its page is full. 0 = one for each zone.
+    /// Number of write buffers that the zones share; 0 = one for each zone. A write to a zone without a buffer takes the buffer of the
+    /// least recently written zone, whose buffered data is programmed even if it does not fill a page.
     pub write_buffers: u32,
 }
 
@@ -340,7 +340,7 @@ impl ZoneSettings {
     }
 }
 
-/// Wear levelling and the end of life.
+/// Wear levelling and the end of life of blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WearSettings {
@@ -356,7 +356,7 @@ impl Default for WearSettings {
     }
 }
 
-/// Wear levelling.
+/// How wear is levelled between blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WearLevelling {

@@ -1,4 +1,4 @@
-//! The map from logical to physical addresses, the placement of new data, and garbage collection.
+//! Settings of the map from logical to physical addresses, of the placement of new data, and of garbage collection.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub struct MappingSettings {
     pub unit_kb: u32,
     /// Cost of reading a unit that was never written.
     pub unwritten_read: UnwrittenRead,
-    /// Settings of the scheme, which its entry in the registry declares.
+    /// Settings that belong to the chosen scheme, as its entry in the registry declares them.
     #[serde(flatten)]
     pub options: PolicyOptions,
 }
@@ -57,7 +57,7 @@ pub enum PlaneClustering {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UnwrittenRead {
-    /// That of a read of data that was written before the trace, striped over the planes.
+    /// The cost of reading data that was written before the trace, striped over the planes.
     #[default]
     Flash,
     /// No cost: the map shows that there is no data.
@@ -68,13 +68,13 @@ pub enum UnwrittenRead {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AllocationSettings {
-    /// How a plane is chosen.
+    /// Policy that chooses the plane for new data.
     pub policy: String,
-    /// Order in which planes are used for consecutive pages (static), or while all are idle (dynamic).
+    /// Order in which planes are used: by the policy `static` for consecutive pages, by the policy `dynamic` while all planes are idle.
     pub order: StripeOrder,
     /// Maximum size of a write request that goes to separate blocks for hot data; 0 = off.
     pub hot_max_kb: u32,
-    /// Settings of the policy, which its entry in the registry declares.
+    /// Settings that belong to the chosen policy, as its entry in the registry declares them.
     #[serde(flatten)]
     pub options: PolicyOptions,
 }
@@ -89,14 +89,14 @@ impl Default for AllocationSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StripeOrder {
-    /// Channels.
+    /// The channel changes first.
     #[default]
     ChannelFirst,
-    /// Chips.
+    /// The chip changes first.
     ChipFirst,
-    /// Dies.
+    /// The die changes first.
     DieFirst,
-    /// Planes.
+    /// The plane changes first.
     PlaneFirst,
 }
 
@@ -109,9 +109,9 @@ pub struct GcSettings {
     /// `blocking`: the write that needs space waits while whole blocks are collected, which takes seconds if they are large and full of
     /// valid data. `incremental`: some pages are copied with each write.
     pub mode: GcMode,
-    /// Number of free blocks of a pool at or below which incremental and idle collection work.
+    /// Number of free blocks (of a plane and block group) at or below which incremental and idle collection work.
     pub high_watermark: u32,
-    /// Number of free blocks of a pool at or below which a write waits for collection; at least 1.
+    /// Number of free blocks (of a plane and block group) at or below which a write waits for collection; at least 1.
     pub low_watermark: u32,
     /// `incremental`: pages copied for each page that the host writes.
     pub pages_per_step: u32,
@@ -119,13 +119,13 @@ pub struct GcSettings {
     pub idle_after_us: f64,
     /// Number of free blocks at or below which idle collection works; 0 = the value of `high_watermark`.
     pub idle_free_blocks: u32,
-    /// Whether a request interrupts idle collection after the current page (HPI); otherwise it waits for the block.
+    /// Whether a request interrupts idle collection after the current page (HPI); otherwise the request waits until the block is collected.
     pub hpi: bool,
     /// Time that the interruption by HPI takes.
     pub hpi_us: f64,
     /// Number of free blocks at or below which collection begins without idle time and cannot be interrupted (`BKOPS_STATUS` 3); 0 = never.
     pub urgent_free_blocks: u32,
-    /// Settings of the policy, which its entry in the registry declares.
+    /// Settings that belong to the chosen policy, as its entry in the registry declares them.
     #[serde(flatten)]
     pub options: PolicyOptions,
 }
@@ -155,6 +155,6 @@ pub enum GcMode {
     /// Whole blocks are collected while the write that needs the space waits.
     #[default]
     Blocking,
-    /// A few pages are copied with each host write below the high watermark; whole blocks below the low one.
+    /// Below the high watermark, a few pages are copied with each host write; below the low watermark, whole blocks are collected.
     Incremental,
 }

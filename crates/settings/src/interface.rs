@@ -20,7 +20,7 @@ pub struct InterfaceSettings {
     pub queues: u32,
     /// UFS: time between two commands that a queue sends to the device.
     pub command_us: f64,
-    /// UFS: time of FUA in addition to the program that it waits for.
+    /// UFS: time of a FUA write in addition to the program operation that it waits for.
     pub fua_us: f64,
 }
 
@@ -52,18 +52,18 @@ pub enum InterfaceKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkGear {
-    /// No link.
+    /// No link, as for an eMMC.
     #[default]
     None,
     /// 146 million bytes a second.
     HsG1,
     /// 292 million bytes a second.
     HsG2,
-    /// 583 million bytes a second: most of UFS 2.
+    /// 583 million bytes a second: the gear of most UFS 2 devices.
     HsG3,
-    /// 1,166 million bytes a second: most of UFS 3.
+    /// 1,166 million bytes a second: the gear of most UFS 3 devices.
     HsG4,
-    /// 2,332 million bytes a second: most of UFS 4.
+    /// 2,332 million bytes a second: the gear of most UFS 4 devices.
     HsG5,
 }
 
@@ -81,8 +81,9 @@ impl LinkGear {
     }
 }
 
-/// Optional functions of an eMMC, as its `EXT_CSD` register reports them (JESD84-B51, 7.4). `cache` sets the cache and its order,
-/// `controller` the command queue. If a function is missing, the device executes a flush for a command that requires it.
+/// Optional functions of an eMMC, as its `EXT_CSD` register reports them (JESD84-B51, 7.4). The table `cache` sets the cache and its write
+/// order, the table `controller` sets the command queue. If a function is missing, the device executes a flush for a command that requires
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FeatureSettings {
@@ -158,13 +159,13 @@ pub enum KernelEra {
     #[default]
     #[serde(rename = "given")]
     Given,
-    /// 3.9 to 4.3: writes are packed (commit ce39f9d17c14), and metadata (`REQ_META`) and FUA are written by reliable writes.
+    /// Linux 3.9 to 4.3: writes are packed (commit ce39f9d17c14), and metadata (`REQ_META`) and FUA are written by reliable writes.
     #[serde(rename = "linux_3.10")]
     Linux310,
-    /// 4.4 to 4.9: writes are packed, and only FUA is a reliable write (commit d3df0465db00).
+    /// Linux 4.4 to 4.9: writes are packed, and only FUA is a reliable write (commit d3df0465db00).
     #[serde(rename = "linux_4.9")]
     Linux49,
-    /// 4.10 and later: there are no packed commands (commit 03d640ae1f9b), and FUA is a reliable write.
+    /// Linux 4.10 and later: there are no packed commands (commit 03d640ae1f9b), and FUA is a reliable write.
     #[serde(rename = "linux_5.10")]
     Linux510,
     /// As `linux_5.10`, but FUA is a write and a flush, as with `MMC_QUIRK_AVOID_REL_WRITE` (6.4) and on hosts without CMD23.
@@ -184,7 +185,7 @@ pub struct KernelRules {
     pub packs: bool,
     /// Whether metadata is written by reliable writes.
     pub reliable_metadata: bool,
-    /// Whether FUA is a reliable write, if the device supports them; otherwise it is a flush after the write.
+    /// Whether FUA is a reliable write, if the device supports them; otherwise the write is followed by a flush.
     pub fua: bool,
     /// Whether the commit of a journal is preceded by a cache barrier instead of a flush.
     pub barriers: bool,

@@ -27,7 +27,8 @@ pub use interface::{
 };
 pub use published::{FigureMeasure, FittedSource, PublishedFigure};
 
-/// Options of a policy: values by setting. The module of the policy declares the settings; settings of other policies are refused.
+/// Options of a policy: the value of each setting, by its key. The module of the policy declares the settings; settings of other policies
+/// are refused.
 pub type PolicyOptions = BTreeMap<String, u64>;
 
 /// A setting that belongs to a policy.
@@ -35,7 +36,7 @@ pub type PolicyOptions = BTreeMap<String, u64>;
 pub struct PolicySetting {
     /// Key of the setting, in the same table as the key that selects the policy.
     pub key: &'static str,
-    /// Its meaning.
+    /// What the setting means.
     pub about: &'static str,
     /// Value if the setting is absent.
     pub default: u64,
@@ -58,7 +59,7 @@ impl PolicySetting {
 /// A policy or scheme that a setting chooses by name.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyDescription {
-    /// Its name in the settings.
+    /// Name of the policy in the settings.
     pub name: &'static str,
     /// One sentence on what the policy does.
     pub about: &'static str,
@@ -74,7 +75,7 @@ pub struct DeviceSettings {
     pub name: String,
     /// One sentence on what the device represents.
     pub about: String,
-    /// Published figures and recordings to which parameters were fitted. Agreement with them is not evidence.
+    /// Published figures and recordings to which parameters were fitted. A result that agrees with them does not validate the device model.
     pub fitted_to: Vec<String>,
     /// How the flash is built.
     pub geometry: GeometrySettings,
@@ -86,7 +87,7 @@ pub struct DeviceSettings {
     pub interface: InterfaceSettings,
     /// The command path and the bus between host and device.
     pub controller: ControllerSettings,
-    /// Optional functions.
+    /// Optional functions of an eMMC.
     pub features: FeatureSettings,
     /// The map from logical to physical addresses.
     pub mapping: MappingSettings,
@@ -96,11 +97,11 @@ pub struct DeviceSettings {
     pub gc: GcSettings,
     /// How wear is spread and when blocks fail.
     pub wear: WearSettings,
-    /// Sleep and waking.
+    /// Sleep, wake-up and power consumption.
     pub power: PowerSettings,
     /// The block layer and the driver of the host.
     pub host: HostSettings,
-    /// The device's RAM for data.
+    /// Caches in the RAM of the device.
     pub cache: CacheSettings,
     /// Blocks in SLC mode.
     pub slc: SlcSettings,
@@ -108,8 +109,7 @@ pub struct DeviceSettings {
     pub zones: ZoneSettings,
 }
 
-// Code that reads and writes settings is generated only in this crate, which is built with little optimisation; the device model must not
-// be.
+// Code that reads and writes settings is generated only in this crate, which is built with little optimisation, unlike the device model.
 impl DeviceSettings {
     /// Reads settings from TOML; absent settings have their defaults.
     /// Errors: At the first unknown key or value of a wrong type.

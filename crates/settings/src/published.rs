@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// What is measured of a device, to be compared with a published figure: `File` is a file of 64 MB on a half-full device, `Full` a file
-/// of 1 GB on a full device, `Lasting` random writes to such a file in the second half of an hour of them, `Queued` transfers to a half-full
-/// device whose queue is always full. The others are single commands to an idle device, those with `Command` of 4 KB.
+/// A measurement of the simulated device, to be compared with a published figure. `File` uses a file of 64 MB on a half-full device, and
+/// `Full` a file of 1 GB on a full device. `Lasting` writes randomly to a file as in `Full` for an hour and measures the second half.
+/// `Queued` keeps the queue of a half-full device always full. The others measure single commands to an idle device, those with `Command`
+/// of 4 KB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -39,7 +40,7 @@ pub struct PublishedFigure {
     pub unit: String,
     /// The published value.
     pub published: f64,
-    /// The measurement.
+    /// How the figure is measured on the simulated device.
     pub measure: FigureMeasure,
     /// Length of a transfer in KB.
     #[serde(default = "page_kb")]
@@ -53,9 +54,9 @@ pub struct PublishedFigure {
     /// Settings of the measured device that differ from the preset.
     #[serde(default)]
     pub set: BTreeMap<String, String>,
-    /// Lower bound of agreement, if it is not 10 % below the published value.
+    /// Smallest measured value that agrees with the published value; by default 10 % below it.
     pub least: Option<f64>,
-    /// Upper bound of agreement, if it is not 10 % above the published value.
+    /// Largest measured value that agrees with the published value; by default 10 % above it.
     pub most: Option<f64>,
 }
 
@@ -69,7 +70,7 @@ fn page_kb() -> u64 {
 pub struct FittedSource {
     /// Name of the publication or recording.
     pub source: String,
-    /// Its figures.
+    /// Published figures to be compared with measurements of the preset.
     #[serde(default)]
     pub figures: Vec<PublishedFigure>,
 }

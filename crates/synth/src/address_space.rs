@@ -19,7 +19,7 @@ const EXTENT_SECTORS: u64 = 64 << 11;
 const LEAST_EXTENTS: u64 = 1_024;
 /// Maximum number of stored uses of start addresses to which requests of an operation can return.
 const HISTORY: usize = 1 << 18;
-/// Number of searches for a start address that was used with the same size. After them, another size is accepted.
+/// Number of searches for a start address that was used with the same size. After these searches, an address with another size is accepted.
 const LOOKS: u32 = 8;
 /// Number of tries to find an unused start address. All of them fail only if the address space is full.
 const TRIES: u32 = 64;
@@ -31,9 +31,9 @@ pub(crate) struct AddressRequest {
     pub op: Op,
     pub role: JournalRole,
     pub sectors: u64,
-    /// Whether it should start where its predecessor ended.
+    /// Whether the request should start where the previous request ended.
     pub sequential: bool,
-    /// Whether it should start where an earlier request started.
+    /// Whether the request should start where an earlier request started.
     pub returns: bool,
 }
 
@@ -83,13 +83,14 @@ struct AddressUse {
 struct OperationAddresses {
     number: u64,
     uses: VecDeque<AddressUse>,
-    /// The latest new start address. It is used if there is no other to return to.
+    /// The latest new start address, which is reused if there is no other address to return to.
     latest: Option<AddressUse>,
     /// Reuse distances: how many requests ago a start address was used.
     reuse: WeightedSampler,
     /// Share of the new start addresses that later requests can return to, in parts per million.
     returnable: u64,
-    /// `planned`: returns that are still planned. `owed`: returns to make up for; negative if more than planned have occurred by chance.
+    /// `planned`: number of returns to earlier addresses that are still to be made. `owed`: number of planned returns that were not
+    /// possible and must be made up for; negative if more returns than planned have occurred by chance.
     planned: i64,
     owed: i64,
     /// Number of sequential requests that could not be placed sequentially, for which later requests make up.
@@ -107,7 +108,7 @@ pub(crate) struct AddressSpace {
     unused: ScatteredCycle,
     /// The extent of the last request; `None` if the request returned to an earlier address.
     current: Option<usize>,
-    /// End of the last request; `u64::MAX` before the first one, where no request starts.
+    /// Sector at which the last request ended; `u64::MAX` before the first request, because no request starts there.
     end: u64,
 }
 
@@ -137,12 +138,12 @@ impl AddressSpace {
         }
     }
 
-    /// Adds to the number of planned returns of an operation.
+    /// Adds to the number of planned returns to earlier addresses, for one operation.
     pub(crate) fn plan(&mut self, op: Op, returns: u64) {
         self.by_op[op as usize].planned += returns as i64;
     }
 
-    /// Chooses the address of the next request. If the request cannot be sequential or return as planned, a later one makes up for it.
+    /// Chooses the address of the next request. If the request cannot be sequential or return as planned, a later request makes up for it.
     pub(crate) fn place(&mut self, visit: &AddressRequest, dice: &mut SynthesisRng) -> Sector {
         self.by_op[visit.op as usize].number += 1;
         let start = self.choose(visit, dice);
@@ -166,7 +167,7 @@ impl AddressSpace {
         let known = fits && self.used_starts.contains(&(self.end as u32));
         let own = &mut self.by_op[visit.op as usize];
         own.planned -= i64::from(visit.returns);
-        // A sequential request whose start address was used before counts as a return. It is possible only while returns are planned.
+        // A sequential request to a start address that was used before counts as a return. It is possible only while returns are planned.
         let possible = fits && !(known && own.planned + own.owed + i64::from(visit.returns) <= 0);
         let made_up = !visit.sequential && own.sequential > 0 && visit.role == JournalRole::Data;
         if possible && (visit.sequential || made_up) {
@@ -183,7 +184,7 @@ impl AddressSpace {
             return self.unused_start(visit, dice);
         }
         own.owed += i64::from(visit.returns);
-        // A planned return is skipped if enough have occurred by chance; another data request makes up for a missing one.
+        // A planned return is skipped if enough returns have occurred by chance. Another data request makes up for a missing return.
         let wanted = own.owed > 0 && (visit.returns || visit.role == JournalRole::Data);
         if wanted && let Some(start) = self.reused_start(visit, dice) {
             self.by_op[visit.op as usize].owed -= 1;
@@ -200,7 +201,7 @@ impl AddressSpace {
             |used: &AddressUse| u64::from(used.start) != self.end && u64::from(used.start) + visit.sectors <= self.sectors;
         let mut second_best = None;
         for look in 0..2 * LOOKS {
-            // After `LOOKS` failed searches, a use of any age and size is accepted.
+            // After `LOOKS` failed searches, an address that was used at any time and with any request size is accepted.
             let ago = if look < LOOKS { own.reuse.draw(dice) } else { u64::MAX };
             let Some(used) = own.earlier_use(ago, dice).filter(allowed) else { continue };
             if u64::from(used.sectors) == visit.sectors {
@@ -246,10 +247,11 @@ impl AddressSpace {
 }
 
 impl OperationAddresses {
-    /// The use that is closest to `ago` requests ago; a random use if none is as old; `None` if there are no uses.
+    /// The stored use of a start address that is closest to `ago` requests ago; a random use if none is that old; `None` if no use is
+    /// stored.
     fn earlier_use(&self, ago: u64, dice: &mut SynthesisRng) -> Option<AddressUse> {
         let index = self.number.checked_sub(ago).and_then(|number| {
-            // Most uses are recent, so the last ones are searched first.
+            // Most searches are for recent uses, so the last uses are checked first.
             let recent = self.uses.iter().rev().take(8).position(|used| used.number <= number);
             let before = match recent {
                 Some(from_end) => self.uses.len() - 1 - from_end,

@@ -1,5 +1,5 @@
-//! Exact distribution of totals in integers: shares, evenly spaced values of a weighted list (strata), and random order. Also histograms of
-//! a trace in little memory.
+//! Divides totals exactly, in integers: shares, evenly spaced values of a weighted list (strata), and random order. Also histograms of a
+//! trace in little memory.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ impl SynthesisRng {
                 chosen.extend_from_slice(&group[..group.len().min(count - chosen.len())]);
             }
         }
-        // A short group at the end may have been chosen in place of a full one.
+        // If the chosen groups include a shorter one at the end, positions are missing, which are added here.
         let mut rest = positions.iter().filter(|position| chosen.binary_search(position).is_err());
         let missing: Vec<usize> = rest.by_ref().take(count - chosen.len()).copied().collect();
         chosen.extend(missing);
@@ -69,7 +69,7 @@ pub(crate) fn share(total: u64, part: u64, parts: u64) -> u64 {
 
 /// `percent` of `total`, rounded to the nearest integer.
 pub(crate) fn percent_of(total: u64, percent: f64) -> u64 {
-    // Computed in millionths, so that all products are integers.
+    // The percentage is converted to millionths, so that all products are integers.
     let millionths = (percent * 1e4).round() as u64;
     ((u128::from(total) * u128::from(millionths) + 500_000) / 1_000_000) as u64
 }
@@ -178,7 +178,7 @@ impl OctaveHistogram {
         *entry = (entry.0 + weight, entry.1 + u128::from(value) * u128::from(weight));
     }
 
-    /// The mean and the count of each class.
+    /// The mean and the count of each class of the histogram.
     pub(crate) fn means(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.values().map(|(count, sum)| ((sum / u128::from(*count)) as u64, *count))
     }
@@ -205,8 +205,8 @@ pub(crate) fn round(value: f64, steps: f64) -> f64 {
     (value * steps).round() / steps
 }
 
-/// Joins neighbouring ones of ascending values. Values up to 16 are kept; larger values are joined to `2^steps` per octave, each of which
-/// is the mean of the values that it replaces. The greatest value is kept.
+/// Joins neighbouring values of an ascending list. Values up to 16 are kept; larger values are joined to `2^steps` per octave, each of
+/// which is the mean of the values that it replaces. The greatest value is kept.
 pub(crate) fn join(pairs: &[(u64, u64)], steps: u32) -> Vec<(u64, u64)> {
     let class = |value: u64| {
         let octave = value.max(16).ilog2();
@@ -221,7 +221,7 @@ pub(crate) fn join(pairs: &[(u64, u64)], steps: u32) -> Vec<(u64, u64)> {
     joined.chain([*greatest]).collect()
 }
 
-/// Converts sizes in sectors with their counts to the KB of a model.
+/// Converts sizes in sectors, with their counts, to sizes in KB as in a model file.
 pub(crate) fn sizes_kb(sizes: &BTreeMap<u64, u64>) -> Vec<(f64, u64)> {
     let mut pairs: Vec<(u64, u64)> = sizes.iter().map(|(sectors, count)| (*sectors, *count)).collect();
     if pairs.len() > MOST_SIZES {

@@ -165,14 +165,14 @@ impl AddressFitter {
         sequential
     }
 
-    /// The locality of an operation; the sizes are left empty.
+    /// The model of an operation with its locality; the sizes are left empty.
     pub(crate) fn operation(&self, op: Op) -> OperationModel {
         let own = &self.by_op[op as usize];
         let share = |part: u64, whole: u64| round(100.0 * part as f64 / whole.max(1) as f64, 1e4);
         let reused = own.last.values().filter(|(_, returned)| *returned).count() as u64;
         let mut reuse_requests: Vec<(u64, u64)> = own.distances.means().collect();
         if reuse_requests.is_empty() && own.reaccess > 0 {
-            // All returns are to addresses that only the other operation has used before.
+            // All returns are to addresses that only the other operation (reads for writes, writes for reads) has used before.
             reuse_requests.push((1, 1));
         }
         OperationModel {

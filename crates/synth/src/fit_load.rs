@@ -10,34 +10,35 @@ use emmclab_trace::{Op, Request};
 use crate::fit_times::RelativeArrival;
 use crate::model::LoadModel;
 
-/// Maximum number of points of the curve. A point is a request, or a group of requests if there are more.
+/// Maximum number of points of the load curve. A point is a request, or a group of requests if the trace has more requests than this.
 const MOST_POINTS: usize = 1 << 18;
 /// Maximum number of segments, and minimum mean number of requests per segment, so that the curve does not reproduce the trace.
 const MOST_PIECES: usize = 512;
 const LEAST_REQUESTS: u64 = 16;
-/// The curve is accurate enough if its error is below this share of all waiting times.
+/// The load curve is accurate enough if its error is below this share of all waiting times.
 const OPEN: f64 = 0.004;
-/// Time to read and to program a page of 4 KB in a chip (Table V), ns.
+/// Time to read and to program a page of 4 KB in a chip (IISWC 2015 paper, Table V), ns.
 const PAGE_NS: [u64; 2] = [160_000, 1_385_000];
 const PAGE_SECTORS: u64 = 8;
 /// Number of 4 KB pages that each queue serves at a time: two chips, their eight planes, and eight planes with larger pages.
 const WAYS: [u64; QUEUES] = [2, 8, 32];
 const QUEUES: usize = 3;
 
-/// A point of the curve: a request, or several consecutive requests.
+/// A point of the load curve: a request, or several consecutive requests.
 #[derive(Clone, Copy, Default)]
 struct LoadPoint {
-    /// Arrival of the last of these requests, in ns after the first request of the trace.
+    /// Arrival of the last request of the point, in ns after the first request of the trace.
     at: u64,
     requests: [u64; 2],
     sectors: [u64; 2],
     bursts: u64,
     /// Idle time within bursts, ns.
     think: u64,
-    /// Number of requests that follow another request of their burst, and of those whose operation differs from that of their predecessor.
+    /// Number of requests that follow another request of their burst; the next field has the number of those whose operation differs from
+    /// that of the request before.
     neighbours: u64,
     switches: u64,
-    /// Time that the pages of these requests take in one chip, ns.
+    /// Time that the pages of the point's requests take in one chip, ns.
     work: u64,
     /// Sum of the response times in each queue, ns.
     response: [u64; QUEUES],
@@ -85,7 +86,7 @@ pub(crate) struct FittedLoad {
     pub op_mixing_pct: f64,
 }
 
-/// The points between two cuts, which are approximated by a straight line.
+/// A segment of the load curve: the points between two cuts, which are approximated by a straight line.
 struct CurveSegment {
     from: usize,
     to: usize,
@@ -135,7 +136,7 @@ impl LoadFitter {
         self.doublings += 1;
     }
 
-    /// Completes the curve.
+    /// Completes the load curve.
     pub(crate) fn finish(mut self) -> FittedLoad {
         if self.open.all() > 0 {
             self.points.push(self.open);
@@ -217,7 +218,7 @@ impl LoadFitter {
     }
 }
 
-/// Adds a row of the curve, or several rows if there are too many requests for one.
+/// Adds a row to the load curve, or several rows if there are too many requests for one row.
 fn split(sum: &LoadPoint, ns: u64, rows: &mut Vec<[u64; 7]>) {
     let parts = sum.all().div_ceil(LoadModel::MOST_REQUESTS);
     let share = |total: u64, part: u64| crate::distribute::share(total, part, parts);

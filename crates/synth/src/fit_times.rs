@@ -9,7 +9,7 @@ use crate::model::{BurstModel, ServiceModel};
 
 /// Idle time that separates bursts. It is longer than a few flash programs, so that pauses within a journal transaction are shorter.
 const BURST_GAP: Nanos = Nanos::from_millis(4);
-/// Idle time after which a device may sleep. In the Messaging trace of the paper it is between 128 and 256 ms.
+/// Idle time after which a device may sleep. In the Messaging trace of the IISWC 2015 study, this idle time is between 128 and 256 ms.
 const WAKE_AFTER: Nanos = Nanos::from_millis(200);
 /// Maximum gap in a model, ns.
 const LONGEST_NS: u64 = 1_000_000_000_000_000;
@@ -28,11 +28,11 @@ pub(crate) struct FittedTiming {
 /// How a request arrives relative to its predecessors.
 #[derive(Clone, Copy)]
 pub(crate) struct RelativeArrival {
-    /// Whether it is the first request of a burst.
+    /// Whether the request is the first of a burst.
     pub opens: bool,
-    /// Whether it continues a burst and has another operation than its predecessor.
+    /// Whether the request continues a burst and has another operation than its predecessor.
     pub switches: bool,
-    /// Idle time before it if it continues a burst, otherwise 0; ns.
+    /// Idle time before the request if it continues a burst, otherwise 0; ns.
     pub think: u64,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct TimingFitter {
     burst_rounds: BTreeMap<u64, u64>,
     think: OctaveHistogram,
     idle: OctaveHistogram,
-    /// Operation, size, and whether sequential, of the last three requests of the burst.
+    /// Operation and size of each of the last three requests of the burst, and whether the request is sequential.
     tail: Vec<(Op, u32, bool)>,
     /// Number of bursts that end with three writes, and of those among them that end with a commit block.
     transactions: u64,
@@ -91,7 +91,7 @@ impl TimingFitter {
     pub(crate) fn add_request(&mut self, request: &Request, sequential: bool) -> RelativeArrival {
         let arrival = request.arrival;
         let gap = if self.first.is_none() { Nanos::ZERO } else { arrival - self.finished };
-        // If completions are unknown, the device counts as idle at each arrival.
+        // If completions are not recorded, the device counts as idle at each arrival.
         let finds_idle = self.first.is_none() || gap >= Nanos::ZERO;
         let opens = self.first.is_none() || (finds_idle && gap >= BURST_GAP);
         if opens {
@@ -174,7 +174,7 @@ impl TimingFitter {
         self.end_round();
         self.end_burst();
         let begin = self.begin.unwrap_or_default();
-        // Without service times, a synthetic trace ends with an arrival.
+        // Without service times, the last arrival is the end of a synthetic trace.
         let known = self.complete == requests;
         let end = if known { self.end } else { self.last_arrival };
         let pct = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
@@ -198,7 +198,7 @@ impl TimingFitter {
         let points = |op: Op| {
             let mut points: Vec<(f64, f64)> = Vec::new();
             for ((_, _), served) in self.served.iter().filter(|((of, _), _)| *of == op) {
-                // Rounded to whole sectors, so that neighbouring classes have different sizes.
+                // Mean sizes are rounded to whole sectors, so that neighbouring size classes have different sizes.
                 let kb = (served.sectors / served.requests) as f64 / 2.0;
                 points.push((kb, round(mean(served.ns, served.requests, 1e3), 10.0)));
             }

@@ -6,12 +6,12 @@ use crate::synthesizer::SynthesisTotals;
 
 /// Maximum number of requests in a chapter, which is generated as one batch.
 const CHAPTER: u64 = 1 << 16;
-/// Maximum number of draws per request to reach the amount of data of a piece.
+/// Maximum number of draws per request to reach the planned amount of data of a period.
 const TRIES: usize = 32;
-/// A difference from the planned amount of data below this is accepted, sectors.
+/// Difference from the planned amount of data that is accepted, in sectors.
 const CLOSE: u64 = 8;
 
-/// A period of a synthesis, or the sums over several.
+/// The totals of one period of a synthesis, or the sums over several periods.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LoadPiece {
     /// Number of reads and of writes.
@@ -20,7 +20,7 @@ pub(crate) struct LoadPiece {
     pub sectors: [u64; 2],
     /// Number of requests that open a burst.
     pub bursts: u64,
-    /// Length, ns.
+    /// Length of the period, ns.
     pub duration: u64,
     /// Idle time within bursts, ns.
     pub think: u64,
@@ -31,7 +31,7 @@ impl LoadPiece {
         self.requests[0] + self.requests[1]
     }
 
-    /// The difference from `before`; both are sums from the start of the synthesis.
+    /// The totals since `before`; `self` and `before` are sums from the start of the synthesis.
     fn since(&self, before: &Self) -> Self {
         Self {
             requests: [0, 1].map(|op| self.requests[op] - before.requests[op]),
@@ -43,26 +43,27 @@ impl LoadPiece {
     }
 }
 
-/// Divides a synthesis into pieces. Without a load curve, the load is constant over time.
+/// Divides a synthesis into pieces, which are periods with their own load. Without a load curve, the load is constant over time.
 pub(crate) struct LoadSchedule {
-    /// For each row of the curve the sums over all rows before it; the last element has the sums over all rows.
+    /// For each row of the load curve, the sums over all rows before it; the last element has the sums over all rows.
     before: Vec<LoadPiece>,
     total: LoadPiece,
-    /// How many times the curve is repeated.
+    /// Number of times that the load curve is repeated.
     passes: u64,
     next: u64,
     completed: LoadPiece,
     /// Sizes in sectors with their counts in the model, for reads and for writes.
     sizes: [Vec<(u64, u64)>; 2],
-    /// Sizes in sectors with their counts in each row of this pass, for reads and for writes.
+    /// Sizes in sectors with their counts in each row of the load curve, for the current repetition of the curve; for reads and for writes.
     dealt: [Vec<Vec<(u64, u64)>>; 2],
 }
 
-/// Consecutive pieces, and the sizes of the reads and writes of each piece: in sectors, ascending.
+/// Consecutive pieces of the load, and the sizes of the reads and writes of each piece: in sectors, ascending.
 pub(crate) struct LoadChapter {
     pub pieces: Vec<LoadPiece>,
     pub sizes: Vec<[Vec<u64>; 2]>,
-    /// The sums from the start of the synthesis to the beginning and to the end of the chapter.
+    /// The sums from the start of the synthesis to the beginning of the chapter (one generated batch); the next field has the sums to its
+    /// end.
     pub from: LoadPiece,
     pub to: LoadPiece,
     /// Whether the model has a load curve of several rows.
@@ -110,8 +111,8 @@ impl LoadSchedule {
         Self { before, total: whole, passes, next: 0, completed: LoadPiece::default(), sizes, dealt }
     }
 
-    /// Distributes the sizes of a pass over its rows. Rows with the largest mean size come first, so that each row gets the amount of data
-    /// that it should have.
+    /// Distributes the sizes of one repetition of the load curve over its rows. Rows with the largest mean size come first, so that each
+    /// row gets the amount of data that it should have.
     fn deal(&self, op: usize, pass: u64, dice: &mut SynthesisRng) -> Vec<Vec<(u64, u64)>> {
         let mut pool = strata_counts(&self.sizes[op], self.total.requests[op], pass, self.passes);
         let begin = pass * self.rows();
@@ -131,12 +132,12 @@ impl LoadSchedule {
         self.before.len() as u64 - 1
     }
 
-    /// The sums up to the beginning of piece number `piece`.
+    /// The sums from the start of the synthesis to the beginning of piece number `piece`.
     fn upto(&self, piece: u64) -> LoadPiece {
         let (pass, row) = (piece / self.rows(), (piece % self.rows()) as usize);
         let (part, all) = (&self.before[row], &self.before[self.before.len() - 1]);
         let passes = self.passes;
-        // Each pass has an equal part of the total; the remainder is divided among the first passes.
+        // Each pass gets an equal part of the total. The remainder is divided among the first passes.
         let passed = |total: u64, pass: u64| total / passes * pass + (total % passes).min(pass);
         let at = |total: u64, part: u64, all: u64| {
             let before = passed(total, pass);
@@ -152,7 +153,7 @@ impl LoadSchedule {
         }
     }
 
-    /// The next pieces, with at most a batch of requests in total.
+    /// The next pieces of the load, with at most a batch of requests in total.
     pub(crate) fn next(&mut self, dice: &mut SynthesisRng) -> Option<LoadChapter> {
         let from = self.completed;
         let follows_curve = self.rows() > 1;
@@ -196,7 +197,7 @@ fn draw(pool: &mut [(u64, u64)], count: u64, sectors: u64, dice: &mut SynthesisR
     let draws = SizeSampler::new(pool);
     let mut sum = 0;
     while (drawn.len() as u64) < count {
-        // The size to draw is the mean that the remaining sizes should have.
+        // The next draw aims at the mean size that the remaining requests should have.
         let rest = count - drawn.len() as u64;
         let class = draws.draw(sectors.saturating_sub(sum) / rest, dice);
         if pool[class].1 > 0 {
@@ -224,9 +225,9 @@ fn draw(pool: &mut [(u64, u64)], count: u64, sectors: u64, dice: &mut SynthesisR
     drawn.chunk_by(|a, b| a == b).map(|same| (pool[same[0]].0, same.len() as u64)).collect()
 }
 
-/// Draws classes from a pool in its initial state. If a class has run out meanwhile, the caller draws again.
+/// Draws size classes from a pool in its initial state. If a class has run out meanwhile, the caller draws again.
 struct SizeSampler {
-    /// The classes weighted by their count, by count times size, and by count divided by size.
+    /// Samplers of the size classes, weighted by their count, by count times size, and by count divided by size.
     plain: WeightedSampler,
     larger: WeightedSampler,
     smaller: WeightedSampler,
@@ -248,7 +249,7 @@ impl SizeSampler {
         Self { plain, larger, smaller, means: [low, mean, high] }
     }
 
-    /// Draws a class such that sizes are about `wanted` sectors on average.
+    /// Draws a size class such that sizes are about `wanted` sectors on average.
     fn draw(&self, wanted: u64, dice: &mut SynthesisRng) -> usize {
         let [low, mean, high] = self.means;
         let tilted = if wanted > mean {
@@ -261,7 +262,7 @@ impl SizeSampler {
 }
 
 impl LoadModel {
-    /// Maximum number of requests in a row of a curve, so that a chapter with one piece is never too large.
+    /// Maximum number of requests in a row of a load curve, so that a generated batch that consists of a single row is not too large.
     pub(crate) const MOST_REQUESTS: u64 = CHAPTER / 2;
 }
 

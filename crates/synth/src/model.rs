@@ -30,9 +30,9 @@ pub struct WorkloadModel {
     pub duration_s: f64,
     /// Size of the device, GB of 2^30 bytes.
     pub address_space_gb: u64,
-    /// The reads.
+    /// Sizes and locality of the reads.
     pub reads: OperationModel,
-    /// The writes.
+    /// Sizes and locality of the writes.
     pub writes: OperationModel,
     /// The times at which requests arrive.
     pub bursts: BurstModel,
@@ -75,9 +75,11 @@ pub struct OperationModel {
 pub struct BurstModel {
     /// Requests that open a burst, percent of all requests.
     pub opens_pct: f64,
-    /// Number of rounds in a burst, and the weight of such bursts; scaled so that they add up to the number of rounds.
+    /// Number of rounds in a burst, and the weight of bursts with this number. A round is a request that arrives at an idle device, with
+    /// the requests that wait for it. The list is scaled to the number of rounds in the trace.
     pub rounds: Vec<(u64, u64)>,
-    /// Idle time before a round that does not open a burst, microseconds, and its weight; each value varies by up to a sixteenth.
+    /// Idle time before a round (see `rounds`) that does not open a burst, microseconds, and its weight; each value varies by up to a
+    /// sixteenth.
     pub think_us: Vec<(f64, u64)>,
     /// Idle time before a burst, milliseconds, and its weight; scaled so that the trace has its duration.
     pub idle_ms: Vec<(f64, u64)>,
@@ -94,11 +96,12 @@ pub struct BurstModel {
 pub struct ServiceModel {
     /// Requests that arrive when no earlier one is unfinished, percent of all requests.
     pub no_wait_pct: f64,
-    /// Mean of complete - start, milliseconds. The times by size are scaled so that the trace has this mean.
+    /// Mean of complete - start, milliseconds. The service times of all sizes are scaled so that the trace has this mean.
     pub mean_service_ms: f64,
     /// Mean of complete - arrival, milliseconds. Waiting times are scaled so that the trace has this mean.
     pub mean_response_ms: f64,
-    /// Number of requests in a round, and the weight of such rounds; scaled so that the trace has its no-wait share.
+    /// Number of requests in a round (a request that arrives at an idle device, and those that wait for it), and the weight of rounds with
+    /// this number; scaled so that the trace has its no-wait share.
     pub round_requests: Vec<(u64, u64)>,
     /// Time from arrival to start of a request that does not wait, microseconds.
     pub fetch_us: f64,
@@ -110,7 +113,7 @@ pub struct ServiceModel {
     pub jitter_pct: Vec<(f64, u64)>,
     /// The device sleeps after an idle time above this, milliseconds.
     pub wake_after_ms: f64,
-    /// Additional service time of the first request after such an idle time, milliseconds.
+    /// Additional service time of the first request after an idle time above `wake_after_ms`, milliseconds.
     pub wake_up_ms: f64,
 }
 
@@ -152,7 +155,7 @@ impl WorkloadModel {
     pub fn to_toml(&self) -> Result<String> {
         self.check()?;
         let text = toml::to_string(self).map_err(|error| Error::new(ErrorClass::Config, error.to_string()))?;
-        // Each row of the curve has its own line; lists of pairs stay on one line.
+        // Each row of the load curve is printed on its own line; lists of pairs stay on one line.
         Ok(match text.split_once("\ncurve = [[") {
             Some((head, curve)) => {
                 format!("{head}\ncurve = [\n    [{}", curve.replace("], [", "],\n    [").replace("]]", "],\n]"))
@@ -182,14 +185,14 @@ impl OperationModel {
 /// Maximum number of requests, and of distinct values in a list. Both are far above practical use and far below overflow.
 const MOST_REQUESTS: u64 = 1 << 40;
 const MOST_ENTRIES: usize = 4_096;
-/// Maximum gap: eleven days. With it and the next two limits, products of sums over a chapter fit into 128 bits.
+/// Maximum gap in seconds: eleven days. With this limit and the next two, products of sums over a generated batch fit into 128 bits.
 const LONGEST_S: f64 = 1e6;
 /// Maximum service or response time, s.
 const SLOWEST_S: f64 = 1e3;
 /// Maximum ratio of a service time to the expected one, percent.
 const LARGEST_JITTER_PCT: f64 = 1e5;
 const LARGEST_KB: f64 = 1_048_576.0;
-/// Sectors of the address space have 32-bit numbers.
+/// Size of the largest device in GB: sectors of its address space have 32-bit numbers.
 const LARGEST_GB: u64 = 2_048;
 
 /// The invalid settings of a workload model, as messages with key, value and hint.

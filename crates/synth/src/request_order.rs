@@ -26,11 +26,12 @@ pub(crate) enum JournalRole {
     Data,
     /// Descriptor and logged blocks, in the journal.
     Journal,
-    /// The commit block after them.
+    /// The commit block after the journal blocks.
     Commit,
 }
 
-/// The order of a chapter's requests. Lists with an entry for each request have the same length, in order of arrival.
+/// The order of the requests of a chapter, which is one generated batch. All lists with an entry for each request have the same length and
+/// are in order of arrival.
 pub(crate) struct ChapterLayout {
     pub op: Vec<Op>,
     pub role: Vec<JournalRole>,
@@ -52,8 +53,8 @@ impl ChapterLayout {
         (0..self.ends.len()).map(|k| if k == 0 { 0 } else { self.ends[k - 1] }..self.ends[k])
     }
 
-    /// Distributes `quota` over the pieces of `chapter`; in each piece, at most `smallest` writes become commit blocks. Each increment of
-    /// `lengthen` halves the number of rounds in which a request waits.
+    /// Distributes `quota` over the pieces of `chapter`, which is one generated batch; in each piece, at most `smallest` writes become
+    /// commit blocks. Each increment of `lengthen` halves the number of rounds in which a request waits.
     pub(crate) fn new(
         model: &WorkloadModel, quota: &ChapterQuota, chapter: &LoadChapter, smallest: &[usize], lengthen: u32,
         dice: &mut SynthesisRng,
@@ -101,7 +102,7 @@ impl ChapterLayout {
             let mut lengths = rounds_of_bursts(model, rounds.len() as u64, bursts, dice);
             let mut at = 0;
             if chapter.follows_curve {
-                // A piece may begin in the middle of a burst.
+                // A piece of the load curve may begin in the middle of a burst.
                 at = dice.below(lengths[0]) as usize;
                 lengths[0] -= at as u64;
             }
@@ -211,7 +212,7 @@ impl ChapterLayout {
     }
 }
 
-/// Number of requests that wait for the first request of each round.
+/// Number of requests that wait for the first request of each round; the first request arrives at an idle device.
 fn waiting_behind(model: &WorkloadModel, quota: &ChapterQuota, lengthen: u32, dice: &mut SynthesisRng) -> Vec<u64> {
     let Some(service) = &model.service else { return vec![0; quota.rounds as usize] };
     let mut behind = strata(&service.round_requests, quota.rounds, 0, 1);

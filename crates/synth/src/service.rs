@@ -6,7 +6,7 @@ use crate::distribute::{SynthesisRng, scale_to, scatter};
 use crate::model::{ServiceModel, WorkloadModel};
 use crate::synthesizer::nanos;
 
-/// Maximum service time of a request, so that sums over a chapter fit into 64 bits.
+/// Maximum service time of a request, so that sums over a generated batch fit into 64 bits.
 pub(crate) const SLOWEST_NS: u64 = 1 << 44;
 
 /// The times of a model, in nanoseconds and sectors.
@@ -18,7 +18,7 @@ pub(crate) struct ModelTimes {
 }
 
 pub(crate) struct ServiceTimeSampler {
-    /// Sizes in sectors and service times, for reads and for writes.
+    /// Sizes in sectors with their service times in ns, for reads and for writes.
     points: [Vec<(u64, u64)>; 2],
     /// Ratios of service times to the expected ones, in parts per million, with their weights.
     jitter: Vec<(u64, u64)>,
@@ -64,7 +64,7 @@ impl ServiceTimeSampler {
         (i128::from(low_time) + (i128::from(*time) - i128::from(low_time)) * part / whole) as u64
     }
 
-    /// Service times of a chapter that add up to `total`, and the wake-up time that each includes.
+    /// Service times of the requests of a chapter (one generated batch), which add up to `total`, and the wake-up time that each includes.
     pub(crate) fn deal(
         &self, ops: &[Op], sectors: &[u64], idle: &[u64], total: u64, dice: &mut SynthesisRng,
     ) -> (Vec<u64>, Vec<u64>) {
@@ -73,7 +73,7 @@ impl ServiceTimeSampler {
         if woken.iter().sum::<u64>() > most {
             scale_to(&mut woken, most);
         }
-        // `service` first contains factors in parts per million of the expected time, which the loop replaces by times.
+        // At first, `service` contains random factors in millionths of the expected service time. The loop replaces them by times in ns.
         let mut service = scatter(&self.jitter, ops.len() as u64, dice);
         for ((service, op), sectors) in service.iter_mut().zip(ops).zip(sectors) {
             let expected = u128::from(self.expected(*op, *sectors)) * u128::from(*service) / 1_000_000;
@@ -103,7 +103,7 @@ pub(crate) struct ServerQueue<'a> {
 impl ServerQueue<'_> {
     /// Waiting times that add up to `total`. If even the longest possible waiting times are too short, these are returned as `Err`.
     pub(crate) fn deal(&self, total: u64, dice: &mut SynthesisRng) -> Result<Vec<u64>, Vec<u64>> {
-        // A random factor from 3/4 to 5/4, in 256ths.
+        // Each random factor is from 3/4 to 5/4, in units of 1/256.
         let those: Vec<(usize, u64)> =
             (1..self.waits.len()).filter(|i| self.waits[*i]).map(|i| (i, 192 + dice.below(129))).collect();
         let (mut fits, mut exceeds) = (0, 2 * ONE);
@@ -121,7 +121,7 @@ impl ServerQueue<'_> {
         if short > u128::from(total / 1_000) { Err(waiting) } else { Ok(waiting) }
     }
 
-    /// Returns the sum of the waiting times of `those`, and calls `each` with each waiting time.
+    /// Returns the sum of the waiting times of the requests `those`, and calls `each` with each waiting time.
     #[inline]
     fn waiting(&self, scale: u64, those: &[(usize, u64)], mut each: impl FnMut(usize, u64)) -> u128 {
         let (mut sum, mut wait) = (0_u128, 0_u64);

@@ -169,10 +169,10 @@ pub(crate) fn nanos(value: f64, unit: f64) -> u64 {
     (value * unit).round() as u64
 }
 
-/// Maximum value of `lengthen`: with it, all waiting requests of a chapter of 2^16 requests are in one round.
+/// Maximum value of `lengthen`. With this value, all waiting requests of a generated batch of 2^16 requests wait in one round.
 const LONGEST: u32 = 16;
 
-/// The input of the synthesis of a trace, which all its chapters share.
+/// The input for the synthesis of a trace, which all its chapters (generated batches) share.
 pub(crate) struct SynthesisPlan {
     pub model: WorkloadModel,
     pub totals: SynthesisTotals,
@@ -181,7 +181,7 @@ pub(crate) struct SynthesisPlan {
     pub reaccess_sizes: [Vec<(u64, u64)>; 2],
 }
 
-/// Times of the requests of a chapter, ns.
+/// Times of the requests of a chapter (one generated batch), ns.
 struct ChapterTimes {
     idle: Vec<u64>,
     service: Vec<u64>,
@@ -191,7 +191,7 @@ struct ChapterTimes {
 }
 
 impl SynthesisPlan {
-    /// The chapter's share of a total, proportional to its requests.
+    /// A chapter's share of a total, in proportion to the number of its requests.
     fn part(&self, total: u64, chapter: &LoadChapter) -> u64 {
         let upto = |place: &LoadPiece| fraction(total, place.all(), self.totals.requests());
         upto(&chapter.to) - upto(&chapter.from)
@@ -259,7 +259,8 @@ impl SynthesisPlan {
             .collect()
     }
 
-    /// Distributes idle, service and waiting times. Returns the best times as `Err` if the waiting times cannot be as long as planned.
+    /// Distributes idle, service and waiting times over the requests. Returns the closest possible times as `Err` if the waiting times
+    /// cannot be as long as planned.
     fn time(
         &self, chapter: &LoadChapter, quota: &ChapterQuota, layout: &ChapterLayout, sectors: &[u64], dice: &mut SynthesisRng,
     ) -> std::result::Result<ChapterTimes, ChapterTimes> {
@@ -288,7 +289,7 @@ impl SynthesisPlan {
         if reached { Ok(timing) } else { Err(timing) }
     }
 
-    /// Estimates how long the device is busy in each piece of the chapter, ns.
+    /// Estimates how long the device is busy in each piece of the load, ns.
     fn busy(&self, layout: &ChapterLayout, sectors: &[u64], fetch: u64, service_total: u64) -> Vec<u64> {
         let Some(times) = &self.times.service else { return vec![0; layout.ends.len()] };
         let mut busy: Vec<u64> =
@@ -306,7 +307,7 @@ impl SynthesisPlan {
         &self, chapter: &LoadChapter, layout: &ChapterLayout, busy: &[u64], total: u64, dice: &mut SynthesisRng,
     ) -> Vec<u64> {
         let durations = chapter.pieces.iter().map(|piece| piece.duration);
-        // Requests that may have idle time before them: not the first request of the trace, nor requests that wait.
+        // Requests that may have idle time before them: all except the first request of the trace and requests that wait in the queue.
         let free: Vec<Vec<usize>> = layout
             .pieces()
             .map(|piece| piece.filter(|i| !layout.waits[*i] && (*i > 0 || chapter.from.all() > 0)).collect())
@@ -364,8 +365,8 @@ impl SynthesisPlan {
         request.complete = Some(Nanos(*clock as i64));
     }
 
-    /// Distributes the sizes of each piece: the smallest to commit blocks, and to requests that return to an earlier address the sizes of
-    /// such requests in the model.
+    /// Distributes the sizes of each piece over its requests. Commit blocks get the smallest sizes. Requests that return to an earlier
+    /// address get the sizes that the model has for them.
     fn deal_sizes(&self, layout: &ChapterLayout, ascending: &[[Vec<u64>; 2]], dice: &mut SynthesisRng) -> Vec<u64> {
         let mut sectors = vec![1; layout.op.len()];
         let evenly = ascending.len() == 1;
@@ -393,7 +394,8 @@ impl SynthesisPlan {
         sectors
     }
 
-    /// Sizes of `count` requests that return, ascending: evenly spaced if the chapter has one piece, otherwise drawn at random.
+    /// Sizes of `count` requests that return to an earlier address, ascending: evenly spaced if `evenly` is true, otherwise drawn at
+    /// random.
     fn returning_sizes(&self, op: Op, count: u64, evenly: bool, dice: &mut SynthesisRng) -> Vec<u64> {
         let sizes = &self.reaccess_sizes[op as usize];
         if evenly || sizes.is_empty() {

@@ -45,7 +45,7 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A lock on what tests of this machine share, such as loop devices.
+/// A lock on a resource that all tests on this machine share, such as loop devices.
 pub struct MachineLock {
     _here: MutexGuard<'static, ()>,
     _elsewhere: File,
@@ -70,8 +70,8 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// The number of random cases of a test whose default is `all`. `PROPTEST_CASES` scales it: a test with the default of proptest
-/// (256) draws that many cases, others in proportion, and at least one.
+/// The number of random cases that a test draws; `all` is its default. `PROPTEST_CASES` scales the number: a test with the default of
+/// proptest (256) draws that many cases, others draw proportionally many, and at least one.
 pub fn cases(all: u32) -> u32 {
     let of_256 = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(256_u64);
     (u64::from(all) * of_256).div_ceil(256).clamp(1, u64::from(u32::MAX)) as u32
@@ -136,7 +136,7 @@ impl AsRef<[u8]> for ProtobufMessage {
     }
 }
 
-/// Debian packages with their programs that have another name than the package.
+/// Debian packages whose programs do not have the name of the package, with the names of these programs.
 const PACKAGES: [(&str, &[&str]); 15] = [
     ("btrfs-progs", &["btrfs", "mkfs.btrfs"]),
     ("coreutils", &["dd"]),
@@ -155,10 +155,10 @@ const PACKAGES: [(&str, &[&str]); 15] = [
     ("xfsprogs", &["mkfs.xfs", "xfs_repair"]),
 ];
 
-/// The path of a program, also in the folders for the administrator; `None` if it is not installed.
+/// The path of a program in `PATH` or the `sbin` folders; `None` if it is not installed.
 ///
-/// Start commands by this path. For a command that sets its own `PATH`, the standard library uses `fork`, which copies the page
-/// tables of this process; with large images in memory, that takes longer than most programs run.
+/// Start commands by this path. For a command that sets its own `PATH`, the standard library uses `fork`, which copies the page tables of
+/// this process; with large images in memory, that takes longer than most programs run.
 pub fn find_tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     path.split(':').chain(["/usr/sbin", "/sbin"]).map(|folder| Path::new(folder).join(name)).find(|path| path.exists())
@@ -169,7 +169,7 @@ pub fn has_tool(name: &str) -> bool {
     find_tool(name).is_some()
 }
 
-/// Whether these programs are installed. If one is missing, the skip is reported and the test must return.
+/// Whether these programs are installed. If a program is missing, the skip is reported and the test must return.
 pub fn has_tools(names: &[&str]) -> bool {
     let Some(missing) = names.iter().find(|name| !has_tool(name)) else { return true };
     let package = PACKAGES.iter().find(|(_, tools)| tools.contains(missing));
@@ -205,7 +205,8 @@ pub fn skip(missing: &str, command: &str) {
     skip_always(missing, command);
 }
 
-/// Like [`skip`], but never fails: for what some machines of the continuous integration lack, such as a guest or a driver of the kernel.
+/// Like [`skip`], but never fails: for requirements that some machines of the continuous integration do not meet, such as a guest or a
+/// kernel driver.
 pub fn skip_always(missing: &str, command: &str) {
     eprintln!("skipped: {missing} is missing; {command}");
     if let Some(file) = std::env::var_os("EMMCLAB_SKIPPED") {

@@ -40,7 +40,7 @@ impl DurationHistogram {
         }
     }
 
-    /// The compact form.
+    /// Returns the compact form of the histogram.
     pub fn times(&self) -> SparseHistogram {
         let used = self.classes.iter().enumerate().filter(|(_, count)| **count > 0);
         let classes: Vec<_> = used.map(|(class, count)| (class as u16, *count)).collect();
@@ -63,7 +63,7 @@ pub struct SparseHistogram {
     count: u64,
     sum_ns: u128,
     max_ns: u64,
-    /// Number of each class that occurs, in order, with its count.
+    /// Index of each class that occurs, in ascending order, with its count.
     classes: Vec<(u16, u64)>,
 }
 

@@ -163,7 +163,8 @@ impl<X: BinContent> RequestsOverTime<X> {
         }
     }
 
-    /// Adds the counts of the open bin to the stored bins. These only become wider, so that one of them always contains the whole open bin.
+    /// Adds the counts of the open bin to the stored bins. Stored bins only become wider, so that one of them always contains the whole
+    /// open bin.
     #[cold]
     fn close(&mut self) {
         if self.open.from >= self.open.to {

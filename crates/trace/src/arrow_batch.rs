@@ -25,7 +25,8 @@ use crate::{
 pub(crate) const MOST_NAME_BYTES: usize = 1 << 16;
 
 impl Batch {
-    /// The Arrow and Parquet schema of a trace: the columns of [`TraceColumn::ALL`], those of block notes only if `notes`.
+    /// The Arrow and Parquet schema of a trace: the columns of [`TraceColumn::ALL`]. The columns of block notes (roles of the blocks of a
+    /// write) are included only if `notes` is true.
     pub fn schema(notes: bool) -> SchemaRef {
         let field = |column: TraceColumn| {
             // Flags may be missing from a file, but are never null.
@@ -36,8 +37,8 @@ impl Batch {
         Arc::new(Schema::new(columns.map(field).collect::<Vec<_>>()))
     }
 
-    /// The batch as Arrow columns of [`Batch::schema`], with block notes if `notes`. Values are shared; only validity bits and
-    /// lists of notes are created.
+    /// The batch as Arrow columns of [`Batch::schema`], with the columns of block notes (roles of the blocks of a write) if `notes` is
+    /// true. Values are shared; only validity bits and lists of notes are created.
     pub fn to_record_batch(&self, notes: bool) -> Result<RecordBatch> {
         let rows = self.len();
         let ops = StringArray::from_iter_values(Op::ALL.map(Op::name));
@@ -263,7 +264,7 @@ where
     downcast_integer_array! {
         array => {
             let value = |row: usize| {
-                // The value stored for a null is undefined.
+                // The value that is stored for a null is undefined, so 0 is used.
                 let valid = array.is_valid(row);
                 let value = if valid { i128::from(array.value(row)) } else { 0 };
                 T::Native::try_from(value).map_err(|_| UnconvertibleRow(row))
@@ -354,7 +355,7 @@ fn lists(array: &ArrayRef, item: &Arc<Field>) -> std::result::Result<ArrayRef, U
 const MOST_CHANGED: u16 = 128;
 
 impl BatchNotes {
-    /// Returns the five columns of block notes, in the order of the schema, for a batch of `rows` rows.
+    /// Returns the five columns of block notes (roles of the blocks of a write), in the order of the schema, for a batch of `rows` rows.
     pub fn to_arrow(&self, rows: usize) -> Result<[ArrayRef; 5]> {
         let lengths = || (0..rows).map(|row| self.of(row).len());
         let offsets = OffsetBuffer::from_lengths(lengths());
@@ -447,7 +448,7 @@ fn no_entry(column: TraceColumn) -> Error {
         .hint("give each note a role and a length; only the other columns may lack an entry")
 }
 
-/// A set of `count` sectors; because the file stores only their number, it has the first sectors.
+/// A set of the first `count` sectors of a block; the file stores only the number of changed sectors.
 fn changed_sectors(count: u16) -> Result<SectorSet> {
     if count > MOST_CHANGED {
         let error = Error::new(ErrorClass::Value, format!("is more than the {MOST_CHANGED} sectors that a block has"));

@@ -46,7 +46,7 @@ struct ArrowSource {
     devices: GrowingNameTable,
     last_arrival: i64,
     rows: u64,
-    /// Number of rows whose block notes were dropped.
+    /// Number of rows whose notes on the roles of blocks were dropped.
     notes_left_out: u64,
 }
 
@@ -100,7 +100,7 @@ impl ArrowSource {
     }
 }
 
-/// The first row with an earlier arrival than the row before it, or than `last`.
+/// Index of the first row whose arrival is earlier than that of the row before it, or than `last`.
 fn descent(arrivals: &[i64], last: i64) -> Option<usize> {
     std::iter::once(&last).chain(arrivals).zip(arrivals).position(|(before, now)| now < before)
 }
@@ -137,7 +137,7 @@ fn check_columns(schema: &Schema) -> Result<Vec<String>> {
     Ok(unknown.into_iter().map(str::to_owned).collect())
 }
 
-/// Whether an unknown name is probably that of this column without its unit or with another unit.
+/// Whether an unknown column name probably means this column, but lacks its unit or has another unit.
 fn is_meant(name: &str, column: TraceColumn) -> bool {
     let word = column.name().trim_end_matches("_ns");
     let name = name.to_ascii_lowercase();
@@ -170,7 +170,7 @@ fn takes(column: TraceColumn, data_type: &DataType) -> bool {
     let empty = column.optional() && column != TraceColumn::Flags && *data_type == DataType::Null;
     let is_list = *data_type != item(data_type);
     let fits = |wanted: &DataType, data_type: &DataType| {
-        // The item type of lists that are all empty is Null.
+        // If all lists of a column are empty, their item type is Null.
         let nothing = column.of_notes() && *data_type == DataType::Null;
         nothing || if is_text(wanted) { is_text(data_type) } else { data_type.is_integer() }
     };

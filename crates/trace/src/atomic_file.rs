@@ -63,7 +63,7 @@ impl AtomicFile {
         if path.is_dir() {
             return Err(Error::io(path, io::Error::from(io::ErrorKind::IsADirectory)).hint("name a file"));
         }
-        // A symbolic link, such as /dev/stdout, is not replaced.
+        // If the path is a symbolic link, such as /dev/stdout, its target is written, and the link is not replaced.
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let there = path.metadata().ok();
         let out = if there.as_ref().is_some_and(|there| !there.is_file()) {
@@ -149,7 +149,7 @@ pub(crate) fn create_locked(folder: &Path, mode: u32) -> io::Result<NamedTempFil
     }
     loop {
         let file = Builder::new().prefix(ASIDE_PREFIX).permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
-        // An error is harmless: on a file system without locks, `sweep` removes nothing.
+        // A failed lock is harmless: on a file system without locks, `sweep` removes nothing.
         let _ = file.as_file().lock();
         // Another process may have removed the file before it was locked.
         if file.path().exists() {
@@ -158,10 +158,11 @@ pub(crate) fn create_locked(folder: &Path, mode: u32) -> io::Result<NamedTempFil
     }
 }
 
-/// Removes what killed writers of this user left in `folder`. Files of living processes stay, and so do files that cannot be removed.
+/// Removes the temporary files that killed writers of this user left in `folder`. Files of living processes stay, and so do files that
+/// cannot be removed.
 ///
-/// In a folder of several users, another user may have created anything with such a name: links are not followed, and pipes and
-/// devices are not opened.
+/// In a folder of several users, another user may have created anything with such a name: links are not followed, and pipes and devices are
+/// not opened.
 pub fn sweep(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
@@ -181,7 +182,7 @@ fn lock(path: &Path) -> Option<File> {
     if !is_own(&path.symlink_metadata().ok()?) {
         return None;
     }
-    // The flags and the second check handle a path that is replaced in between.
+    // The path may be replaced after the first check, so links are not followed, and the opened file is checked again.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
     (is_own(&file.metadata().ok()?) && file.try_lock().is_ok()).then_some(file)
@@ -286,7 +287,7 @@ mod tests {
         }
         let link = at(".emmclab-tmp-link");
         std::os::unix::fs::symlink(at("emmclab-results"), &link).unwrap();
-        // Opening a pipe would wait for its writer forever.
+        // Opening a named pipe would wait forever for a writer.
         let pipe = at(".emmclab-tmp-pipe");
         mknodat(CWD, &pipe, FileType::Fifo, Mode::from(0o666), 0).unwrap();
         kept.extend([link, pipe]);

@@ -27,7 +27,7 @@ macro_rules! batch {
         pub struct Batch {
             $(pub(crate) $field: ScalarBuffer<$type>,)*
             $(pub(crate) $some: ScalarBuffer<$some_type>,)*
-            /// The block notes; `None` if the trace has none.
+            /// Notes on the roles of the blocks of writes; `None` if the trace has no such notes.
             pub(crate) notes: Option<Arc<BatchNotes>>,
             pub(crate) processes: Arc<NameTable>,
             pub(crate) devices: Arc<NameTable>,
@@ -37,7 +37,7 @@ macro_rules! batch {
             /// The columns as slices. Always inlined, so that the compiler knows that all have the same length.
             #[inline(always)]
             pub(crate) fn rows(&self) -> BatchRows<'_> {
-                // All required columns have this length, so that an index is checked only once.
+                // All required columns are cut to this length, so that the compiler checks an index only once.
                 let rows = self.arrival.len();
                 BatchRows { $($field: &self.$field[..rows],)* $($some: &self.$some,)* }
             }
@@ -84,19 +84,19 @@ impl Batch {
         self.rows().range(rows)
     }
 
-    /// The block notes of the request in row `i`; empty if it has none or there is no such row.
+    /// The notes on the blocks of the request in row `i`; empty if the request has no notes or there is no such row.
     #[inline]
     pub fn notes(&self, i: usize) -> &[BlockNote] {
         self.notes.as_ref().map_or(&[], |notes| notes.of(i))
     }
 
-    /// Whether the trace of the batch has block notes; the requests of the batch may have none.
+    /// Whether the trace of the batch has block notes (roles of the blocks of a write); the requests of the batch may have none.
     #[inline]
     pub fn has_notes(&self) -> bool {
         self.notes.is_some()
     }
 
-    /// Number of requests with block notes.
+    /// Number of requests that have notes on the roles of their blocks.
     pub fn rows_with_notes(&self) -> u64 {
         self.notes.as_ref().map_or(0, |notes| notes.rows() as u64)
     }
@@ -113,8 +113,8 @@ impl Batch {
         &self.arrival
     }
 
-    /// Loads the columns that every replay reads, except the first sectors, into the cache for these rows. Another CPU wrote the
-    /// batch; the cache misses of a loop that only loads overlap. Panics if there are no such rows.
+    /// Loads these rows into the CPU cache, for the columns that every replay reads, except the first sectors. Another CPU wrote the batch;
+    /// in a loop that only loads, the cache misses overlap. Panics if there are no such rows.
     #[inline]
     pub fn prefetch(&self, rows: Range<usize>) {
         fn lines<T: Copy>(column: &[T], bits: impl Fn(T) -> u64) -> u64 {
@@ -249,7 +249,7 @@ impl Iterator for RequestIter<'_> {
 
 impl ExactSizeIterator for RequestIter<'_> {}
 
-/// Appends to a column that stays empty until its first value; `rows` is the number of rows before.
+/// Appends a value to a column that stays empty until its first value; `rows` is the number of rows before this value.
 #[inline]
 fn push<T: Copy>(column: &mut Vec<T>, rows: usize, value: Option<T>, none: T) {
     if value.is_some() && column.is_empty() {
@@ -264,7 +264,7 @@ fn push<T: Copy>(column: &mut Vec<T>, rows: usize, value: Option<T>, none: T) {
 #[inline]
 fn extend<T: Copy>(column: &mut Vec<T>, rows: usize, requests: &[Request], value: impl Fn(&Request) -> Option<T>, none: T) {
     if column.is_empty() {
-        // The fold has no branch for each request.
+        // A fold has no branch for each request, unlike `any`.
         if !requests.iter().fold(false, |any, request| any | value(request).is_some()) {
             return;
         }
@@ -273,7 +273,7 @@ fn extend<T: Copy>(column: &mut Vec<T>, rows: usize, requests: &[Request], value
     column.extend(requests.iter().map(|request| value(request).unwrap_or(none)));
 }
 
-/// The values of a column from row `rows` on; empty if the column is.
+/// The values of a column from row `rows` on; empty if the column has no values.
 fn since<T>(column: &[T], rows: usize) -> &[T] {
     column.get(rows..).unwrap_or(&[])
 }
@@ -288,9 +288,9 @@ macro_rules! builder {
         pub struct BatchBuilder {
             $($field: Vec<$type>,)*
             $($some: Vec<$some_type>,)*
-            /// The block notes; `None` until the first note, unless the trace is known to have notes.
+            /// Notes on the roles of the blocks of writes. `None` until the first note, unless the trace is known to have notes.
             notes: Option<BatchNotes>,
-            /// Whether the trace has notes.
+            /// Whether the trace has block notes.
             noted: bool,
         }
 
@@ -325,7 +325,7 @@ macro_rules! builder {
             /// column have missing values.
             #[must_use]
             pub fn finish(&mut self, processes: &Arc<NameTable>, devices: &Arc<NameTable>) -> Batch {
-                // The next batch will probably have the same length and columns.
+                // The next batch will probably have the same length and columns, so memory for them is reserved.
                 let notes = self.noted.then(BatchNotes::default);
                 let next = Self {
                     $($field: Vec::with_capacity(self.$field.len()),)*
@@ -349,12 +349,14 @@ macro_rules! builder {
 each_column!(builder);
 
 impl BatchBuilder {
-    /// An empty builder. With `noted`, the trace has block notes, and each batch is marked as such even if its requests have none.
+    /// An empty builder. If `noted` is true, the trace has block notes, and each batch is marked as having notes even if none of its
+    /// requests has any.
     pub fn of_noted(noted: bool) -> Self {
         Self { notes: noted.then(BatchNotes::default), noted, ..Self::default() }
     }
 
-    /// Adds a request with its block notes, which cover all its sectors; an empty slice means that they are not known.
+    /// Adds a request with notes on the roles of its blocks, which cover all its sectors; an empty slice means that the roles are not
+    /// known.
     #[inline]
     pub fn push_noted(&mut self, request: &Request, notes: &[BlockNote]) {
         debug_assert!(fault_of_notes(request, notes).is_none(), "{notes:?} do not fit {request:?}");
@@ -395,9 +397,9 @@ impl Batch {
     }
 
     /// The first row with an invalid request, counted from 0, and its fault: no data, times in the wrong order, a time more than
-    /// [`FARTHEST_NS`] from 0, or notes that do not fit.
+    /// [`FARTHEST_NS`] from 0, or block notes that do not fit the request.
     pub(crate) fn first_fault(&self) -> Option<(usize, Error)> {
-        // Fast path over whole columns, without branches. A missing time is smaller than any other.
+        // Fast path over whole columns, without branches. A missing time (`NO_TIME`) is smaller than any other time.
         #[allow(clippy::needless_bitwise_bool, reason = "without branches it is done many rows at a time")]
         let goes_back = |earlier: &[i64], later: &[i64]| {
             earlier.iter().zip(later).fold(false, |bad, (a, b)| bad | ((*b < *a) & (*b != NO_TIME)))
@@ -406,7 +408,7 @@ impl Batch {
         let early = (0..times.len()).any(|i| times[i + 1..].iter().any(|later| goes_back(times[i], later)));
         let flush = Op::Flush as u8;
         let empty = self.sectors.iter().zip(self.op.iter()).any(|(sectors, op)| *sectors == 0 && *op != flush);
-        // A missing time is not too far from 0.
+        // A missing time (`NO_TIME`) does not count as too far from 0.
         #[allow(clippy::needless_bitwise_bool, reason = "as above")]
         let is_far = |time: &i64| (time.unsigned_abs() > FARTHEST_NS) & (*time != NO_TIME);
         let far =
@@ -417,7 +419,7 @@ impl Batch {
         (0..self.len()).find_map(|row| Some((row, self.fault(row)?)))
     }
 
-    /// The batch without invalid requests.
+    /// Returns the batch without its invalid requests.
     pub(crate) fn sound(self) -> Batch {
         let rows: Vec<_> = (0..self.len()).filter(|row| self.fault(*row).is_none()).collect();
         self.chosen(&rows)
@@ -429,7 +431,7 @@ impl Batch {
     }
 }
 
-/// The first fault of a row, except those of its notes.
+/// Returns the first fault of a request, without a check of its block notes.
 fn fault(request: &Request) -> Option<Error> {
     if request.sectors == 0 && request.op != Op::Flush {
         return Some(Error::new(ErrorClass::Value, "is a request without data").of_field(
@@ -456,16 +458,16 @@ fn fault(request: &Request) -> Option<Error> {
     Some(Error::new(ErrorClass::Value, problem).of_field(name, at, value.as_bytes()))
 }
 
-/// The block notes of all requests of a batch.
+/// The block notes (roles of the blocks of writes) of all requests of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct BatchNotes {
-    /// For each row, the end of its notes in `all`; rows after the last entry have no notes.
+    /// For each row, the index in `all` at which its notes end; rows after the last entry have no notes.
     ends: Vec<usize>,
     all: Vec<BlockNote>,
 }
 
 impl BatchNotes {
-    /// The notes of a row.
+    /// The block notes of a row.
     #[inline]
     pub fn of(&self, row: usize) -> &[BlockNote] {
         let Some(end) = self.ends.get(row) else { return &[] };
@@ -473,25 +475,26 @@ impl BatchNotes {
         &self.all[start..*end]
     }
 
-    /// Adds the notes of a row, which must be after all rows with notes.
+    /// Adds the block notes of a row, which must be after all rows that have notes.
     pub fn push(&mut self, row: usize, notes: &[BlockNote]) {
         self.ends.resize(row, self.all.len());
         self.all.extend_from_slice(notes);
         self.ends.push(self.all.len());
     }
 
-    /// The notes of all rows, in order of the rows.
+    /// The block notes of all rows, in order of the rows.
     pub fn all(&self) -> &[BlockNote] {
         &self.all
     }
 
-    /// Number of rows with notes.
+    /// Number of rows with block notes.
     pub fn rows(&self) -> usize {
         (0..self.ends.len()).filter(|row| !self.of(*row).is_empty()).count()
     }
 }
 
-/// The error for notes that do not fit the request; `None` if they do. Only writes have notes, which cover the request without gaps.
+/// The error for block notes that do not fit the request; `None` if they fit. Only writes have block notes, which cover the request without
+/// gaps.
 pub(crate) fn fault_of_notes(request: &Request, notes: &[BlockNote]) -> Option<Error> {
     let wrong = |column: TraceColumn, value: u64, what: &str| {
         let error = Error::new(ErrorClass::Value, what);

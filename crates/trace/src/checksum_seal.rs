@@ -24,12 +24,13 @@ use crate::{AtomicFile, Error, ErrorClass, Result};
 
 /// The name of the writer in the footer of a sealed file.
 pub const SEALED_WRITER: &str = concat!("emmclab ", env!("CARGO_PKG_VERSION"), ", sealed");
-/// The start and the end of that name in all versions.
+/// The start and the end of the writer's name in sealed files of all versions.
 const WRITER_ENDS: (&str, &str) = ("emmclab ", ", sealed");
 /// Number of bytes that a checksum covers.
 const BLOCK: usize = 1 << 13;
 const MARK: &[u8; 8] = b"EMMCSEAL";
-/// Size of the seal without the checksums of the blocks, plus length and mark at the end of a Parquet file.
+/// Size of the seal in bytes, without the checksums of the blocks. The next constant is the size of the length and the mark at the end of a
+/// Parquet file.
 const SEAL_BYTES: usize = 20;
 const END_BYTES: usize = 8;
 /// Number of bytes that are read for a page header; most are shorter.
@@ -58,7 +59,7 @@ impl BlockChecksums {
         }
     }
 
-    /// The seal for these blocks and this footer, which ends the file.
+    /// The checksum seal of the collected blocks and of `footer`, the footer of the file.
     fn seal(mut self, footer: &[u8]) -> Vec<u8> {
         if self.filled > 0 {
             self.whole.push(self.last);
@@ -125,7 +126,7 @@ pub fn finish_sealed(mut writer: ArrowWriter<SealedFile>) -> std::result::Result
     Ok(writer.into_inner()?.seal()?)
 }
 
-/// The size of the footer including its length and the mark after it, from the last bytes of a file.
+/// The size of the footer of a Parquet file, including its length and the magic number after it, from the last bytes of the file.
 fn footer_bytes(end: &[u8]) -> Option<usize> {
     let length = end.len().checked_sub(END_BYTES).and_then(|at| end.get(at..at + 4))?;
     Some(u32::from_le_bytes(length.try_into().ok()?) as usize + END_BYTES)
@@ -164,7 +165,7 @@ struct CheckedFileInner {
 pub(crate) struct CheckedFile(Arc<CheckedFileInner>);
 
 impl CheckedFile {
-    /// Opens a file of `bytes` bytes, and checks its footer and its seal if it has one.
+    /// Opens a file of `bytes` bytes, and checks its footer, and its checksum seal if it has one.
     pub fn new(file: File, bytes: u64) -> io::Result<Result<Self>> {
         let seal = match find_seal(&file, bytes)? {
             Ok(seal) => seal,
@@ -173,7 +174,7 @@ impl CheckedFile {
         Ok(Ok(Self(Arc::new(CheckedFileInner { file, bytes, seal, damaged: AtomicU64::new(INTACT) }))))
     }
 
-    /// Rejects a file without a seal if its writer seals files.
+    /// Rejects a file that has no checksum seal although its writer seals files.
     pub fn check_writer(&self, writer: Option<&str>) -> Result<()> {
         let (begin, end) = WRITER_ENDS;
         let sealed = writer.is_some_and(|name| name.starts_with(begin) && name.ends_with(end));
@@ -225,7 +226,7 @@ fn bytes_at(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
     file.read_exact_at(&mut buffer, start).map(|()| buffer)
 }
 
-/// Reads the seal; `None` if there is none. The inner error is the offset of a damaged seal or footer.
+/// Reads the checksum seal of a file; `None` if the file has none. The inner error is the offset of a damaged seal or footer.
 fn find_seal(file: &File, bytes: u64) -> io::Result<std::result::Result<Option<ChecksumSeal>, u64>> {
     let read = |start: u64, end: u64| bytes_at(file, start, end);
     let last = read(bytes.saturating_sub(END_BYTES as u64), bytes)?;

@@ -30,15 +30,15 @@ pub enum TraceColumn {
     Process,
     /// Device name.
     Device,
-    /// Role of each block note of a write. This column and those below have an entry for each note.
+    /// Role of the sectors of each block note of a write. This column and those below have an entry for each note.
     Role,
-    /// Length of each note.
+    /// Length of each block note, in sectors.
     RoleSectors,
-    /// First sector of the home of each logged block.
+    /// First sector of the home location of each logged block.
     HomeSector,
-    /// Number of changed sectors of each note.
+    /// Number of changed sectors of each block note.
     ChangedSectors,
-    /// Transaction of each note.
+    /// Journal transaction of each block note.
     Transaction,
 }
 
@@ -79,7 +79,7 @@ impl TraceColumn {
         !matches!(self, TraceColumn::Arrival | TraceColumn::Sector | TraceColumn::Sectors | TraceColumn::Op)
     }
 
-    /// The columns of requests, without those of block notes.
+    /// The columns of requests, without the columns of block notes (roles of the blocks of a write).
     pub const OF_REQUEST: &[TraceColumn] = TraceColumn::ALL.split_at(TraceColumn::Role as usize).0;
 
     /// All optional columns.
@@ -99,7 +99,8 @@ impl TraceColumn {
         TraceColumn::Transaction,
     ];
 
-    /// The optional columns that a recording of kernel events can fill: all except those of block notes.
+    /// The optional columns that a recording of kernel events can fill: all except the columns of block notes (roles of the blocks of a
+    /// write).
     pub const OF_EVENTS: &[TraceColumn] = TraceColumn::ALL_OPTIONAL.split_at(8).0;
 
     /// The optional columns that events of the block layer alone can fill, without the time at which the driver saw the end of the command.
@@ -113,13 +114,13 @@ impl TraceColumn {
         TraceColumn::Device,
     ];
 
-    /// Whether it is a column of block notes, whose values are lists with an entry for each note of the request. A trace without
-    /// notes has none of these columns.
+    /// Whether the column belongs to the block notes, which state the roles of the blocks of a write. Its values are lists with an entry
+    /// for each note of the request. A trace without notes has none of these columns.
     pub const fn of_notes(self) -> bool {
         self as usize >= TraceColumn::Role as usize
     }
 
-    /// The Arrow type.
+    /// The Arrow data type of the column.
     pub fn data_type(self) -> DataType {
         let text = |key| DataType::Dictionary(Box::new(key), Box::new(DataType::Utf8));
         let list = |item| DataType::new_list(item, true);

@@ -34,8 +34,8 @@ impl OutputCompression {
     }
 }
 
-/// Compresses parts of a file with zstd, with a checksum, which zstd adds only on request and `zstd::decode_all` checks. Fails if
-/// there is not enough memory.
+/// Compresses parts of a file with zstd and adds a checksum, which `zstd::decode_all` verifies; by default, zstd adds none. Fails if there
+/// is not enough memory.
 pub fn compress_checked(parts: &[&[u8]], level: i32) -> io::Result<Vec<u8>> {
     let mut encoder = zstd::Encoder::new(Vec::new(), level)?;
     encoder.include_checksum(true)?;

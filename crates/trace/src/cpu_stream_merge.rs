@@ -8,7 +8,7 @@
 #[derive(Debug)]
 pub struct CpuStreamMerge<T> {
     pending: Vec<(u64, T)>,
-    /// Latest time up to the end of the previous round.
+    /// Latest time of an event that was read up to the end of the previous round.
     last_round: u64,
     latest: u64,
     /// The smallest of the latest times of CPUs that were not emptied in this round.
@@ -34,7 +34,7 @@ impl<T> CpuStreamMerge<T> {
         self.behind = self.behind.min(latest);
     }
 
-    /// Ends a round; returns the events before which no event can follow, in order of time.
+    /// Ends a round; returns, in order of time, the events that are earlier than all events still to be read.
     pub fn end_round(&mut self) -> impl Iterator<Item = (u64, T)> {
         let safe = self.last_round.min(self.behind);
         self.last_round = self.latest;

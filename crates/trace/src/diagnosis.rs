@@ -157,7 +157,7 @@ pub struct EventTally {
     counts: Vec<(String, u64)>,
     /// The tracer that the recording specifies (`# tracer: function`), if any.
     pub tracer: Option<String>,
-    /// The packets of programs as text, if there are any.
+    /// The pass-through commands of programs as text, if there are any.
     pub packets: Option<String>,
     /// The hint that lists missing parts of the recording; `None` if none is missing.
     pub missing: Option<String>,

@@ -14,12 +14,12 @@ pub struct TraceHeader {
     pub source: String,
     /// Name of the format from which the trace was first imported.
     pub format: String,
-    /// How that format was recognised: by `content`, `--format` or `--columns`.
+    /// How the format was recognised at the first import: by `content`, `--format` or `--columns`.
     pub recognised: Option<String>,
     /// What the trace records in addition to reads and writes; `None` in files of older versions, for which
     /// [`crate::TraceReader`] derives it from the format.
     pub recorded: Option<RecordedFeatures>,
-    /// The device, if all requests have the same one.
+    /// Name of the device, if all requests have the same device.
     pub device: Option<String>,
     /// The meaning of time 0: `unix`, `monotonic` or `relative`.
     pub clock: String,
@@ -35,7 +35,7 @@ pub struct TraceHeader {
     /// The time range in which a request may be issued again, such as `0ms-100ms`, if `--reissue-window` was used; `None` for the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reissue_window: Option<String>,
-    /// The file system that defines the roles of the block notes (`ext4`); `None` in a trace without notes.
+    /// The file system that defines the roles of blocks in the block notes of the trace (`ext4`); `None` in a trace without notes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_notes: Option<String>,
     /// The activity that was recorded in addition to requests (commands of drivers, waits for durability), as JSON.
@@ -82,7 +82,7 @@ impl RecordedFeatures {
     /// Only reads and writes.
     pub const NONE: Self = Self::of(&[], RequestFlags(0));
 
-    /// What the letters of block-layer events (such as `WFSM`) describe, and errors.
+    /// The operations and flags that the letters of block-layer events (such as `WFSM`) describe, and errors.
     pub const BLOCK_LAYER: Self = Self::of(
         &[Op::Discard, Op::Flush, Op::SecureErase],
         RequestFlags::SYNC
@@ -97,7 +97,7 @@ impl RecordedFeatures {
     /// Like `BLOCK_LAYER`, with thread names, by which the writes of a journal are recognised.
     pub const BLOCK_EVENTS: Self = Self::BLOCK_LAYER.and(RequestFlags::JOURNAL);
 
-    /// What a served device receives from software.
+    /// The operations and flags that software can send to a block device that emmclab serves.
     pub const SERVED: Self =
         Self::of(&[Op::Discard, Op::Flush, Op::SecureErase], RequestFlags::FUA.union(RequestFlags::PREFLUSH));
 
@@ -130,25 +130,25 @@ impl RecordedFeatures {
         self.flags.contains(flags)
     }
 
-    /// What at least one of the two records.
+    /// The operations and flags that at least one of the two records.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self { ops: self.ops | other.ops, flags: self.flags.union(other.flags) }
     }
 
-    /// What both record, and therefore what is known of their combination.
+    /// The operations and flags that both record, and that are therefore known of their combination.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self { ops: self.ops & other.ops, flags: self.flags.intersection(other.flags) }
     }
 
-    /// What `self` records and `other` does not.
+    /// The operations and flags that `self` records and `other` does not.
     #[must_use]
     pub const fn difference(self, other: Self) -> Self {
         Self { ops: self.ops & !other.ops, flags: self.flags.difference(other.flags) }
     }
 
-    /// Whether it contains only reads and writes.
+    /// Whether only reads and writes are recorded.
     pub const fn is_empty(self) -> bool {
         self.ops == 0 && self.flags.0 == 0
     }
@@ -159,7 +159,7 @@ impl RecordedFeatures {
         self.flags.0 |= rows.flags.iter().fold(0, |all, flags| all | flags);
     }
 
-    /// The names of all operations and flags except reads and writes, each with its value; only those that are recorded.
+    /// The names of the recorded operations and flags except reads and writes, each with its value.
     fn named(self) -> impl Iterator<Item = (&'static str, Self)> {
         let ops = Op::ALL.into_iter().filter(|op| !op.has_data());
         let ops = ops.map(|op| (op.name(), Self { ops: 1 << op as u8, flags: RequestFlags(0) }));
@@ -169,7 +169,8 @@ impl RecordedFeatures {
     }
 }
 
-/// The names separated by blanks, as in the header of a file; empty for reads and writes only.
+/// Prints the names of the recorded operations and flags, separated by blanks as in the header of a file; empty if only reads and writes
+/// are recorded.
 impl fmt::Display for RecordedFeatures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.named().map(|(name, _)| name).collect();
@@ -183,7 +184,7 @@ impl Serialize for RecordedFeatures {
     }
 }
 
-/// Unknown names are ignored.
+/// Reads the names of recorded operations and flags. Unknown names are ignored.
 impl<'de> Deserialize<'de> for RecordedFeatures {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;

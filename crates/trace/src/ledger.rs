@@ -79,7 +79,7 @@ ledger! {
     filtered: u64, "left out by --only";
     /// Requests that were filtered out before the file was written, as stated in the file.
     filtered_before: u64, "left out when the file was made";
-    /// Requests whose block notes were dropped by `--mend-clock`.
+    /// Requests whose notes on the roles of blocks were dropped by `--mend-clock`.
     notes_left_out: u64, "without their block notes";
     /// Header blocks of packed commands that were subtracted from the size of a request.
     headers_stripped: u64, "headers stripped";

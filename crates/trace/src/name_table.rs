@@ -99,7 +99,7 @@ impl NameTable {
     }
 
     pub(crate) fn to_arrow(&self) -> StringArray {
-        // Arrow needs the number of names in advance.
+        // Arrow needs the number of names in advance, so they are collected first.
         StringArray::from_iter_values(self.iter().collect::<Vec<_>>())
     }
 }

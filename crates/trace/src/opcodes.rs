@@ -2,7 +2,7 @@
 
 use crate::Op;
 
-/// UNMAP; its ranges are in its data.
+/// The SCSI command UNMAP, whose ranges are in its data.
 pub(crate) const SCSI_UNMAP: u8 = 0x42;
 
 /// The operation of a SCSI command; `None` if it does not access the data of the medium.
@@ -26,7 +26,7 @@ pub(crate) fn nvme(code: u8) -> Option<Op> {
         0x00 => Op::Flush,
         0x01 => Op::Write,
         0x02 => Op::Read,
-        // Dataset management.
+        // The NVMe command Dataset Management.
         0x09 => Op::Discard,
         _ => return None,
     })
@@ -35,7 +35,7 @@ pub(crate) fn nvme(code: u8) -> Option<Op> {
 /// The operation of the MMC command with this number; `None` for other commands.
 pub(crate) fn mmc(command: u8) -> Option<Op> {
     Some(match command {
-        // Single block, multiple blocks, and the execution of a queued task.
+        // MMC commands for a single block, for multiple blocks, and for the execution of a queued task.
         17 | 18 | 46 => Op::Read,
         24 | 25 | 47 => Op::Write,
         38 => Op::Discard,

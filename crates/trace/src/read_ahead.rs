@@ -49,7 +49,7 @@ enum TraceReadAheadState {
 struct ReaderThread {
     batches: Receiver<(Result<Option<Batch>>, ReaderSnapshot)>,
     thread: JoinHandle<()>,
-    /// Permits the thread to read [`NOTIFY_EVERY`] more batches.
+    /// Channel to the thread; each message permits it to read [`NOTIFY_EVERY`] more batches.
     read_permits: Sender<()>,
     /// Number of batches consumed since the last permit.
     consumed_batches: usize,
@@ -92,7 +92,7 @@ impl TraceReadAhead {
         reading.consumed_batches += 1;
         if reading.consumed_batches == NOTIFY_EVERY {
             reading.consumed_batches = 0;
-            // The send fails if the thread has ended, which is harmless.
+            // Sending fails if the reading thread has ended, which is harmless.
             let _ = reading.read_permits.send(());
         }
         if !matches!(batch, Ok(Some(_))) {
@@ -112,7 +112,7 @@ impl TraceReadAhead {
             loop {
                 let batch = reader.next_batch();
                 let last = !matches!(batch, Ok(Some(_)));
-                // The receiver was dropped, because the run stops.
+                // Sending fails if the receiver was dropped, because the run stops.
                 if sender.send((batch, ReaderSnapshot::of(&reader))).is_err() || last {
                     return;
                 }

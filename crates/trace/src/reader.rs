@@ -82,7 +82,7 @@ impl TraceReader {
         Ok(Self::of_source(path, source, guard, (recognised, recorded), options))
     }
 
-    /// A reader of an open source; errors contain `path`.
+    /// Creates a reader of a source that is already open; errors contain `path`.
     pub(crate) fn of_source(
         path: &Path, source: Box<dyn TraceSource>, guard: formats::UnitGuard,
         (recognised, recorded): (RecognisedFormat, RecordedFeatures), options: &ReadOptions,
@@ -99,7 +99,7 @@ impl TraceReader {
                 in_file_order,
                 mending,
                 coarse: None,
-                // A file that states what it records also states whether its clock is coarse.
+                // A file that states which features it records also states whether its clock is coarse.
                 is_clock_checked: source.header().recorded.is_some() || guard.is_loose(),
             },
             screen: RequestScreen::new(options, &source.ledger()),
@@ -140,14 +140,14 @@ impl TraceReader {
         Ok(batch)
     }
 
-    /// The next batch that is not empty after screening.
+    /// The next batch that still has requests after screening.
     fn next_screened(&mut self) -> Result<Option<Batch>> {
         while let Some(batch) = self.advance()? {
             if let Some(features) = &mut self.observed_features {
                 features.see(&batch.rows());
             }
             let batch = self.screen.apply(batch);
-            // A trace that will be rejected is read to its end, so that the error lists all devices.
+            // A trace that will be rejected is read to its end, so that the error message lists all devices.
             if !batch.is_empty() && !self.screen.refuses() {
                 return Ok(Some(batch));
             }
@@ -163,7 +163,7 @@ impl TraceReader {
             let mender = ClockMender::find_jumps(&mut *first_pass)?;
             self.clock.mending = Some(ClockMendState::Planned(Box::new(mender)));
         }
-        // To shift times, requests must be read one by one.
+        // If times are shifted, requests must be read one by one instead of in sorted batches.
         let sorted = if self.clock.mending.is_none() { self.source.next_sorted() } else { None };
         if let Some(sorted) = sorted {
             let batch = sorted?;
@@ -279,7 +279,7 @@ impl TraceReader {
             back += u64::from(pair[1].arrival < pair[0].arrival);
             widest = widest.max(gap);
         }
-        // A mender has already checked the order of the file, and returns stray requests later.
+        // With clock mending, the order of the file was already checked, and stray requests are returned later.
         if self.clock.in_file_order && self.clock.mending.is_none() {
             self.clock.file.see(read, back == 0, widest.unsigned_abs());
         }
@@ -322,7 +322,7 @@ impl TraceReader {
         let mut ledger = self.source.ledger();
         self.screen.count(&mut ledger);
         ledger.reordered += self.reordered;
-        // A Parquet trace stores the ledger of its first import.
+        // A Parquet trace stores the ledger of its first import, whose counts may be larger than those of this reader.
         ledger.kept = ledger.kept.max(self.kept_requests);
         ledger.mended_jumps += self.clock.mended();
         ledger.clock_jumps = ledger.clock_jumps.max(ledger.mended_jumps + self.clock.remaining_jumps());
@@ -341,7 +341,7 @@ impl TraceReader {
         }
         self.clock.describe(&mut header, self.screen.leaves_out());
         if self.clock.mending.is_some() {
-            // When times are shifted, requests are read without their notes; the ledger counts those that had notes.
+            // If times are shifted, requests are read without their block notes. The ledger counts the requests that had notes.
             header.block_notes = None;
         }
         if let Some(window) = self.screen.window() {
@@ -404,13 +404,13 @@ impl ClockMonitor {
         if self.file.backward() > 0 { self.file.count() } else { self.gaps.jumps().len() as u64 }
     }
 
-    /// Adds the jumps to a header, which may contain those of an earlier import.
+    /// Adds the clock jumps to a header, which may already contain jumps from an earlier import.
     fn describe(&self, header: &mut TraceHeader, leaves_out: bool) {
         let stored = header.clock_jumps().unwrap_or_default();
         let mut all = if self.file.backward() > 0 {
             self.file.jumps()
         } else if stored.interleaved() {
-            // The jumps cannot be detected again, because requests are now in order of arrival.
+            // The clock jumps cannot be detected again, because the requests are now sorted by arrival, so the stored ones are used.
             stored
         } else {
             let left = self.gaps.jumps().iter().map(|(length_ns, place)| ClockJump::forward(*length_ns, *place));
@@ -422,7 +422,7 @@ impl ClockMonitor {
             all.jumps.extend(mender.jumps());
         }
         if leaves_out {
-            // This time is that of all requests, but some are filtered out.
+            // `without_ns` is a time of all requests, of which some are filtered out, so it becomes 0 (unknown).
             all.without_ns = 0;
         }
         all.jumps.sort_by_key(|jump| jump.request);

@@ -15,9 +15,9 @@ use crate::{
 pub struct TraceInput {
     /// Path of the file.
     pub path: PathBuf,
-    /// Options for reading it.
+    /// Options for reading the file.
     pub options: ReadOptions,
-    /// Arrival of its first request on the common clock.
+    /// Arrival of the trace's first request on the common clock.
     pub start_offset: Nanos,
 }
 
@@ -36,7 +36,7 @@ pub struct TraceCombiner {
     plain: bool,
     /// Whether the inputs are parts of one trace, which keep their distances in time.
     in_parts: bool,
-    /// Number of passes after this one.
+    /// Number of passes over the traces that follow the current pass.
     passes: u32,
     /// Offset that is added to the times of this pass.
     shift: Nanos,
@@ -153,7 +153,7 @@ impl TraceCombiner {
         }
         while self.builder.len() < BATCH_ROWS {
             let next = self.streams.iter_mut().filter(|stream| stream.head.is_some()).min_by_key(|stream| {
-                // `min_by_key` returns the first of equal elements.
+                // `min_by_key` returns the first of equal elements, so requests with the same arrival are in the order of the inputs.
                 stream.head.map(|head| head.arrival)
             });
             let Some(stream) = next else {
@@ -213,7 +213,7 @@ impl TraceCombiner {
             .reissue_window
             .clone()
             .filter(|_| headers.iter().all(|header| header.reissue_window == headers[0].reissue_window));
-        // Parts of one trace that do not state what they record have each seen only their own requests.
+        // Parts of one trace that do not state what they record report only what their own requests contain, so their features are united.
         let together = if self.in_parts { RecordedFeatures::union } else { RecordedFeatures::intersection };
         TraceHeader {
             source: joined(|header| &header.source),
@@ -233,7 +233,7 @@ impl TraceCombiner {
             coarse_clock: headers.iter().find_map(|header| header.coarse_clock.clone()),
             reissue_window,
             block_notes: headers.iter().find_map(|header| header.block_notes.clone()),
-            // The activity of each trace alone does not describe the combined trace.
+            // The recorded activity of a single trace does not describe the combined trace.
             activity: None,
             registers: headers[0]
                 .registers
@@ -268,8 +268,8 @@ impl TraceCombiner {
     }
 }
 
-/// Whether these are parts of one trace: each file states that it is a part, and number of requests of the whole trace, source,
-/// format and clock are equal.
+/// Whether the inputs are parts of one trace: each file states that it is a part, and all files have the same source, format, clock and
+/// number of requests of the whole trace.
 fn are_parts(streams: &[TraceCursor]) -> bool {
     let [first, others @ ..] = streams else { return false };
     let origin = |stream: &TraceCursor| {

@@ -25,13 +25,13 @@ from emmclab.simulation.result_text import durability_unknown, ended_early, much
 from emmclab.simulation.run_options import RunOptions
 from emmclab.traces.trace import Trace
 
-#: Figures of a run by which options can be ranked, smaller is better.
+#: Result fields by which options can be ranked. Smaller values are better.
 FIGURES = {
     "mean": result_field("response.mean_response_ms"),
     "p99": result_field("response.p99_ms"),
     "waf": result_field("write_amplification.waf"),
 }
-#: All figures by which options can be ranked, with their names; for the lifetime, larger is better.
+#: All criteria by which options can be ranked, with their names. For the lifetime, larger values are better.
 ORDERS = {**{by: field.name for by, field in FIGURES.items()}, "lifetime": "lifetime"}
 
 
@@ -61,19 +61,19 @@ class Advice:
     p99_response_ms: float
     p99_change_pct: float
     waf: float
-    #: None if not requested, or if the device has no erase limit or does not collect garbage.
+    #: Lifetime; None if it was not requested, or if the device has no erase limit or does not collect garbage.
     life: Life | None
-    #: None if the device has no energy figures.
+    #: Energy in mJ; None if the device has no energy figures.
     energy_mj: float | None
-    #: Capacity that the host loses by the option.
+    #: Change of the capacity for the host with the option, in percent.
     capacity_change_pct: float
-    #: Additional RAM that the device needs.
+    #: Additional RAM that the device needs with the option, in KB.
     ram_kb: int
-    #: Whether the device served the traces to their end and kept up with the arriving requests.
+    #: Whether the result is reliable: the device served all requests and kept up with their arrivals.
     trusted: bool
-    #: Further risks and needs of the option.
+    #: Further risks and requirements of the option.
     note: str
-    #: The figure by which the options are ranked, for each seed.
+    #: Value of the ranking criterion for each random seed.
     by_seed: dict[int, float]
 
     def to_dict(self) -> dict[str, object]:
@@ -89,13 +89,13 @@ class Advised:
     life: Life | None
     options: list[Advice]
     refused: dict[str, str]
-    #: The figure by which the options are ranked: a key of `ORDERS`.
+    #: Criterion by which the options are ranked: a key of `ORDERS`.
     by: str
     #: Results with the modes of the layer `journal`, which keep the guarantees of the journal with less work.
     journal: JournalAdvice
-    #: The figure of the unchanged device by which options are ranked, for each seed.
+    #: Value of the ranking criterion for the unchanged device, for each random seed.
     base_by_seed: dict[int, float]
-    #: The data on the devices before the runs, and the comparison with the recording.
+    #: Data on the devices before the runs, and the comparison of this state with the recording.
     state: State
 
     @property
@@ -200,7 +200,7 @@ def options(device: Device) -> list[Option]:
                 "slc.read_us": number(group + "read_us") / 2,
                 "slc.program_us": number(group + "program_us") / 3,
                 "slc.erase_us": number(group + "erase_us") / 3,
-                # The limit of SLC blocks is set only if that of the other blocks is.
+                # The erase limit of SLC blocks is set only if the other blocks have a limit.
                 "slc.erase_limit": _SLC_ERASES if number(group + "erase_limit") else 0,
                 "slc.fold_after_us": 10000,
             },
@@ -228,9 +228,9 @@ def _changes(option: Option, values: dict[str, str]) -> bool:
     return any(values.get(key, "").strip('"') != str(value) for key, value in option.settings.items())
 
 
-#: Maximum memory for preconditioned devices that runs share, in bytes.
+#: Maximum memory for images of preconditioned devices that several runs share, in bytes.
 _IMAGES_BYTES = 4 << 30
-#: Erase limit of a block with one bit per cell (assumed): that of the preset emmc51-cache.
+#: Assumed erase limit of a block with one bit per cell, as in the preset emmc51-cache.
 _SLC_ERASES = 30_000
 
 
@@ -316,7 +316,7 @@ def advise(
             return life_under(changed, layers, traces, base, aged)
 
         def runs(changed: Device, first: Result | None = None) -> Runs:
-            """Run a device with each seed; measure its lifetime with one, or with all if ranked by it."""
+            """Run a device with each seed; measure its lifetime with the first seed, or with all if ranked by it."""
             by_seed = {all_seeds[0]: first or changed.simulate(*traces, **run_options)}
             by_seed |= {seed: changed.simulate(*traces, **run_options | {"seed": seed}) for seed in all_seeds[1:]}
             return Runs(by_seed, {seed: life_of(changed, (), seed) for seed in aged})

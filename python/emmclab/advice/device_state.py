@@ -1,4 +1,4 @@
-"""Chooses the data on devices before the runs of an advice: as requested, or by comparison with the recording."""
+"""Chooses how devices are preconditioned before options are compared: as requested, or to match the recording."""
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
@@ -13,35 +13,35 @@ from emmclab.simulation.result import Result
 from emmclab.simulation.result_text import recorded_mean_text, state_text, trusted
 from emmclab.simulation.run_options import RunOptions
 
-#: Value that requests an automatic choice of the state.
+#: Value of the preconditioning option that requests an automatic choice of the device state.
 AUTO = "auto"
-#: State that is assumed if nothing is known: on a new device, options for garbage collection have no effect.
+#: Device state that is assumed if nothing is known. On a new device, garbage collection options have no effect.
 USED = "used:1y"
 NEW = "none"
-#: Overwritten until no free blocks are left; this state takes the longest time.
+#: State of a device that was overwritten until no free blocks are left. It takes the longest time to prepare.
 STEADY = "steady"
-#: The states that are tried, simplest first: by kind of data, then by amount.
+#: Device states that are tried, the simplest first: by kind of data, then by amount.
 STATES = (NEW, "sequential:50", "sequential:90", "random:50", "random:90", USED)
 
-#: Maximum difference between the simulated and the recorded mean response for a match, in percent.
+#: Maximum difference of the simulated from the recorded mean response that counts as a match, in percent.
 MEETS_PCT = 10.0
-#: Maximum difference between two states for which the simpler one is chosen, in percent of the recorded response.
+#: The simpler of two states is chosen if their responses differ by at most this percentage of the recorded response.
 ALIKE_PCT = 1.0
-#: A device whose nearest state is this many times slower or faster is not the recorded device.
+#: If even the nearest state is this many times slower or faster than the recording, the device is not the recorded one.
 _OTHER = 2.0
-#: The same limit for a new device that is faster: data makes a device slower, but not that much.
+#: The same factor for a new device that is faster than the recording: data makes a device slower, but not that much.
 _OTHER_NEW = 10.0
 
-#: How a state was chosen.
+#: Ways in which the device state was chosen.
 GIVEN, RECORDED, ASSUMED = "given", "recorded", "assumed"
 
 
 @dataclass(frozen=True)
 class StateTrial:
-    """A state whose mean response was compared with the recording."""
+    """A preconditioned state of the device whose mean response time was compared with the recorded one."""
 
     precondition: str
-    #: None if the run ended early, was overloaded or was impossible; `reason` explains it.
+    #: Mean response in ms; None if the run ended early, was overloaded or was impossible, as `reason` explains.
     mean_response_ms: float | None
     error_pct: float | None
     reason: str = ""
@@ -49,19 +49,19 @@ class StateTrial:
 
 @dataclass(frozen=True)
 class State:
-    """The state of the devices of an advice, and its comparison with the recording."""
+    """State in which the compared devices start (preconditioning), and how well it matches the recording."""
 
     precondition: str
-    #: `given`; `recorded` (nearest to the recorded response of those tried); or `assumed`.
+    #: How the state was chosen: `given`, `recorded` (of those tried, nearest to the recorded response) or `assumed`.
     chosen: str
     simulated_ms: float
-    #: None if no completion is recorded.
+    #: Recorded mean response in ms; None if no completion is recorded.
     recorded_ms: float | None
     error_pct: float | None
     #: Why the state is assumed; empty if it is not.
     reason: str = ""
     tried: tuple[StateTrial, ...] = ()
-    #: States that match the recording equally well but are less simple.
+    #: Less simple device states that match the recording equally well.
     alike: tuple[str, ...] = ()
 
     @property
@@ -87,7 +87,7 @@ class State:
 
     @property
     def caution(self) -> str:
-        """Return a warning that no tried state matches the recording; empty if a state matches, or none was tried."""
+        """Return a warning that no tried device state matches the recording; empty if one does, or none was tried."""
         if self.chosen != RECORDED or self.meets:
             return ""
         return (
@@ -97,7 +97,7 @@ class State:
 
     @property
     def tried_line(self) -> str:
-        """Return the mean response of each state that was tried; empty if none was."""
+        """Return the mean response time in each device state that was tried; empty if none was."""
         parts = [
             f"{trial.precondition} {trial.reason}"
             if trial.mean_response_ms is None
@@ -107,7 +107,7 @@ class State:
         return f"mean response by state, ms: {', '.join(parts)}" if parts else ""
 
     def to_dict(self) -> dict[str, object]:
-        """Return all fields as JSON values, with the tolerance."""
+        """Return all fields as JSON values, with the tolerance of the mean response."""
         fields = asdict(self) | {"tried": [asdict(trial) for trial in self.tried], "alike": list(self.alike)}
         return fields | {"meets": self.meets, "tolerance_pct": MEETS_PCT}
 
@@ -115,13 +115,13 @@ class State:
 def settle(
     run: Callable[[str | Path], Result], pool: Executor, replay: RunOptions, *, collects: bool
 ) -> tuple[State, Result]:
-    """Choose the state of the devices of an advice, and return it with the run in it.
+    """Choose the state of the devices to be compared, and return it with the run in this state.
 
-    `run` simulates the unchanged device in a state. A state in `replay` is used. Otherwise the state is
-    chosen whose simulated mean response is nearest to the recorded one; of the states within `ALIKE_PCT` of
-    the nearest, the simplest in the order of `STATES`. `STEADY` is tried only if all others are too fast. If
-    the recording has no completions, or the device differs more from the recorded one than any state
-    explains, the state is assumed: `USED`, or new if the device does not collect garbage.
+    `run` simulates the unchanged device in a state. A state in `replay` is used. Otherwise the state is chosen whose
+    simulated mean response is nearest to the recorded one; of the states within `ALIKE_PCT` of the nearest, the
+    simplest in the order of `STATES`. `STEADY` is tried only if all others are too fast. If the recording has no
+    completions, or the device differs more from the recorded one than any state explains, the state is assumed: `USED`,
+    or new if the device does not collect garbage.
     """
     requested = replay.get("precondition")
     if requested not in (None, AUTO):
@@ -142,7 +142,7 @@ def settle(
 
 
 def _nearest(runs: Mapping[str, Result | str], used: Callable[[], Result]) -> tuple[State, Result]:
-    """Return the nearest state, or the assumed one if even the nearest differs too much."""
+    """Return the device state nearest to the recording, or the assumed state if even the nearest differs too much."""
     sound = _sound(runs)
     tried = tuple(_described(name, run) for name, run in runs.items())
     least = min(abs(_error(run)) for run in sound.values())
@@ -192,7 +192,7 @@ def _unlike(new: Result, replay: RunOptions) -> str:
 
 
 def _state_trials(runs: Mapping[str, Future[Result]]) -> dict[str, Result | str]:
-    """Return the run in each state, or the reason why it is impossible."""
+    """Return the run in each device state, or the reason why it is impossible."""
     results: dict[str, Result | str] = {}
     for name, future in runs.items():
         try:
@@ -207,7 +207,7 @@ def _sound(runs: Mapping[str, Result | str]) -> dict[str, Result]:
 
 
 def _error(run: Result) -> float:
-    """Return the error of a run in percent; `_unlike` has checked that times are recorded."""
+    """Return the error of a run's response time in percent; `_unlike` has checked that times are recorded."""
     error = run.recorded.response.all.error_pct
     if error is None:
         raise ValueError("no response times are recorded")
@@ -242,7 +242,7 @@ def state_of_life(state: State) -> str:
 
 
 def parse_text(precondition: str) -> str:
-    """Parse the text of a state and return it in full.
+    """Parse the text of a device state and return its complete form.
 
     >>> parse_text("used:1y")
     'used:365d,daily=2GB,filled=75,random=12,trim=yes'

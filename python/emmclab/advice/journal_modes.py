@@ -1,4 +1,4 @@
-"""Simulates the modes of the layer `journal` under a trace with block notes: gain and cost of each."""
+"""Simulates the modes of the layer `journal` under a trace with roles of blocks: gain and cost of each mode."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,51 +13,51 @@ from emmclab.simulation.result_fields import shown_fields
 from emmclab.simulation.result_text import ended_early, trusted
 from emmclab.traces.trace import Trace
 
-#: Figures of each mode: time, mean response, flushes with dirty data in the cache, programmed pages.
+#: Figures that are shown for each mode: time, mean response, flushes of dirty data, and programmed pages.
 MODE_FIGURES = shown_fields(
     ("run.simulated_s", "response.mean_response_ms", "cache.flushes", "flash.page_programs.total")
 )
-#: The modes that keep the guarantees of the journal with less work.
+#: The modes of the layer `journal`, which keep the guarantees of the journal with less work.
 MODES = ("ordered_fua", "delta", "packed", "aware")
 
 
 @dataclass(frozen=True)
 class ModeAdvice:
-    """Effect of one mode under a trace, compared with the device without the layer."""
+    """Effect of one mode of the layer `journal` under a trace, compared with the device without the layer."""
 
     mode: str
-    #: Time of the run, seconds.
+    #: Simulated time of the run, in seconds.
     run_s: float
     run_change_pct: float
     mean_response_ms: float
     mean_change_pct: float
     #: Flushes that found dirty data in the cache of the device.
     flushes: int
-    #: Flash pages programmed, for any reason.
+    #: Number of flash pages programmed, for any reason.
     page_programs: int
     page_programs_change_pct: float
-    #: Bytes that the host can write to a used device, in GB; None if not requested or not known.
+    #: Data that the host can write until the flash is worn out, in GB; None if not requested or not known.
     life_gb: float | None
-    #: Whether the device served the traces to their end and kept up with the arriving requests.
+    #: Whether the result is reliable: the device served all requests and kept up with their arrivals.
     trusted: bool
     note: str
-    #: Time of the run for each seed.
+    #: Simulated time of the run for each random seed, in seconds.
     by_seed: dict[int, float]
 
 
 @dataclass(frozen=True)
 class JournalAdvice:
-    """The modes, sorted by the time of the run, or the reason why none could be compared."""
+    """The modes of the layer `journal`, sorted by the time of the run, or the reason why none could be compared."""
 
     modes: list[ModeAdvice] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     reason: str = ""
-    #: Whether other seeds may result in other figures.
+    #: Whether the results depend on the random seed.
     is_random: bool = True
 
     @property
     def headline(self) -> str:
-        """Return the best mode and its effect, or the reason why none could be compared."""
+        """Return the best mode of the layer `journal` and its effect, or the reason why none could be compared."""
         sound = [mode for mode in self.modes if mode.trusted]
         if self.reason or not sound:
             return f"Layer below the journal: {self.reason or 'no mode serves the trace to its end'}"
@@ -103,7 +103,7 @@ def advise_journal(
     for mode in MODES:
         layers = [f"journal:{mode}"]
         try:
-            # Some requests of a trace of a whole device overlap the layer's log at the end of the device.
+            # Addresses wrap, because some requests may overlap the layer's log at the end of the device.
             runs = {
                 seed: device.simulate(*traces, layers=layers, **replay | {"wrap_addresses": True, "seed": seed})
                 for seed in base

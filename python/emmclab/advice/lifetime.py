@@ -11,11 +11,11 @@ from emmclab.simulation.result_text import without_slc
 from emmclab.simulation.run_options import RunOptions
 from emmclab.traces.trace import Trace
 
-#: The lifetime, in bytes that the host can write.
+#: Result field with the lifetime, in bytes that the host can write.
 LIFETIME = result_field("wear.lifetime.even_host_bytes")
 GB = 1 << 30
 _YEAR_S = 365.25 * 86400
-#: Share of the capacity that must be written for an estimate of the lifetime, and the maximum number of passes.
+#: Share of the capacity that the replays must write for an estimate of the lifetime, and the maximum number of replays.
 _LIFE_SHARE = 0.01
 _MOST_PASSES = 100
 
@@ -24,21 +24,21 @@ _MOST_PASSES = 100
 class Life:
     """Lifetime of a device under a trace, measured on a used device."""
 
-    #: Write amplification in this run.
+    #: Write amplification factor of this run.
     waf: float
-    #: Bytes that the host can write until all blocks of one kind have reached their erase limit (perfect
-    #: levelling), in GB.
+    #: Data that the host can write until all blocks of one kind have reached their erase limit, in GB (with perfect
+    #: wear levelling).
     host_gb: float
-    #: `host_gb` in years at the average rate of the trace; None if the trace has no duration.
+    #: `host_gb` in years at the average write rate of the trace; None if the trace has no duration.
     years: float | None
     #: Number of replays of the trace until 1 % of the capacity was written.
     passes: int
-    #: Data on the device before the run.
+    #: Data on the device before the run, as a value of the option for preconditioning.
     precondition: str
 
     @property
     def text(self) -> str:
-        """The bytes that the host can write, formatted as the lifetime of a run."""
+        """The number of bytes that the host can write until the device is worn out, formatted as text."""
         return lifetime_text(self.host_gb)
 
 
@@ -77,7 +77,7 @@ def life_under(
     host_bytes = lifetime.even_host_bytes if lifetime else None
     if host_bytes is None or run.run.stopped:
         return None
-    # In the mode "as fast as possible" the rate of the replay is not that of the trace.
+    # In the mode `back_to_back`, the rate of the replay is not that of the trace.
     seconds = 0.0 if base.run.mode == "back_to_back" else base.run.simulated_s
     years = host_bytes / (bytes_written / seconds) / _YEAR_S if seconds else None
     waf = run.write_amplification.waf

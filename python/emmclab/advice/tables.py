@@ -1,4 +1,4 @@
-"""The tables of an advice: options, lifetimes, and modes of the layer `journal`."""
+"""The tables that `emmclab advise` prints: design options, lifetimes, and modes of the layer `journal`."""
 
 from emmclab.advice.advise import FIGURES, ORDERS, Advised
 from emmclab.advice.journal_modes import MODE_FIGURES
@@ -13,12 +13,12 @@ _STYLE = "matrix folds numbers"
 
 
 def _with_changes(*fields: ResultField) -> list[Column]:
-    """Return the headings of figures, each before its change."""
+    """Return table columns: each figure, followed by a column with its change."""
     return [column for field in fields for column in (field.heading, _CHANGE)]
 
 
 def options_table(advised: Advised) -> TextTable:
-    """Return the figures by option; the lifetime is the first figure if options are ranked by it."""
+    """Return the table of figures by design option; the lifetime comes first if options are ranked by it."""
     base, by_lifetime = advised.base, advised.by == "lifetime"
     mean, p99, waf = FIGURES.values()
     paths = ("mean_response_ms", "p99_response_ms")

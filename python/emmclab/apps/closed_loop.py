@@ -1,4 +1,4 @@
-"""Applications in closed loop: programs that wait for a simulated device, and their time by cause."""
+"""Applications in closed loop: programs that wait for a simulated device; their runtime is split by cause."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from emmclab.traces.inputs import ProvenanceFields
 if TYPE_CHECKING:
     from emmclab.apps.result_types import LearnedTime
 
-#: Labels of the states of a thread, by their names in results.
+#: Labels of the thread states, by the names of the states in results.
 STATES = dict(_core.app_states())
 #: The states in which a thread waits for storage.
 STORAGE = ("read", "fsync", "throttled")
-#: The default hosts: for devices without a volatile cache (cards, and eMMC before 4.5), and for all others,
-#: whose cache the kernel must flush.
+#: The default host models: the first for devices without a volatile cache (cards, and eMMC before 4.5), the second for
+#: all others, whose cache the kernel must flush.
 OLD_HOST, HOST = "nexusone", "phone-2020"
-#: The default network of these hosts.
+#: The default network of these host models.
 NETWORK = "wifi"
 #: Default preconditioning: the device is full, because it holds the files of the applications.
 PRECONDITION = "sequential:100"
-#: Simulated time after which a run is an error: a day.
+#: Simulated time after which a run ends with an error: one day.
 LIMIT_S = 86_400
-#: The panel of the options in the help of commands.
+#: Title of the panel that contains the run options in the help of commands.
 _PANEL = "Run"
 _OPERATIONS = ("read", "fsync", "write_back")
 
@@ -51,7 +51,7 @@ _AT_ONCE = " + "
 
 
 class AppOptionFields(TypedDict):
-    """The group `options` of a result."""
+    """The fields of the group `options` in the result of an application run."""
 
     precondition: str
     layers: list[str]
@@ -65,23 +65,23 @@ class AppOptionFields(TypedDict):
 
 @dataclass(frozen=True)
 class AppOptions:
-    """Options with which an application was run, in the model or on a served device: the group `options`."""
+    """Options with which an application was run, simulated or on a served device: the group `options` of a result."""
 
     precondition: str
     layers: tuple[str, ...] = ()
     layer_settings: Mapping[str, Setting] = field(default_factory=dict)
     second: str | None = None
-    #: File systems that replace those of the host.
+    #: File systems that replace those of the host model.
     filesystems: tuple[str, ...] = ()
-    #: Classes of files whose syncs are carried out; None for the setting of the host.
+    #: File classes whose syncs are executed; None stands for the setting of the host model.
     synced: tuple[str, ...] | None = None
-    #: Applications that ran at the same time.
+    #: Other applications that ran at the same time.
     beside: tuple[str, ...] = ()
     #: Clock of a served device; None in the model, which has simulated time.
     clock: str | None = None
 
     def to_dict(self) -> AppOptionFields:
-        """Return the group `options` as it is in JSON."""
+        """Return the options in the form of the group `options` in JSON."""
         fields: AppOptionFields = {
             "precondition": self.precondition,
             "layers": list(self.layers),
@@ -99,9 +99,9 @@ class AppOptions:
 class AppResult(FieldMapping):
     """Result of a run; the groups that `emmclab apps run --json` prints."""
 
-    #: Times by thread and cause, and requests.
+    #: Results of the application: times by thread and cause, and counts of requests.
     app: AppRun
-    #: The result of the device, as from `emmclab simulate`.
+    #: Result of the device, in the form of `emmclab simulate`.
     device: SimulationResult
 
     @property
@@ -114,7 +114,7 @@ class AppResult(FieldMapping):
 
     @property
     def warnings(self) -> list[str]:
-        """Reasons not to trust the run; empty without one."""
+        """Reasons not to trust the run; empty if there are none."""
         reasons: list[str] = self._fields.get("warnings", [])
         return reasons
 
@@ -130,7 +130,7 @@ class AppResult(FieldMapping):
 
     @property
     def sync_mean_ms(self) -> float | None:
-        """The mean time of a file sync over all threads, in ms; None without a sync."""
+        """The mean duration of a file sync over all threads, in ms; None if there were no syncs."""
         syncs = self.app.file_syncs
         waited = sum(thread.states["fsync"] for thread in self.app.threads)
         return waited / syncs / 1e6 if syncs else None
@@ -160,7 +160,7 @@ def applications() -> list[dict[str, str]]:
 
 
 def activities() -> list[str]:
-    """Return the names of the applications that model an activity of a user.
+    """Return the names of the included applications that model a user activity, such as browsing.
 
     >>> set(row["name"] for row in applications()) - set(activities()) == {"background", "iperf"}
     True
@@ -169,7 +169,7 @@ def activities() -> list[str]:
 
 
 def application_text(name: str) -> str:
-    """Return the file of an application that comes with emmclab, with its comments.
+    """Return the text of the TOML file of an application that comes with emmclab, with its comments.
 
     >>> application_text("rlbench").splitlines()[0]
     'name = "rlbench"'
@@ -178,7 +178,7 @@ def application_text(name: str) -> str:
 
 
 def application_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the file of an application."""
+    """Return the JSON Schema of application files."""
     return _core.app_schema()
 
 
@@ -198,7 +198,7 @@ def _is_file(name: str) -> bool:
 def program_of(name: str, beside: Names = ()) -> _core.Program:
     """Return an application: an included one by its name, or another one by the path of its TOML file.
 
-    The applications `beside` run at the same time; `A + B` is A with B in `beside`.
+    The applications in `beside` run at the same time; the name `A + B` means A with B in `beside`.
 
     >>> program_of("email + maps").name, program_of("email", ["maps"]).name
     ('email + maps', 'email + maps')
@@ -216,7 +216,7 @@ def setup_of(name: str) -> _core.HostSetup:
 
 
 def host_for(devices: Iterable[Device]) -> str:
-    """Return the default host of runs that are compared: one that flushes caches if a device has one.
+    """Return the default host for runs on these devices: if any device has a cache, one that flushes caches.
 
     >>> host_for([Device.preset("sdcard")]), host_for(map(Device.preset, ("sdcard", "ufs31")))
     ('nexusone', 'phone-2020')
@@ -226,7 +226,7 @@ def host_for(devices: Iterable[Device]) -> str:
 
 
 def never_flushed(host: _core.HostSetup, device: Device) -> list[str]:
-    """Return the warning that a host does not flush the volatile cache of a device; empty if it does.
+    """Return a warning if a host never flushes the volatile cache of a device; otherwise an empty list.
 
     >>> len(never_flushed(setup_of("nexusone"), Device.preset("ufs31")))
     1
@@ -243,7 +243,7 @@ def never_flushed(host: _core.HostSetup, device: Device) -> list[str]:
 
 @dataclass(frozen=True)
 class LearnedProgram:
-    """A program learned from a recording: the text of its file, and times of the recording."""
+    """A program learned from a recording of system calls: the text of its file, and times of the recording."""
 
     program: str
     format: str
@@ -253,9 +253,9 @@ class LearnedProgram:
     lines: int
     unreadable_lines: int
     known: dict[str, int]
-    #: Times of the thread that the user waits for.
+    #: Times of the thread for which the user waits.
     user: LearnedTime
-    #: The recorded kinds of calls, if the recording was limited to some kinds; else empty.
+    #: Names of the recorded system calls, if only some were recorded; otherwise empty.
     only_calls: list[str]
     #: Numbers of calls that the program omits, and of lines that are not calls, by kind.
     dropped: dict[str, int]
@@ -372,11 +372,11 @@ class FileOptions(TypedDict, total=False):
 
 
 class SoftwareAndFiles(SoftwareOptions, FileOptions, total=False):
-    """All options of an application for its software."""
+    """All options of an application run for its software: host, other applications, layers, file systems, syncs."""
 
 
 class ExecutionOptions(TypedDict, total=False):
-    """The options of a run of an application that do not concern its software."""
+    """The options of an application run that do not concern its software, such as seeds."""
 
     seed: Annotated[int, Option(1, "Seed of all random draws.", least=0, panel=_PANEL, advanced=True)]
     precondition: Annotated[
@@ -403,7 +403,7 @@ class ExecutionOptions(TypedDict, total=False):
 
 
 class RunningOptions(SoftwareOptions, ExecutionOptions, total=False):
-    """The options of an application in the model and on a served device."""
+    """The options that an application run has both in simulation and on a served device."""
 
     network: Annotated[str, Option(NETWORK, "A network of the host.")]
 
@@ -439,7 +439,7 @@ class ApplicationOptions(RunningOptions, FileOptions, total=False):
     ]
 
 
-#: The declaration of each option of `run_application`, by name.
+#: Declarations of the options of `run_application`, by option name.
 APPLICATION_OPTIONS = declarations(ApplicationOptions)
 ApplicationOptions.__doc__ = f"{ApplicationOptions.__doc__}\n\n{attributes(APPLICATION_OPTIONS)}"
 
@@ -497,7 +497,7 @@ def run_application(name: str, device: Device | str, **options: Unpack[Applicati
 def parts_of(result: AppResult) -> list[str]:
     """List the parts of the storage that a run used: partitions, classes of blocks, operations.
 
-    Each can be passed as `what_if` to `run_application`.
+    Each can be passed as `what_if` to `run_application`, which makes this part infinitely fast.
     """
     partitions = {part.partition for part in result.app.spent if part.partition}
     requests = result.app.requests
@@ -512,7 +512,7 @@ def parts_of(result: AppResult) -> list[str]:
 def dominating(result: AppResult) -> tuple[str, float]:
     """Return the label of the largest part of the critical path, and its share of the runtime in %.
 
-    For waits for storage, the label has the class of files and the partition.
+    If this part is a wait for storage, the label contains the class of files and the partition.
     """
     shares: dict[str, int] = {}
     for part in result.app.spent:
@@ -527,10 +527,10 @@ def dominating(result: AppResult) -> tuple[str, float]:
 
 
 def durability_line(result: AppResult) -> str:
-    """Return a line on the cost of durability: file syncs, then flushes and synchronous writes."""
+    """Return a line of text on the cost of durability: file syncs, then flushes and synchronous writes."""
     counts, device = result.app.requests, Result(result.device)
     points = device.measured("durable.requests") if counts is None else counts.sync_points
-    # A live run, which has no such counts, records all requests besides reads and writes.
+    # A live run has no such counts. Its device counts all requests that are neither reads nor writes.
     flushes = device.requests.other or 0 if counts is None else counts.flushes
     mean, p99 = (device.measured(f"durable.{name}") for name in ("mean_ms", "p99_ms"))
     return (
@@ -541,7 +541,7 @@ def durability_line(result: AppResult) -> str:
 
 
 def order_note_of(results: Sequence[AppResult], provenance: ProvenanceFields) -> str:
-    """Return `runs_note` for runs; `provenance` is their common group of this name, with their devices."""
+    """Return the note of `runs_note` for runs of applications; `provenance` describes their devices."""
     devices = {device["name"]: device for device in provenance.get("devices", ())}
     fields = [run.device for run in results]
     return runs_note(
@@ -554,10 +554,10 @@ def _ms(value: float | None) -> str:
 
 
 def requests_line(result: AppResult) -> str:
-    """Return a line on the requests that reached the device."""
+    """Return a line of text on the requests that reached the device."""
     counts = result.app.requests
     if counts is None:
-        # A live run only has the counts of the device.
+        # A live run has only the request counts of the device.
         counted = result.device.requests
         reads, writes = counted.bytes_read, counted.bytes_written
         sizes = (("reads", counted.read, reads), ("writes", counted.write, writes))

@@ -17,15 +17,15 @@ from emmclab.runtime.number_format import change_pct
 from emmclab.runtime.option import complete
 from emmclab.simulation.device import Device
 
-#: The default host: all of its partitions have a file system that common kernels support.
+#: The default host model: all of its partitions have a file system that common kernels support.
 LIVE_HOST = "phone-2020-ext4"
-#: The kernel's names of file systems, with options of `mkfs`: all tables are written immediately, and
-#: blocks have the size of the host model, also on small partitions.
+#: Kernel name and `mkfs` options of each file system: all tables are written immediately, and blocks have the size of
+#: the host model, also on small partitions.
 _MKFS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ext4": ("ext4", ("-b", "4096", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0")),
     "fat32": ("vfat", ("-F", "32")),
 }
-#: Mount options, as on Android.
+#: Mount options of each file system, as on Android.
 _MOUNT = {"ext4": "noatime,noauto_da_alloc", "fat32": "noatime"}
 _TOOLS = {"mkfs.ext4": "e2fsprogs", "addpart": "util-linux"}
 
@@ -102,7 +102,7 @@ def run_live(
         disk.drain()
         disk.set("clock", clock)
         _mount(disk, places, folders)
-        # Background work for the files written above is not part of the run.
+        # Background work that was caused by writing the files is not part of the run.
         disk.settle()
         request = {"network": network, "seed": seed, "limit_s": values["limit_s"], "what_if": []}
         request |= {name: fields[name] for name in ("filesystems", "synced")}
@@ -115,9 +115,9 @@ def run_live(
 
 
 def agreement(live: AppResult, model: AppResult) -> list[Agreement]:
-    """Compare a live run with a run in the model: a row for each figure, with their difference in percent.
+    """Compare a run on a served device with a simulated run: a row for each figure, with the difference in percent.
 
-    The difference is None if the live figure is 0.
+    The difference is None if the figure of the run on the served device is 0.
     """
     figures: dict[tuple[str, str], Callable[[AppResult], float]] = {
         ("runtime", "s"): lambda run: run.runtime_s,
@@ -136,7 +136,7 @@ def agreement(live: AppResult, model: AppResult) -> list[Agreement]:
 
 
 class Place(TypedDict):
-    """A mounted partition of a host; `sectors` is its length."""
+    """A mounted partition of a host and its location on the device; `sectors` is its length."""
 
     partition: str
     filesystem: str

@@ -20,19 +20,19 @@ class LearnedTime(TypedDict):
     behind_ns: int
 
 
-#: A run in the model, or live; figures that a live run does not have are None.
+#: Result of a run in the model or live; fields that a live run does not have are None.
 AppRun = AppResult
 
 
 class KeptAppRun(AppResult):
-    """A run in the model as a study stores it."""
+    """A simulated run of an application in the form in which a study stores it."""
 
     runtime_s: float
     storage_s: float
 
 
 class Agreement(TypedDict):
-    """A figure of a live run and of one in the model; `difference_pct` is None if the live figure is 0."""
+    """A figure of a live run and of a simulated run; `difference_pct` is None if the live figure is 0."""
 
     name: str
     unit: str

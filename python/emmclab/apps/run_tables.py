@@ -1,4 +1,4 @@
-"""The tables and answers of runs of applications, for the terminal and for pages."""
+"""Tables and summary sentences of application runs, for the terminal and for HTML pages."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from emmclab.runtime.number_format import change_pct, signed
 
 
 def runs_answer(runs: Sequence[AppResult]) -> str:
-    """Return the runtime of a run and its largest part, or the runtimes of the fastest and the slowest run."""
+    """Return a sentence: one run's runtime and its largest part, or the runtimes of the fastest and slowest run."""
     fastest, slowest = (choose(runs, key=lambda run: run.runtime_s) for choose in (min, max))
     if len(runs) == 1:
         words, share = dominating(fastest)
@@ -22,7 +22,7 @@ def runs_answer(runs: Sequence[AppResult]) -> str:
 
 
 def runs_table(results: Sequence[AppResult], *, is_joined: bool = False) -> TextTable:
-    """Return a row for each run with the time in each state; with `is_joined`, also with its application."""
+    """Return a row for each run with the time in each thread state; with `is_joined`, also with its application."""
     used = [state for state in STATES if any(run.app.states[state] for run in results)]
     names = ["Application", Column("Run", is_text=True)] if is_joined else ["Run"]
     rows: list[Cells] = [
@@ -48,7 +48,7 @@ def runs_table(results: Sequence[AppResult], *, is_joined: bool = False) -> Text
 
 
 def storage_table(result: AppResult, most: int | None = None) -> TextTable | None:
-    """Return the parts of the storage time, in one row after the first `most`; None without such parts."""
+    """Return the table of parts of the storage time, the first `most` in one row each; None without such parts."""
     parts = [part for part in result.app.spent if part.wait]
     first, others = parts[:most], parts[len(parts[:most]) :]
     names = [[part.wait or "", part.class_ or "all", part.partition or "all"] for part in first]
@@ -65,12 +65,12 @@ def storage_table(result: AppResult, most: int | None = None) -> TextTable | Non
 
 
 def time_and_share(nanoseconds: int, runtime: int) -> tuple[str, str]:
-    """Format a part of the runtime in seconds, and in percent."""
+    """Format a part of the runtime twice: in seconds, and as a percentage of the runtime."""
     return f"{nanoseconds / 1e9:,.3f}", f"{100 * nanoseconds / max(runtime, 1):.1f}"
 
 
 def what_if_table(result: AppResult, faster: Sequence[AppResult]) -> TextTable:
-    """Return the runtimes with infinitely fast parts of the storage, by descending gain."""
+    """Return the table of runtimes, each with one part of the storage infinitely fast, by descending gain."""
     rows = []
     for run in sorted(faster, key=lambda run: run.runtime_s):
         gain = result.runtime_s - run.runtime_s

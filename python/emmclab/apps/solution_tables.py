@@ -5,17 +5,17 @@ from statistics import median
 from emmclab.apps.solutions import SolutionComparison
 from emmclab.runtime.document import Cells, Column, TextTable, number_cell
 
-#: Runs with at most this gain count as equally fast as the run on the plain device.
+#: Runs that are faster than the run on the plain device by at most this factor count as equally fast.
 _NO_CHANGE = 1.01
 
 
 def settings_of(comparison: SolutionComparison) -> list[tuple[str, str, str]]:
-    """Return each application with its device and network, in order."""
+    """Return each tested combination of application, device and network, in order."""
     return list(dict.fromkeys((run["application"], run["device"], run["network"]) for run in comparison.runs))
 
 
 def solutions_table(comparison: SolutionComparison, setting: tuple[str, str, str] | None = None) -> TextTable:
-    """Return gain and cost of each solution with one application, device and network, or with all of them."""
+    """Return the gain and cost of each solution for one combination of application, device and network, or over all."""
     hardware = {row["name"]: row["hardware"] or "nothing" for row in comparison.solutions}
     rows: list[Cells] = []
     for run in comparison.runs:

@@ -1,4 +1,4 @@
-"""Pilot solutions of FAST 2012: their gain over the plain device, and their risk of data loss."""
+"""The pilot solutions of a FAST 2012 paper: their gain over the plain device, and their risk of data loss."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from emmclab.runtime.lists import Names, several
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting
 
-#: The value of `Solution.second` for a second device of the same kind.
+#: Value of `Solution.second` that selects a second device of the same kind.
 SAME = "same"
-#: Promises that, if broken, mean a loss of acknowledged data; any other broken promise is an inconsistency.
+#: Durability promises whose breach is a loss of acknowledged data. A breach of any other promise is an inconsistency.
 _LOSSES = ("fsync", "fdatasync", "commit")
 
 
@@ -44,7 +44,7 @@ class Solution:
     sync: tuple[str, ...] | None = None
 
     def run(self, name: str, device: Device, network: str, **options: Any) -> AppResult:
-        """Run an application with it; `options` are those of `run_application`."""
+        """Run an application with this solution; `options` are those of `run_application`."""
         return run_application(
             name,
             device,
@@ -58,7 +58,7 @@ class Solution:
         )
 
 
-#: The plain device first, then the solutions.
+#: All solutions to compare; the first one is the unchanged device.
 SOLUTIONS = (
     Solution("plain", "the device as it is"),
     Solution(
@@ -181,7 +181,7 @@ def _run_key(result: AppResult) -> tuple[str, ...]:
 
 
 def _wear(solution: Solution, result: AppResult) -> dict[str, int]:
-    """Return programs and erases on the main kind of device, and bytes written to one of another kind."""
+    """Return page programs and block erases of a run, and bytes written to a second device of another kind."""
     device = result.device
     flash, second = device.flash, device.second_device
     programs, erases, other = flash.page_programs.total, flash.block_erases, 0
@@ -193,7 +193,7 @@ def _wear(solution: Solution, result: AppResult) -> dict[str, int]:
 
 
 class ExploredWorkload(TypedDict):
-    """Results of the power cuts of a workload: numbers of states, broken promises, and the first loss."""
+    """Results of the simulated power cuts of a workload: crash states, broken durability promises, first data loss."""
 
     workload: str
     cuts: int
@@ -205,7 +205,7 @@ class ExploredWorkload(TypedDict):
 
 
 class Risks(TypedDict):
-    """Measured losses after power cuts, by solution; with the command that measured them and its devices."""
+    """Measured data loss after power cuts by solution, the command that measured it, and the devices used."""
 
     command: str
     device: str
@@ -214,7 +214,7 @@ class Risks(TypedDict):
 
 
 def risks() -> Risks:
-    """Return the measured losses after power cuts with each solution; `command` repeats the measurement.
+    """Return the measured losses after power cuts with each solution; `command` is the command that measures them.
 
     >>> sorted(risks()["solutions"])[0]
     'advil'
@@ -225,13 +225,13 @@ def risks() -> Risks:
 
 
 def loses(measured: Risks, name: str) -> bool | None:
-    """Return whether any explored state lost acknowledged data; None if no state was explored."""
+    """Return whether data acknowledged as durable was lost in any crash state; None if none was explored."""
     explored = measured["solutions"].get(name)
     return any(workload["lost_states"] for workload in explored) if explored else None
 
 
 def risk_of(measured: Risks, name: str) -> str:
-    """Describe in a sentence or two what a power cut may lose with a solution, from the measured states."""
+    """Describe in one or two sentences what a power cut may lose with a solution, from the explored crash states."""
     explored = measured["solutions"].get(name)
     if not explored:
         return "not explored"

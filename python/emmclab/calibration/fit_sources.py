@@ -17,18 +17,18 @@ class Fitted(NamedTuple):
 
     #: Names of the sources to which the device was fitted.
     sources: Sequence[str]
-    #: Settings with the cost of a flush, a reliable write and a FUA write, in us.
+    #: Additional time of a flush, a reliable write and a FUA write, in us.
     costs_us: Sequence[float]
 
     @staticmethod
     def of(settings: Mapping[str, Any]) -> "Fitted":
-        """Return the sources and costs from the settings of a device, as nested tables."""
+        """Return the sources to which a device was fitted and its durability costs, from settings in nested tables."""
         costs = [(settings.get(group) or {}).get(key) or 0.0 for group, key in _COSTS]
         return Fitted(list(settings.get("fitted_to") or ()), costs)
 
     @staticmethod
     def device(device: Device) -> "Fitted":
-        """Return the sources and costs of a device.
+        """Return the sources to which a device was fitted, and the cost of its flushes and durable writes.
 
         >>> Fitted.device(Device.preset("ufs31"))
         Fitted(sources=['samsung20_eufs', 'ufs_fua_times'], costs_us=[535.0, 0.0, 610.0])
@@ -78,7 +78,7 @@ def order_note(devices: Mapping[str, Fitted]) -> str:
 
 
 def _have_no_common_source(first: Fitted, second: Fitted) -> bool:
-    """Return whether two devices were fitted without a common source, and have costs of durable writes."""
+    """Return whether two devices were fitted without a common source, and any of them has costs of durable writes."""
     fitted, priced = first.sources or second.sources, any((*first.costs_us, *second.costs_us))
     return bool(fitted) and priced and not {*first.sources} & {*second.sources}
 

@@ -1,4 +1,4 @@
-"""Finds files that contain registers: a single file, a folder of sysfs, or an archive of it."""
+"""Finds register dumps in a single file, a sysfs folder, or an archive of such a folder."""
 
 import io
 import os
@@ -16,7 +16,7 @@ from emmclab.traces.recorded_registers import recorded_devices
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-#: Maximum size of a single file, in bytes; logs with a dump are smaller.
+#: Maximum size of a single register file, in bytes; logs with a dump are smaller.
 _MOST_BYTES = 4 << 20
 #: Maximum size of a file in a folder, in bytes; files of sysfs have at most one page.
 _MOST_BYTES_IN_TREE = 64 << 10
@@ -24,7 +24,7 @@ _MOST_BYTES_IN_TREE = 64 << 10
 _MOST_FILES = 100_000
 #: Maximum size of the content of an archive, in bytes; all of /sys has some tens of megabytes.
 _MOST_BYTES_UNPACKED = 256 << 20
-#: Number of bytes at the start of a file in which registers are recognised.
+#: Number of bytes at the start of a file that are searched for registers.
 _HEAD_BYTES = 1 << 16
 _HINT = (
     "give the file ext_csd of debugfs, the output of `mmc extcsd read`, or the folder of a UFS in sysfs "
@@ -35,12 +35,12 @@ _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 #: The first bytes of a Parquet file, the format of recordings.
 _PARQUET = b"PAR1"
 
-#: The path of a file, for messages, and its content.
+#: Path of a register file, for messages, and content of the file.
 RegisterFile = tuple[str, bytes]
 
 
 def is_recording(source: Path) -> bool:
-    """Return whether a file has the format of a recording."""
+    """Return whether a file has the format of an emmclab recording."""
     if not source.is_file():
         return False
     with source.open("rb") as file:
@@ -76,7 +76,7 @@ def register_files(source: Path) -> list[RegisterFile]:
 
 
 def holds_registers(source: Path) -> bool:
-    """Return whether a file begins with registers, or a folder or an archive contains some."""
+    """Return whether a file begins with a register dump, or a folder or archive contains one."""
     try:
         if not (source.is_dir() or source.is_file()):
             return False
@@ -157,7 +157,7 @@ def _of_folder(folder: Path) -> Iterator[RegisterFile]:
 
 
 class _Content(io.RawIOBase):
-    """The content of an archive, decompressed; `tarfile` reads it."""
+    """A stream of the decompressed content of an archive, from which `tarfile` reads."""
 
     def __init__(self, source: Path) -> None:
         self._source = source

@@ -15,13 +15,13 @@ from emmclab.runtime.files import printable
 from emmclab.runtime.number_format import size
 from emmclab.simulation.device import Device
 
-#: Maximum cache size of the model, KB.
+#: Maximum cache size that the device model supports, in KB.
 _MOST_CACHE_KB = 1 << 20
-#: Tags of the single list of commands of UFSHCI 2 and 3.
+#: Number of command tags in the single command list of UFSHCI 2 and 3.
 _TAGS_OF_A_LIST = 32
-#: Settings that are derived from the capacity and the size of the flash in SLC mode.
+#: Settings whose values follow from the capacity and from the size of the flash in SLC mode.
 _SIZES = ("blocks", "pages_per_block", "spare_blocks", "over_provisioning_pct")
-#: Whether WriteBooster preserves the user capacity; this is decided together with the sizes.
+#: Key of the setting whether WriteBooster preserves the user capacity. It is decided together with the sizes.
 _PRESERVES = "slc.preserve_user_space"
 
 
@@ -48,7 +48,7 @@ class RegisterPreset:
 
 @dataclass
 class _Draft:
-    """The settings of a preset under construction."""
+    """The settings of a device preset that is being built from registers."""
 
     base: dict[str, Any]
     values: dict[str, str] = field(default_factory=dict)
@@ -128,7 +128,7 @@ def _refuse_other_kind(report: RegisterReport, base: Device, draft: _Draft) -> N
 
 
 def _fit_cache(draft: _Draft) -> None:
-    """Limit the cache size to the range of the model; without a cache, clear the settings of the cache."""
+    """Limit the cache size to the range that the model supports; without a cache, clear the cache settings."""
     if "cache.size_kb" not in draft.values:
         return
     origin, kb = draft.sources["cache.size_kb"], draft.value("cache.size_kb")
@@ -155,7 +155,7 @@ def _fit_queue(draft: _Draft) -> None:
 
 
 def _fit_packing(draft: _Draft) -> None:
-    """Limit the packed commands of the base's host to those of the device; a command queue disables them."""
+    """Limit the number of packed commands to what the device supports; a command queue disables packing."""
     if draft.base["interface"]["kind"] != "emmc":
         return
     queued = draft.value("controller.queue_depth") > 1
@@ -167,7 +167,7 @@ def _fit_packing(draft: _Draft) -> None:
 
 
 def _fit_slc(draft: _Draft, report: RegisterReport) -> bool:
-    """Reserve blocks in SLC mode; return True if all flash is in SLC mode, which needs no such blocks."""
+    """Reserve blocks in SLC mode; return True if all flash is in SLC mode, so that none need to be reserved."""
     mode = draft.value("slc.mode")
     if report.kind != "emmc" or mode != "region" or report.slc is None:
         if mode != "off" and draft.base["slc"]["mode"] == "off":
@@ -187,7 +187,7 @@ def _fit_slc(draft: _Draft, report: RegisterReport) -> bool:
 
 
 def _first_slc_blocks(draft: _Draft, origin: str) -> None:
-    """Set the minimum number of blocks in SLC mode, until their size is known."""
+    """Set the number of blocks in SLC mode to the minimum, until the block size is known."""
     if draft.base["slc"]["mode"] == "off":
         draft.set("slc.blocks", draft.base["gc"]["low_watermark"] + 3, origin)
 
@@ -227,7 +227,7 @@ def _toml(device: Device, base: Device, report: RegisterReport, draft: _Draft, s
 
 
 def _comment(key: str, value: str, of_base: dict[str, str], report: RegisterReport, draft: _Draft, like: str) -> str:
-    """Return the comment on the origin of a value."""
+    """Return the TOML comment that states the origin of a value."""
     if key in ("name", "about"):
         return ""
     setting = key.rpartition(".")[2]
@@ -240,7 +240,7 @@ def _comment(key: str, value: str, of_base: dict[str, str], report: RegisterRepo
 
 
 def _one_line(text: str) -> str:
-    """Return a text that can be used in a comment of TOML."""
+    """Return a text on one line, so that it can be used in a TOML comment."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 

@@ -1,7 +1,7 @@
 """Compares the response times of simulated devices with those of a recording.
 
-A recording is cut in two: a device is calibrated on the first half, and the second half is replayed. The
-calibration does not use the second half, so that the comparison tests the model.
+A recording is cut in two: a device is calibrated on the first half, and the second half is replayed on it. The second
+half is not used for calibration, so that the comparison tests the model.
 """
 
 import itertools
@@ -27,20 +27,20 @@ from emmclab.traces.trace import Ledger, Trace
 
 #: Minimum number of completed requests of a recording: each half then has 50, enough for a median.
 LEAST_REQUESTS = 100
-#: Minimum number of completed requests of the second half, if the cut is moved as far as possible.
+#: Minimum number of completed requests in the second half, if the cut between the halves is moved as far as possible.
 _LEAST_JUDGED = 40
 #: Name of the temporary copy of a recording, of which each half is read separately.
 _COPY = "whole.parquet"
 #: Minimum capacity of the calibrated device, and the maximum that `calibrate` allows, in GB.
 _USUAL_GB, _MOST_GB = 32, 1024
-#: Name of the model that is calibrated on the first half.
+#: Name of the device model that is calibrated on the first half of the recording.
 CALIBRATED = "calibrated"
-#: Name of the prediction without a device: the median of the first half by operation and size.
+#: Name of the prediction without a device model: the median of the first half by operation and size.
 LOOKUP = "table of medians"
-#: Text in the note of a trace with zone commands.
+#: Text by which a trace with zone commands is recognised in its note.
 _ZONES = "commands to zones"
 
-#: Called before each step with a description of it.
+#: Function that is called before each step with a description of the step.
 Steps = Callable[[str], None]
 
 
@@ -86,7 +86,7 @@ class ValidationFields(TypedDict):
     recorded: HalvesFields
     models: list[ModelFields]
     refused: dict[str, str]
-    #: As `Calibration`.
+    #: Fields of the calibration, as in `Calibration`; None without a calibration.
     calibration: dict[str, Any] | None
 
 
@@ -145,7 +145,7 @@ class Validation:
 
     @property
     def main(self) -> Model:
-        """The model for the headline: the calibrated one, or the first device if there is none."""
+        """The model whose result is reported in the headline: the calibrated device, or else the first model."""
         return self.models[0]
 
     @property
@@ -219,7 +219,7 @@ def validate(
         options["wrap_addresses"] = wrap_addresses
         if calibration is not None:
             device = Device.from_toml(calibration.toml)
-            # The device is as large as the addresses of the recording, up to the maximum of a calibration.
+            # The calibrated device is as large as the recorded addresses, up to a maximum. Larger addresses wrap.
             replay.run(device, "calibrated", {**options, "wrap_addresses": True})
         for device in devices:
             replay.run(device, "device", options)
@@ -262,7 +262,7 @@ class _Replay:
             return None
 
     def run(self, device: Device, kind: str, options: RunOptions) -> None:
-        """Replay on a device and judge it; if that is not possible, record the reason."""
+        """Replay the second half on a device, and compare the times; if that is not possible, record the reason."""
         name = CALIBRATED if kind == "calibrated" else self._unique_name(device.name)
         self._step(f"replay the second half of {self._trace.name} on {name}")
         try:
@@ -277,14 +277,14 @@ class _Replay:
         self.models.append(Model(name, kind, note, mode_line(result), judgement))
 
     def _refuse(self, name: str, error: EmmclabError) -> None:
-        """Record the reason why a device could not be tried; errors of the operating system are raised."""
+        """Record the reason why a device could not be tried; if it is an operating-system error, raise it."""
         if error.errno is not None:
             raise error
         reason = _under_its_name(error, self._recording, self._trace)
         self.refused[name] = f"{reason} ({error.hint})" if error.hint else reason
 
     def _unique_name(self, name: str) -> str:
-        """Append a number to the name of a device if another model has it, such as `calibrated`."""
+        """Append a number to the name of a device if another model has this name, such as `calibrated`."""
         names = {CALIBRATED, LOOKUP, *self.refused, *(model.name for model in self.models)}
         numbered = (f"{name} ({number})" for number in itertools.count(2))
         return name if name not in names else next(candidate for candidate in numbered if candidate not in names)
@@ -325,7 +325,7 @@ def _refuse(trace: Trace, recording: Recording) -> None:
 
 
 def _cut(trace: Trace, recording: Recording) -> Cut:
-    """Cut a recording in the middle of its requests, at the next moment when the device is idle."""
+    """Cut a recording after half of its requests, at the next time at which the device is idle."""
     cut = recording.cut()
     if cut is None:
         raise UnsupportedError(
@@ -350,7 +350,7 @@ def _cut(trace: Trace, recording: Recording) -> Cut:
 
 
 def _under_its_name(error: EmmclabError, recording: Recording, trace: Trace) -> str:
-    """Return the message of an error with the path of the recording instead of that of its temporary copy."""
+    """Return an error message in which the path of a temporary copy is replaced by that of the recording."""
     return str(error).replace(str(recording.path), _trace_name(trace))
 
 

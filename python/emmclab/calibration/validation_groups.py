@@ -14,14 +14,14 @@ from emmclab.runtime.number_format import change_pct
 from emmclab.runtime.parquet import quoted
 from emmclab.traces.reading import read
 
-#: A cut is moved to the next moment at which the device is idle, by at most this fraction (1/10) of the requests.
+#: The cut is moved to the next time at which the device is idle, by at most this fraction (1/10) of the requests.
 _PUT_OFF = 10
-#: Bits of the flags field of a trace.
+#: Masks of bits in the flags field of a trace: durable (FUA or preflush), failed, and zone append.
 _DURABLE, _FAILED, _APPEND = 1 << 1 | 1 << 2, 1 << 10, 1 << 11
-#: Percentiles of the curves.
+#: Percentiles at which the curves of response times have points.
 _CURVE = (*(part / 2 for part in range(1, 199)), *(99 + part / 10 for part in range(1, 11)))
 
-#: Keys of the groups of requests: SQL expressions of numbers that sort the groups; NULL means no group.
+#: SQL expressions that assign requests to groups. Their values are numbers that sort the groups; NULL means no group.
 _KEYS = {
     "operation": "kind",
     "size": "case when sectors > 0 then greatest(0, ceil(round(log2(sectors / 8.0), 9)))::int end",
@@ -33,7 +33,7 @@ _KEYS = {
 
 
 class Facts(NamedTuple):
-    """Facts about a recording."""
+    """Counts and properties of a recording."""
 
     requests: int
     completed: int
@@ -46,12 +46,12 @@ class Facts(NamedTuple):
 
 
 class Recording:
-    """A recording in a database, with the state of the device at each arrival."""
+    """A recording in a database, with idle time and queue depth of the device at the arrival of each request."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-        """Read a Parquet file of a trace; requests that ended with an error are not judged."""
+        """Read a Parquet file of a trace; requests that ended with an error are left out of the comparison."""
         self._connection, self.path = connection, path
-        # Service times are defined as in profiles: from the driver's events if recorded, else from the start.
+        # Service times are as in profiles: from `issue` to `served` of the driver if recorded, else from `start` on.
         connection.execute(
             f"""create table raw as select file_row_number as row, arrival_ns, sector, sectors, op, flags,
             case when complete_ns > arrival_ns then complete_ns end as complete_ns,
@@ -121,7 +121,7 @@ class Recording:
         return TimeSpread(*row)
 
     def kinds(self, *, since: int = 0, before: int | None = None) -> dict[str, int]:
-        """Return the number of judged requests of each operation in a range of rows, most frequent first."""
+        """Return the number of compared requests of each operation in a range of rows, most frequent first."""
         end = self.facts.requests if before is None else before
         rows = self._connection.execute(
             """select kind, count(*) as count from recorded where is_judged and row >= ? and row < ?
@@ -131,7 +131,7 @@ class Recording:
         return dict(rows)
 
     def judged_by_run(self, since: int, rows: Path) -> Judgement:
-        """Judge the requests from `since` on by the rows of a simulated run, which are in the same order."""
+        """Compare the requests from row `since` on with the rows of a simulated run, which are in the same order."""
         self._connection.execute(
             f"""create or replace table run as select *, file_row_number + ? as row
             from read_parquet('{quoted(rows)}', file_row_number = true)""",  # noqa: S608
@@ -153,10 +153,10 @@ class Recording:
         return self._judgement(with_service=self.facts.apart > 0)
 
     def judged_by_table(self, since: int) -> Judgement:
-        """Judge the medians of the rows before `since`, by kind and size, as predictions for the later rows.
+        """Predict the response times from row `since` on by medians of the earlier rows, and compare them.
 
-        For a size that did not occur before, the prediction is the median of its kind; for such a kind, it is
-        the median of all requests.
+        The prediction is the median of earlier requests of the same operation and size; if there are none, of the same
+        operation; if there are none either, of all earlier requests.
         """
         self._connection.execute(
             """create or replace table judged as
@@ -184,7 +184,7 @@ class Recording:
         return Judgement(response, service, groups, together, self._curve())
 
     def _groups(self, names: Sequence[str], measure: str = "response") -> list[Group]:
-        """Return the groups by some keys, in order; without keys, one group of all requests."""
+        """Return the requests grouped by these properties, in order; without properties, one group of all requests."""
         keys = [f"{name}_key" for name in names]
         recorded, predicted = f"{measure}_ns", f"predicted_{measure}_ns"
         error = f"abs({predicted} - {recorded})"
@@ -224,28 +224,28 @@ class Recording:
 
 
 def _spread(column: str) -> str:
-    """Return the SQL for the figures of a spread, in ms."""
+    """Return the SQL expressions for mean, median and percentiles of a column, in ms."""
     quantiles = (f"quantile_disc({column}, {share}) / 1e6" for share in (0.5, 0.9, 0.99))
     return f"avg({column}) / 1e6, {', '.join(quantiles)}"
 
 
-#: Minimum requests of a group; groups below it are marked, as too few requests are above a 90th percentile.
+#: Minimum number of requests in a group. Smaller groups are marked: they have few requests above the p90.
 ENOUGH = 20
-#: Errors in percent; the share of requests within each is reported.
+#: Error limits in percent. The share of requests within each limit is reported.
 WITHIN_PCT = (10, 25, 50)
-#: Units of sizes, in KB.
+#: Units of request sizes, with their sizes in KB.
 _UNITS = (("GB", 1 << 20), ("MB", 1 << 10), ("KB", 1))
 #: Operations in the order of the output; durable writes are those with FUA or a preflush.
 _KINDS = ("read", "write", "durable write", "flush", "discard", "secure_erase")
-#: Names of ranges of time for which the device was idle before a request.
+#: Labels of the ranges of time for which the device was idle before a request.
 _IDLE = ("busy", "<= 1 ms", "1 - 10 ms", "10 - 100 ms", "0.1 - 1 s", "> 1 s")
-#: Phrases for these ranges after an operation in a sentence.
+#: Phrases for the ranges of `_IDLE`, to follow an operation in a sentence.
 _AFTER = ("that find the device busy", *(f"after idle {text.replace('<=', 'up to')}" for text in _IDLE[1:-1]))
 _AFTER += ("after idle > 1 s",)
 
 
 class TimeSpread(NamedTuple):
-    """Times of a set of requests, ms; None if there are none."""
+    """Mean, median and percentiles of the times of a set of requests in ms; None if there are no requests."""
 
     requests: int
     mean_ms: float | None
@@ -255,7 +255,7 @@ class TimeSpread(NamedTuple):
 
 
 class PredictionError(NamedTuple):
-    """Predicted against recorded, in percent; None if nothing was recorded."""
+    """Errors of predicted against recorded times, in percent; None if nothing was recorded."""
 
     mean_pct: float | None
     median_pct: float | None
@@ -265,14 +265,14 @@ class PredictionError(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """Recorded and predicted times of some requests.
+    """Recorded and predicted times of a group of requests.
 
     Attributes:
-        label: the property that they share.
+        label: the property that these requests share.
         recorded: their recorded times.
         predicted: their predicted times.
-        within_pct: for each error of `WITHIN_PCT`, the share of requests within it, in percent.
-        share_of_error_pct: share of the sum of all absolute errors.
+        within_pct: for each limit in `WITHIN_PCT`, the share of requests whose error is within it, in percent.
+        share_of_error_pct: the group's share of the sum of all absolute errors, in percent.
     """
 
     label: str
@@ -288,7 +288,7 @@ class Group:
 
     @property
     def error(self) -> PredictionError:
-        """Error of the predicted against the recorded times."""
+        """Error of the predicted times relative to the recorded times."""
         return PredictionError(*map(change_pct, self.recorded[1:], self.predicted[1:]))
 
     @property
@@ -299,7 +299,7 @@ class Group:
 
     @property
     def factor(self) -> float:
-        """Absolute logarithm of the ratio: 0 for equal medians, equal for half and twice, infinite without a ratio."""
+        """Absolute logarithm of `ratio`: 0 for equal medians, the same for half and twice, infinite without a ratio."""
         return inf if self.ratio is None else abs(log(self.ratio))
 
     def to_dict(self) -> dict[str, object]:
@@ -357,7 +357,7 @@ class Judgement:
 
     @property
     def worst(self) -> Group | None:
-        """The group by operation, size and idle time with the largest median error; None if all are small."""
+        """The group by operation, size and idle time with the largest error of its median; None if all are small."""
         enough = [group for group in self.together if not group.is_few]
         return max(enough, key=lambda group: group.factor, default=None)
 
@@ -389,7 +389,7 @@ def place(keys: Sequence[Any]) -> tuple[int, ...]:
 
 
 def label(keys: Mapping[str, Any]) -> str:
-    """Return the name of a group."""
+    """Return the label of a group of requests."""
     if len(keys) == 1:
         ((name, key),) = keys.items()
         if name == "size":
@@ -406,7 +406,7 @@ def label(keys: Mapping[str, Any]) -> str:
 
 
 def several(kind: str, count: int = 2) -> str:
-    """Return the plural name of requests of an operation.
+    """Return the plural name of requests of an operation, such as `reads`.
 
     >>> several("durable write"), several("flush"), several("secure_erase", 1)
     ('durable writes', 'flushes', 'secure erase')
@@ -436,6 +436,6 @@ def _doubling_of_whole(key: int) -> str:
 
 
 def nothing(label: str) -> Group:
-    """Return a group without requests."""
+    """Return a group of zero requests with this label."""
     none = TimeSpread(0, None, None, None, None)
     return Group(label, none, none, (0.0,) * len(WITHIN_PCT), 0.0)

@@ -7,21 +7,21 @@ from emmclab.calibration.validation_groups import ENOUGH, WITHIN_PCT, Group, Jud
 from emmclab.runtime.document import TextTable
 from emmclab.runtime.number_format import change_pct, duration, percent_text, signed
 
-#: The headline states the share of requests within this error, percent.
+#: The headline states the share of requests within this error, in percent.
 SAID_PCT = 25
-#: Minimum error of a median for a group to be called the worst, percent.
+#: Minimum error of the median for a group to be called the worst, in percent.
 _CLOSE_PCT = 5.0
-#: Below this number of requests, fewer than ten lie above the 99th percentile.
+#: Below this number of requests, fewer than ten are above the 99th percentile.
 _FEW_FOR_P99 = 1_000
 _NONE = "–"
-#: Titles and first column headers of the groups.
+#: Title and first column header of the table for each kind of group.
 GROUPS = {
     "operation": ("By operation", "Operation"),
     "size": ("By size", "Size"),
     "idle": ("By idle time before the request", "Idle before"),
     "queue": ("By requests that are unfinished at arrival", "Unfinished"),
 }
-#: Number of groups by operation, size and idle time that are shown, by their share of the error.
+#: Maximum number of groups by operation, size and idle time that are shown: those with the largest share of the error.
 _SHOWN = 10
 
 
@@ -43,14 +43,14 @@ def _worst(group: Group) -> str:
     error = group.error.median_pct or 0.0
     if abs(error) < _CLOSE_PCT:
         return f"no group of {ENOUGH} requests or more is off by over {max(abs(error), 0.1):.1f} % in the median"
-    # Avoids rounding to -100 %.
+    # With one decimal, an error of -99.6 % is not printed as -100 %.
     digits = 1 if error < -99 else 0
     requests = f"{group.recorded.requests:,} requests"
     return f"worst: {group.label}, {signed(error, digits)} % in the median ({requests})"
 
 
 def method(validation: Validation) -> str:
-    """Return a description of the comparison."""
+    """Return a description of how recorded and predicted times were compared."""
     cut = validation.cut
     busy = "" if cut.is_idle else ", while the device was at work"
     kinds = ", ".join(f"{count:,} {several(kind, count)}" for kind, count in cut.first_by_operation.items())
@@ -87,7 +87,7 @@ def notes(validation: Validation) -> list[str]:
 
 
 def overview(validations: Sequence[Validation]) -> TextTable:
-    """Return the table of recordings by models: errors of the figures, and the share of good predictions."""
+    """Return a table with a row for each recording and model: errors in percent, and shares of good predictions."""
     headings = ["Recording: model", "Requests", "Mean %", "Median %", "p90 %", "p99 %"]
     headings += [f"Within\n{limit} %" for limit in WITHIN_PCT]
     rows = []
@@ -106,18 +106,18 @@ def overview(validations: Sequence[Validation]) -> TextTable:
     return TextTable("Error of the response time, second half of each recording", headings, rows, 1)
 
 
-#: Name of the row with the difference between the halves of a recording.
+#: Name of the table row with the difference between the halves of a recording.
 FIRST_HALF = "recorded first half"
 
 
 def drift(validation: Validation) -> list[str]:
-    """Return the difference between the recorded halves, which no model fitted to the first can predict."""
+    """Return the change of response times from the first to the second half, which no model can predict, in percent."""
     pairs = zip(validation.second[1:], validation.first[1:], strict=True)
     return [percent_text(change_pct(*pair)) for pair in pairs]
 
 
 def times(validation: Validation) -> TextTable:
-    """Return the figures of recorded and predicted times."""
+    """Return the table of mean, median and percentiles of the recorded and of the predicted times."""
     rows = [["recorded response", *_times(validation.second)], [FIRST_HALF, *_times(validation.first)]]
     for model in validation.models:
         rows.append([f"{model.name}, response", *_times(model.judgement.response.predicted)])
@@ -148,7 +148,7 @@ def groups(model: Model) -> list[TextTable]:
 
 
 def few_note(judgement: Judgement) -> str:
-    """Return a note that explains the mark of small groups; empty if none is small."""
+    """Return a note that explains how groups of few requests are marked; empty if there are none."""
     few = [group for of_kind in judgement.groups.values() for group in of_kind if group.is_few]
     return f"* fewer than {ENOUGH} requests, which are too few for a judgement" if few else ""
 

@@ -18,7 +18,7 @@ from emmclab.cli.command import examples
 from emmclab.cli.command_groups import add_commands, summary
 from emmclab.cli.console import print_stdout, stdout
 
-#: The commands by panel of the help, in the order of the help. The module with the name of a command defines it.
+#: Commands by panel of the help, in the order of the help. Each command is defined in the module of its name.
 PANELS = {
     "Traces": (*("profile", "record", "top", "convert", "head", "formats", "synth", "fit", "journal", "fleet"),),
     "Devices": (
@@ -33,7 +33,7 @@ PANELS = {
 COMMANDS = tuple(name for names in PANELS.values() for name in names)
 #: Environment variable that the scripts of `--show-completion` set when a shell requests completion.
 _COMPLETING = "_EMMCLAB_COMPLETE"
-#: A word after `--mend-clock` that is its value, valid or not, rather than a file name.
+#: Matches the word after `--mend-clock` if it is a value of the option, valid or not, and not a file name.
 _LENGTH = re.compile(r"auto|[-+]?[0-9]+(\.[0-9]+)?[A-Za-z]*")
 
 
@@ -53,7 +53,7 @@ def overview() -> TyperGroup:
 
 
 def _empty(*, completion: bool) -> typer.Typer:
-    """Create the application without commands; `completion` adds the options that install shell completion."""
+    """Create the application without commands; if `completion` is set, it can install shell completion."""
     app = typer.Typer(
         name="emmclab",
         rich_markup_mode="rich",
@@ -91,7 +91,7 @@ def emmclab(
 
 
 def application_for(words: list[str]) -> Callable[..., Any]:
-    """Create an application for a command line: with its command only, or with summaries of all commands for help."""
+    """Create an application for a command line: only with its command, or for help with all command summaries."""
     if _COMPLETING in os.environ:
         words = _words_before()
     words = words[1:] if words[:1] == ["--"] else words

@@ -45,17 +45,17 @@ from emmclab.simulation.result_fields import result_field
 if TYPE_CHECKING:
     from emmclab.studies.advise_deep import Deep
 
-#: Maximum number of combinations that are printed.
+#: Maximum number of combinations of options that are printed.
 _SHOWN = 10
-#: If preconditioning writes at least this much, bytes, the amount is printed first: it takes some tens of seconds.
+#: If preconditioning writes at least this many bytes, the amount is printed first: it takes some tens of seconds.
 _MUCH_BYTES = 100 << 30
-#: Capacity to which the note on preconditioning proposes to scale a device, bytes.
+#: Capacity in bytes to which the note on preconditioning suggests scaling a device.
 _SMALL_BYTES = 8 << 30
 
 
 @dataclass(frozen=True)
 class DeviceState:
-    """Options of the command line on the state of the devices, and on how requests are replayed."""
+    """Command-line options for the state of the devices, and for how requests are replayed."""
 
     mode: Mode = "auto"
     precondition: Annotated[
@@ -86,7 +86,7 @@ class DeviceState:
 
 @dataclass(frozen=True)
 class Together:
-    """Options of the command line on the search of combinations."""
+    """Command-line options for searching combinations of design options."""
 
     deep: Annotated[
         bool,
@@ -231,7 +231,7 @@ def advise(
 
 
 def _print_plan(counter: Counter, device: Device, devices: int, most_bytes: float, images: Path | None) -> None:
-    """If preconditioning takes long, print the maximum amount of data that it writes, and how to reduce it."""
+    """If preconditioning will write much data, print how much at most, and how to reduce it."""
     counter.expect(most_bytes)
     if most_bytes < _MUCH_BYTES:
         return
@@ -245,7 +245,7 @@ def _print_plan(counter: Counter, device: Device, devices: int, most_bytes: floa
 
 
 def run_deep(device: str, traces: list[Path], results: str, jobs: int, **options: Any) -> "Deep":
-    """Search combinations and show the progress; `options` are those of `advise_deep`."""
+    """Search combinations of design options and show the progress; `options` are those of `advise_deep`."""
     from emmclab.runtime.result_storage import place_of
     from emmclab.studies.advise_deep import advise_deep
 

@@ -89,9 +89,10 @@ def claims(
 def results_of(
     chosen: Sequence[Paper], prepared: Callable[[Study, Paper], Study], folder: Path, jobs: int, *, stored: bool = False
 ) -> dict[str, Results]:
-    """Return the results, by study, that the claims of these papers read; run missing cells after confirmation.
+    """Return, by study, the results on which the claims of these papers are based; run missing simulations.
 
-    Studies that not every machine can run are included only if their stored results are complete.
+    The user must confirm missing simulations. Studies that not every machine can run are included only if their stored
+    results are complete.
     """
     from emmclab.papers.claims import machine_bound_studies, studies_of
     from emmclab.papers.registry import studies
@@ -112,7 +113,7 @@ def results_of(
 
 
 def _missing(study: Study, folder: Path, unread: Collection[str]) -> int:
-    """Return the number of cells that claims read and that have no stored result."""
+    """Return the number of simulations that claims need and that have no stored result."""
     from emmclab.studies.store import Store
 
     stored = Store(folder).keys() if folder.exists() else set()
@@ -120,7 +121,7 @@ def _missing(study: Study, folder: Path, unread: Collection[str]) -> int:
 
 
 def _confirm(missing: int, stored: bool) -> None:
-    """Ask for confirmation on a terminal before missing cells are run; without a terminal, print a message."""
+    """Ask for confirmation before missing simulations are run; without a terminal, only print a message."""
     simulations = f"{missing:,} simulation{'s' if missing > 1 else ''} without a stored result"
     if stored:
         raise ConfigError(f"the claims need {simulations}", field="--stored", hint="leave out --stored to run them")
@@ -141,7 +142,7 @@ def _stored_results(study: Study, folder: Path) -> Results | None:
 
 
 def show_claims(console: Console, judged: list[Claim], *, with_reasons: bool = False) -> None:
-    """Print the table of claims and verdicts, `with_reasons` for each verdict."""
+    """Print the table of claims and verdicts; if `with_reasons` is set, with the reason for each verdict."""
     from emmclab.papers.claims import CANNOT, DIRECTION, NOT, NOT_YET, REPRODUCED, RESTATED
 
     styles = {REPRODUCED: "green", DIRECTION: "cyan", NOT: "yellow", RESTATED: "dim", CANNOT: "dim", NOT_YET: "dim"}

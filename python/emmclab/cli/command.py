@@ -1,4 +1,4 @@
-"""The class of all commands, which rejects options without effect and formats their help."""
+"""The class of all commands, which rejects command-line options without effect and formats the help."""
 
 import copy
 import inspect
@@ -12,16 +12,16 @@ from typer.core import TyperCommand, TyperOption
 
 from emmclab.errors import ConfigError
 
-#: Hint for several devices where a single device is expected.
+#: Hint that is printed if several devices are given where a single device is expected.
 COMPARE_DEVICES = "to replay a trace on several devices: `emmclab compare TRACE --devices {}`"
 
 #: Largest integer value of an option; the core stores it in 64 bits.
 _MOST_NUMBER = (1 << 64) - 1
-#: Lists of options by an option that depends on them.
+#: Maps an option to other options, for example to those of which it requires at least one.
 _Others = dict[str, tuple[str, ...]]
 _BINNED: _Others = {"--bin": ("--over-time", "--html")}
 _REMOTE: _Others = {"--ssh-option": ("--ssh",)}
-#: Options that have an effect only together with one of some others, by command.
+#: By command: options that have an effect only if at least one of the listed options is also given.
 NEEDS: dict[str, _Others] = {
     "profile": {"--bin": ("--over-time", "--html", "--figures", "--json"), "--seed": ("--against",)},
     "record": _REMOTE,
@@ -41,7 +41,7 @@ NEEDS: dict[str, _Others] = {
 }
 _STATES_BEFORE = (("--used", "--precondition"),)
 _MACHINES = (("--ssh", "--adb"), ("--ssh", "--serial"))
-#: Options of `crash` that describe a recording; with --log, the stored recording determines them.
+#: Options of `crash` that describe how a log is recorded; --log excludes them, because its log already exists.
 _OF_RECORDING = (
     *("--device", "--device2", "--layer", "--set", "--capacity"),
     *("--fs", "--mkfs-option", "--mount-options", "--operations", "--timeout"),
@@ -61,7 +61,7 @@ EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
         *(("--log", other) for other in _OF_RECORDING),
     ),
 }
-#: Options that restrict which other options have an effect, by command.
+#: By command: options with which only the listed other options have an effect.
 ALONE: dict[str, _Others] = {
     "explain": {"--glossary": ("--json",)},
     "serve": {"--recover-only": ("--layer", "--set", "--capacity", "--device2", "--image", "--image2")},
@@ -73,12 +73,12 @@ _Function = TypeVar("_Function", bound=Callable[..., None])
 
 #: Matches the space between two sentences.
 _SENTENCE_END = re.compile(r"(?<=\.)\s+(?=[A-Z`-])")
-#: The panel of the options on how to read a trace; also a topic of `emmclab explain`.
+#: Name of the help panel with the options on how to read a trace; also a topic of `emmclab explain`.
 READING_PANEL = "Reading"
 
 
 def command(*lines: str, **settings: Any) -> Callable[[_Function], _Function]:
-    """Mark a function as a command, with example command lines; `settings` are passed to `Typer.command`."""
+    """Turn a function into a command with examples (`lines`) in its help; `settings` go to `Typer.command`."""
 
     def mark(function: _Function) -> _Function:
         vars(function)["command"] = {"epilog": examples(*lines), "help": paragraphs(function), **settings}
@@ -146,7 +146,7 @@ class Command(TyperCommand):
             raise typer.Exit
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print what the command does, an example, and the options that are not advanced."""
+        """Print the help: what the command does, an example, and all options that are not advanced."""
         short: Any = copy.copy(self)
         short.params = [_briefly(parameter) for parameter in self.params if parameter.name not in self._advanced]
         text, examples = self.help or "", (self.epilog or "").replace("\n\n", "\n")
@@ -156,7 +156,7 @@ class Command(TyperCommand):
         super(Command, short).format_help(ctx, formatter)
 
     def _further(self) -> str:
-        """Return a line that refers to the advanced options; empty if there are none."""
+        """Return a line of text on how to show the advanced options; empty if there are none."""
         if not self._advanced:
             return ""
         panels = {
@@ -191,12 +191,12 @@ class Command(TyperCommand):
             if not option.multiple:
                 self._refuse_repeated(option, values[option.name])
         _, _, name = ctx.command_path.partition(" ")
-        # The value of a flag in its second form is False.
+        # The value of an on/off flag is False if its second form (`--no-...`) was given.
         names = ((option.secondary_opts if values[option.name][-1] is False else option.opts) for option in options)
         refuse_ineffective(name, [name[0] for name in names])
 
     def _refuse_repeated(self, option: Any, values: list[Any]) -> None:
-        """Reject an option with two values, or a flag in both of its forms."""
+        """Reject an option that is given with two values, or a flag that is given both as `--x` and `--no-x`."""
         if len(set(values) if option.is_flag else values) < 2:
             return
         name, listed = option.opts[-1], ",".join(map(str, values))
@@ -220,7 +220,7 @@ def _briefly(parameter: Any) -> Any:
 
 
 def refuse_ineffective(command: str, options: Collection[str]) -> None:
-    """Reject options of a command that have no effect because of other options, or without them.
+    """Reject options that have no effect with this command, because another option is present or missing.
 
     >>> refuse_ineffective("advise", ["--budget"])
     Traceback (most recent call last):

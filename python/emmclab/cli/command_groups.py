@@ -1,4 +1,4 @@
-"""Registers the commands of modules, and reads their summaries without importing the modules."""
+"""Registers commands by module, and reads their summaries without importing the modules."""
 
 import inspect
 from collections.abc import Iterable, Iterator
@@ -25,9 +25,9 @@ class ListsByDefault(TyperGroup):
 
 
 def add_commands(app: typer.Typer, package: str, names: Iterable[str]) -> None:
-    """Add the commands of these modules of a package; a module with `MODULES` is a group of commands."""
+    """Add the commands in these modules of a package; a module that defines `MODULES` is a group of commands."""
     for name in names:
-        # Imported here because the import takes long, and the overview, which has no commands, does not need it.
+        # Imported here because the import is slow, and the overview of commands does not need it.
         from emmclab.cli.declared_options import with_groups
 
         module = import_module(f"{package}.{name}")
@@ -53,7 +53,7 @@ def walk_commands(group: TyperGroup, prefix: str = "") -> Iterator[tuple[str, An
 
 
 def summary(package: str, name: str) -> str:
-    """Return the first paragraph of the docstring of a command, from its module, which is compiled but not run.
+    """Return the first paragraph of a command's docstring, without running the module that contains it.
 
     >>> summary("emmclab.cli", "head")
     'Show the first requests, in order of arrival, with units.'

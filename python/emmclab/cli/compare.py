@@ -94,7 +94,7 @@ def compare(
             software: AboveDevice = {"layers": layer_stack, "layer_settings": settings_of(layer_stack, layer_settings)}
             results.append(seed_replay.run(device, [source], pictures=pictures, **software))
         reading.note_changed(results[-1].trace, results[-1].ledger)
-    # This does not hash the traces again: the runs have cached their digests.
+    # The provenance reuses the digests that the runs have computed, so the trace files are not hashed again.
     provenance = Provenance(configurations, sources).to_dict()
     if html is not None:
         from emmclab.pages.simulation import write_simulation_report
@@ -121,7 +121,7 @@ def _with_gain(result: Result, gain: float) -> dict[str, Any]:
 
 
 def _gains(results: list[Result]) -> list[tuple[Result, float]]:
-    """Return each result with its gain in space utilisation over the first device: the ratio of both minus 1."""
+    """Return each result with its relative gain in space utilisation over the first device, 0.1 for 10 % more."""
     first: dict[str, float] = {}
     for result in results:
         first.setdefault(result.trace, result.space.space_utilisation)

@@ -19,7 +19,7 @@ _PIPE_WIDTH = 160
 
 
 class ClosedPipe(Exception):  # noqa: N818 - not an error: the reader needs no more output.
-    """The reader of stdout has closed it. Not a `BrokenPipeError`, for which typer would set its own exit code."""
+    """Raised when the reader closes stdout; not a `BrokenPipeError`, for which typer would set its own exit code."""
 
 
 def one_line(text: str) -> str:

@@ -86,7 +86,7 @@ def convert(
 
 
 def _inputs_and_output(traces: list[Path], named: Path | None) -> tuple[list[Path], Path]:
-    """Return the input files and the output file; without --output, the second of two files is the output."""
+    """Return the input files and the output file; without --output, there must be two files, input and output."""
     if named is not None:
         return one_per_recording(traces), named
     if len(traces) != 2:
@@ -102,7 +102,7 @@ def _inputs_and_output(traces: list[Path], named: Path | None) -> tuple[list[Pat
 
 
 def _source(traces: list[Trace], offset: str | None) -> Trace:
-    """Combine the traces into one; each begins at its time in `offset`."""
+    """Combine the traces into one; `offset` lists the time at which each begins."""
     if offset is None:
         return traces[0] if len(traces) == 1 else combine(traces)
     times = between_commas(offset, "--offset")

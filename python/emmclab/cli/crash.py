@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from emmclab.crash.stored_log import StoredLog
     from emmclab.crash.summary import ExploredRecording
 
-#: Exit statuses if a promise was broken, and if the check or the workload tested nothing.
+#: Exit statuses: a durability promise was broken (4); the check or the workload tested nothing (5).
 FOUND, UNTESTED = 4, 5
 
 
@@ -112,7 +112,7 @@ def _end(tried: Sequence[ExploredRecording], options: Options, as_json: bool, ht
         from emmclab.crash.summary import VERDICTS, summary, verdict
         from emmclab.pages.crash import write_crash_report
 
-        # The page shows one recording: the first with the worst verdict.
+        # The HTML page can show only one recording of the workload: the first of those with the worst verdict.
         worst = min(tried, key=lambda run: VERDICTS.index(verdict(run.log, options, run.exploration).word))
         fields = summary(worst.log, options, worst.exploration, worst.minimal)
         fields["recordings"] = len(tried)
@@ -132,7 +132,7 @@ def _status(tried: Sequence[ExploredRecording], options: Options) -> int:
 
 
 def _compare(first: CrashOptions, second: CrashOptions, as_json: bool) -> NoReturn:
-    """Explore two runs; print at how many cuts each loses data, and whether the difference may be chance."""
+    """Explore the crash states of two runs; print at how many power cuts each loses data, and how significant it is."""
     from emmclab.cli.show_crash import show_against, show_crash
     from emmclab.crash.summary import as_json_of, difference
 
@@ -168,7 +168,7 @@ def _copy_dm(stored: StoredLog, path: Path) -> None:
 
 
 def _repeat_state(stored: StoredLog, options: Options, save_image: Path | None) -> Exploration:
-    """Explore only the state that --again selects."""
+    """Explore only the crash state that --again selects."""
     from emmclab.crash.shards import explore_in_parallel
 
     controls = stored.controls(options)
@@ -184,7 +184,7 @@ def _repeat_state(stored: StoredLog, options: Options, save_image: Path | None) 
 
 
 def _save_image(stored: StoredLog, options: Options, path: Path) -> None:
-    """Write the disk image of the only state that `options` selects; a device or a link is written directly."""
+    """Write the disk image of the crash state that `options` selects; directly to a device or link, else atomically."""
     from emmclab.crash.explore import open_run
     from emmclab.runtime.files import made_aside
 

@@ -1,4 +1,4 @@
-"""The steps of `emmclab crash`: records workloads, explores the recordings, and minimises findings."""
+"""The steps of `emmclab crash`: record workloads, explore the crash states of recordings, minimise findings."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from emmclab.crash.stored_log import Session, StoredLog
     from emmclab.crash.summary import ExploredRecording
 
-#: The panel of the options on logs in the help.
+#: Name of the help panel with the options on logs of recorded runs.
 LOGS_PANEL = "Logs"
-#: Names of the recovery methods in messages.
+#: What recovered the file system, by recovery method; used in messages.
 _RECOVERED = {"process": "emmclab", "e2fsck": "e2fsck", "mount": "the kernel"}
 
 
@@ -97,7 +97,7 @@ class CrashOptions:
     results: ResultsFolder = RESULTS
 
     def changed(self, context: typer.Context, words: str) -> CrashOptions:
-        """Return these options with the changes in `words`; its settings are appended to the existing ones."""
+        """Return a copy with the command-line options in `words`; its `--set` values are added to the existing ones."""
         try:
             split = shlex.split(words)
         except ValueError as error:
@@ -144,7 +144,7 @@ def recorded(run: CrashOptions) -> tuple[Options, list[StoredLog]]:
         return options, [_load_log(session, options, run.log, run.base, run.repeat)]
     if run.device is None:
         raise ConfigError("the device is missing", field="device", hint="give one, for example --device emmc51-cache")
-    # The workload is checked first: an unknown workload has no check of its own, which is not the error to report.
+    # Check the workload first: an unknown one has no default check either, and that error would mislead.
     workload.require()
     options.require()
     if options.guest is not None:
@@ -200,7 +200,7 @@ def _record(
 
 
 def explored(run: CrashOptions, options: Options, recordings: Sequence[StoredLog]) -> list[ExploredRecording]:
-    """Explore recordings, and minimise their findings."""
+    """Explore the crash states of recordings, and minimise their findings."""
     from emmclab.crash.summary import ExploredRecording
 
     tried = []
@@ -214,7 +214,7 @@ def explored(run: CrashOptions, options: Options, recordings: Sequence[StoredLog
 def _with_programs(
     run: CrashOptions, options: Options, stored: StoredLog, exploration: Exploration, minimal: dict[int, MinimalState]
 ) -> dict[int, MinimalState]:
-    """Add the minimised generated programs of findings to `minimal`, if their recording can be repeated."""
+    """Minimise the generated programs that led to findings, and add them to `minimal`, if they can be repeated."""
     from emmclab.crash.minimize import minimize_program, program_of
     from emmclab.crash.scratch_folders import scratch
     from emmclab.crash.stored_log import Session
@@ -246,7 +246,7 @@ def _with_programs(
 
 
 def _guest(stored: StoredLog, options: Options) -> AbstractContextManager[GuestMounts | None]:
-    """Return a context with the guest that mounts states of a recording; None if this machine mounts them."""
+    """Return a context with the virtual machine that mounts crash states; None if this machine mounts them."""
     from emmclab.crash.explore import open_run
     from emmclab.crash.guest.machine import guest_of
 
@@ -257,7 +257,7 @@ def _guest(stored: StoredLog, options: Options) -> AbstractContextManager[GuestM
 
 
 def _quiet(_line: str) -> None:
-    """Discard messages of a recording, which would be printed for each step of minimising."""
+    """Discard a message of a recording; otherwise it would be printed for each step of minimising."""
 
 
 def _load_log(session: Session, options: Options, log: Path, base: Path | None, repeat: int) -> StoredLog:
@@ -294,7 +294,7 @@ def results_folder(results: Path) -> Path | None:
 
 
 def _check_named(check: str | None, workload: str | None) -> str | None:
-    """Return the check to use: that of the option, or by default that of the included workload."""
+    """Return the check to use: the one given by the option, or the default check of the included workload."""
     from emmclab.crash import generated_programs, workloads
 
     if check is None and workload is not None and generated_programs.is_programs(workload):
@@ -320,7 +320,7 @@ def _explored(stored: StoredLog, options: Options, jobs: int, results: Path, *, 
     def report(progress: Exploration) -> None:
         nonlocal before
         cuts = progress.covered.get("cuts", 0)
-        # The first report contains the number of cuts that an interrupted exploration has stored.
+        # In the first report, `cuts` is the number of cuts that an interrupted exploration had already stored.
         before = cuts if before is None else before
         total = min(options.cuts, progress.covered.get("moments", options.cuts))
         meter(cuts, total, before, f"{progress.states:,} states, {len(progress.findings())} findings")
@@ -329,7 +329,7 @@ def _explored(stored: StoredLog, options: Options, jobs: int, results: Path, *, 
         with Counter("crash", "cuts") as meter:
             return stored.explore(options, jobs, report, reuse=reuse)
     except KeyboardInterrupt:
-        # A second recording of the workload would have no results, so the message refers to this log.
+        # The hint names this log, because the stored results do not apply to a new recording of the workload.
         values = {"log": stored.log, "base": stored.base, "check": options.check, "results": results_folder(results)}
         words = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in values.items() if value)
         words += "" if command_of(options.check) is None else " --resume"
@@ -338,7 +338,7 @@ def _explored(stored: StoredLog, options: Options, jobs: int, results: Path, *, 
 
 
 def minimized(stored: StoredLog, options: Options, exploration: Exploration) -> dict[int, MinimalState]:
-    """Minimise findings; return the smallest state by the index of its finding."""
+    """Minimise findings; return the smallest crash state for each finding, by its index."""
     from emmclab.crash.explore import open_run
     from emmclab.crash.minimize import minimize
 
@@ -347,7 +347,7 @@ def minimized(stored: StoredLog, options: Options, exploration: Exploration) -> 
         return {}
     print_stderr(f"minimising {len(findings)} findings")
     run, _ = open_run(str(stored.log), base=stored.base)
-    # Findings about the same promise differ only in the output of the check, and mostly have the same cause.
+    # Minimise one finding per promise: others differ only in the output of the check, mostly with the same cause.
     promises: set[tuple[str, str]] = set()
     minimal = {}
     with Working("minimising findings"), _guest(stored, options) as guest:

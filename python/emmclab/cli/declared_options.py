@@ -1,4 +1,4 @@
-"""Generates options of the command line from the declarations of options of runs and groups."""
+"""Generates command-line options from the declared options of runs and of option groups."""
 
 import copy
 import dataclasses
@@ -39,7 +39,7 @@ def argument(metavar: str, help_: str, **more: Any) -> Any:
 
 
 def declared(name: str, among: Mapping[str, Option] = RUN_OPTIONS, **changes: Any) -> Any:
-    """Create an option of the command line from its declaration; an option of runs rejects values outside its range.
+    """Create a command-line option from its declaration; options of runs reject values outside their range.
 
     `changes` are fields of `typer.Option`, or fields of the declaration if `among` is given.
     """
@@ -55,7 +55,7 @@ def declared(name: str, among: Mapping[str, Option] = RUN_OPTIONS, **changes: An
 
 
 def _created(declaration: Option, **more: Any) -> Any:
-    """Create the option of the command line for a declaration."""
+    """Create a command-line option from its declaration."""
     if not isinstance(declaration.default, bool):
         more.setdefault("metavar", "|".join(declaration.words) or declaration.metavar)
     if declaration.writes or declaration.parse:
@@ -75,7 +75,7 @@ Perfetto = Annotated[Path | None, declared("perfetto")]
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Expand parameters that are groups of options into the options of the groups.
+    """Replace each parameter that is a group of options by the options of this group.
 
     The attribute `advanced` of the returned command contains the names of its advanced options.
     """
@@ -103,12 +103,12 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def is_group(hint: Any) -> bool:
-    """Return whether a type is a group of options."""
+    """Return whether a type hint is a group of options."""
     return dataclasses.is_dataclass(hint) or is_typeddict(hint)
 
 
 def filled(group: type, values: Mapping[str, Any], base: Any = None) -> Any:
-    """Create a group from values of parameters of a command; other fields have their values in `base`."""
+    """Create a group of options from parameter values; fields without a value are copied from `base`."""
     fields: dict[str, Any] = {}
     for name, hint in get_type_hints(group, include_extras=True).items():
         if is_group(hint):
@@ -123,7 +123,7 @@ def filled(group: type, values: Mapping[str, Any], base: Any = None) -> Any:
 
 
 def group_parameters(group: type) -> Iterator[inspect.Parameter]:
-    """Yield a parameter of commands for each field of a group, and of the groups in it, that is an option."""
+    """Yield a command parameter for each field of a group that is an option, including those of nested groups."""
     kind = inspect.Parameter.KEYWORD_ONLY
     declared_here = declarations(group)
     fields = {field.name: field for field in dataclasses.fields(group)} if dataclasses.is_dataclass(group) else {}
@@ -152,7 +152,7 @@ def group_parameters(group: type) -> Iterator[inspect.Parameter]:
 
 
 def _on_command_line(hint: Any, declaration: Option) -> Any:
-    """Return the type of an option on the command line, where text identifies an object by its name."""
+    """Return the type of an option on the command line, where an object is given by its name."""
     kinds = get_args(hint) or (hint,)
     if declaration.parse is None and (get_origin(hint) is Sequence or declaration.takes_names):
         return list[str]
@@ -163,7 +163,7 @@ def _on_command_line(hint: Any, declaration: Option) -> Any:
 
 
 def _completed(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Set the name of a flag, so that Typer adds no `--no-` form, and the placeholders of numbers and files."""
+    """Name a flag so that Typer adds no `--no-` form, and set the placeholders of numbers and files in the help."""
     kind, option_info = [*get_args(parameter.annotation), None, None][:2]
     if not isinstance(option_info, OptionInfo):
         return parameter

@@ -95,7 +95,7 @@ def _within(rows: Sequence[FittedFigure]) -> str:
 
 
 def _check_table(title: str, rows: Sequence[FittedFigure], source: str) -> Table:
-    """Return the table of the checked figures of one source."""
+    """Return the table of the fitted figures of a device that come from one source."""
     table = framed(title, "Figure", "Unit", "Published", "Bounds", "Here", "Deviation\n%", words=2)
     for row in rows:
         if row.source == source:
@@ -121,7 +121,7 @@ def _gb(amount: float | None) -> str:
 
 
 class _Preset(TypedDict):
-    """A preset; its sizes are None if it cannot be scaled to the requested capacity."""
+    """A device preset and its sizes, which are None if it cannot be scaled to the requested capacity."""
 
     name: str
     about: str

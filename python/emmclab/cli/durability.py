@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _CHECK = "After the cut"
 _before = partial(option, panel="Before the cut")
-#: Default size of the part of the target that is used, MB.
+#: Default size of the tested region of the target, MB.
 _SPAN_MB = 32
 
 
@@ -166,7 +166,7 @@ def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> N
 
 
 def _check_last_run(session: "Session", target: str, log: Path, same_device: bool) -> "Verdict":
-    """Check the last run, and add the verdict to the log."""
+    """Check the device after the last run, and add the verdict to the log."""
     from emmclab.real_devices.durability import Closing, Log, judge, line, open_target
 
     run = session.runs[-1]

@@ -49,9 +49,9 @@ from emmclab.traces.recorded_registers import RecordedDeviceFields, recorded_dev
 from emmclab.traces.trace import Ledger
 
 _METAVAR = "WHAT"
-#: Text for how the format of a file was recognised.
+#: Text that states how the format of a file was recognised.
 _SIGNS = {"content": "its content", "--format": "--format", "--columns": "--columns"}
-#: Fields of a header whose values are JSON text.
+#: Fields of a trace header whose values are JSON text.
 _JSON_FIELDS = ("activity", "clock_jumps", "registers")
 #: Formats of traces that emmclab recorded or generated, rather than converted from a file.
 _OWN = ("record", "synthetic")
@@ -62,7 +62,7 @@ _CLOCKS = {
 }
 
 
-# The argument may be an option of another command: `emmclab explain --rate`.
+# Unknown options are accepted, because the argument may be an option of another command: `emmclab explain --rate`.
 @command(
     "emmclab explain trace.txt",
     "emmclab explain nexus5",
@@ -221,7 +221,7 @@ class _ExplainedTrace(TypedDict):
     clock_about: str | None
     header: dict[str, str | None]
     clock_jumps: list[ClockJumpRow]
-    #: As `RecordedActivity`.
+    #: Recorded activity, with the fields of `RecordedActivity`.
     activity: dict[str, Any]
     devices: list[_DeviceShare]
     ledger: Ledger
@@ -307,7 +307,7 @@ def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
 
 
 def _completion(settings: Sequence[SettingExplanation]) -> str:
-    """Return the text for when a write is complete, as in the result of a run."""
+    """Return a text that states when the device reports a write as complete, as in the result of a run."""
     values = {row.key: row.value for row in settings}
     return completion_of(values["timing.write_complete"].strip('"'), values["cache.size_kb"] != "0")
 
@@ -325,7 +325,7 @@ def _show(console: Console, explained: _ExplainedTrace) -> None:
     if explained["format"]:
         about = f": {explained['format_about']}" if explained["format_about"] else ""
         first += f" ({explained['format']}{about})"
-    # A trace that another program wrote does not contain its original format.
+    # The original format is known only for files that emmclab converted; other programs do not store it in a trace.
     if explained["file_format"] != explained["format"] and explained["format"] not in ("", *_OWN):
         first += f", recognised by {explained['format_recognised_by'] or 'an unknown method (not recorded)'}"
     facts.add_row("first read from", Text(first))

@@ -34,7 +34,7 @@ _LEAST_PCT = 0.01
 
 @dataclass(frozen=True)
 class Pair:
-    """Options of the command line on how two results or devices are compared."""
+    """Command-line options for comparing two results or devices."""
 
     trace: Annotated[
         Path | None,
@@ -55,7 +55,7 @@ class Pair:
     images: Images = None
 
     def refuse(self) -> None:
-        """Reject these options if only one result or device is given."""
+        """Raise an error if these options are given although there is only one result or device."""
         for name, value in (("--trace", self.trace), ("--one-at-a-time", self.one_at_a_time)):
             if value:
                 raise ConfigError(
@@ -177,7 +177,7 @@ def _show_figures(console: Console, figures: Sequence[ResultDifference]) -> None
 
 
 def _show_single_changes(console: Console, changes: OneAtATime) -> None:
-    """Print the effect of each single change on each main figure that differs: value, and share of the difference."""
+    """Print what each difference alone changes in each main figure: the value, and its share of the total change."""
     fields = [field for field in MAIN if changes.together_pct[field.path] is not None]
     paths = [field.path for field in fields]
     if not paths:
@@ -203,7 +203,7 @@ def _show_single_changes(console: Console, changes: OneAtATime) -> None:
 
 
 def _has_effect(change: ChangeEffect) -> bool:
-    """Return whether a change alone affects any main figure that differs."""
+    """Return whether a difference alone affects any of the main figures that differ."""
     return any(share for share in change.share_pct.values())
 
 

@@ -1,4 +1,4 @@
-"""The texts of `emmclab explain` about settings, differences of two devices, and results."""
+"""The texts that `emmclab explain` prints about settings, differences between devices, and results."""
 
 import json
 import re
@@ -23,18 +23,18 @@ from emmclab.traces.profile_fields import KEY_FIELDS, LEDGER_MEANINGS, TABLES, F
 
 #: Matches the index of a list entry in a key: `.0` in `geometry.block_groups.0.blocks`.
 _NUMBER = re.compile(r"\.\d+(?=\.|$)")
-#: The kind of a row that describes a setting of a device.
+#: `kind` of a row that describes a setting of a device.
 _OF_A_DEVICE = "setting of a device"
-#: The kind of a row that describes an option of runs.
+#: `kind` of a row that describes an option of a run.
 _OPTION = "option of a run"
-#: Prefix of the settings of devices that differ from their presets, in the fields of a result.
+#: Prefix of the result fields with the settings in which a device differs from its preset.
 _SETTINGS = "provenance.settings."
 #: Settings that name or describe a device and do not affect its behaviour.
 _NAMES = ("name", "about")
 
 
 def _plain(key: str) -> str:
-    """Return a key without indices of lists, in lower case.
+    """Return a key of a setting in lower case and without list indices.
 
     >>> _plain("geometry.block_groups.0.Blocks")
     'geometry.block_groups.blocks'
@@ -51,7 +51,7 @@ def keys() -> list[str]:
 
 
 class Meaning(TypedDict):
-    """The meaning of a name; `presets` contains the values of a setting by preset."""
+    """The meaning of a setting, option or figure; `presets` lists the values of a setting by device preset."""
 
     kind: str
     key: str
@@ -63,7 +63,7 @@ class Meaning(TypedDict):
 
 
 def find_meanings(name: str) -> list[Meaning]:
-    """Return the meaning of a setting, of each setting of a group (`gc`), of an option of runs, a field or a count."""
+    """Return the meanings of a name: a setting, a group of settings (`gc`), an option of runs, a field or a count."""
     name_or_group = _plain(name.strip("."))
     settings: dict[str, Meaning] = {}
     for preset in presets():
@@ -81,7 +81,7 @@ def find_meanings(name: str) -> list[Meaning]:
         for setting in kind["settings"]:
             key = f"{kind['name']}.{setting['name']}"
             if _belongs(key, name_or_group):
-                # A default of None is computed from other settings.
+                # A default of None means that the layer computes the value from other settings.
                 default = None if setting["default"] is None else json.dumps(setting["default"])
                 rows.append(_meaning("setting of a layer", key, "", setting["unit"], setting["about"], default))
     if option := RUN_OPTIONS.get(name_or_group.removeprefix("--").replace("-", "_")):
@@ -124,7 +124,7 @@ def _meaning(kind: str, key: str, unit: str, allowed: str, meaning: str, default
     }
 
 
-#: The topic of `emmclab explain` for the options on how to read a trace.
+#: Name of the topic of `emmclab explain` that lists the options on how to read a trace.
 READING = READING_PANEL.lower()
 
 
@@ -137,7 +137,7 @@ class OptionMeaning(TypedDict):
 
 
 def option_meanings(option: str) -> list[OptionMeaning]:
-    """Return the meanings of an option, or for `READING` of all options on how to read a trace, with their commands."""
+    """Return the meanings of a command-line option, or for `READING` of all reading options, with their commands."""
     from emmclab.cli import application
     from emmclab.cli.command_groups import walk_commands
 
@@ -194,7 +194,7 @@ def print_meanings(rows: Sequence[Meaning], as_json: bool) -> None:
     if row["kind"].startswith("setting"):
         console.print(Text(f"Change it with --set {row['key']}=VALUE", "dim"))
     if row["kind"] == _OPTION:
-        # Studies take long to import.
+        # Imported here because importing the study modules takes long.
         from emmclab.studies.grid import AXES
 
         option = RUN_OPTIONS[row["key"]]
@@ -239,7 +239,7 @@ def explain_difference(first: Device, second: Device, as_json: bool) -> None:
 
 
 def explain_results(results: Sequence[StoredResult], as_json: bool) -> None:
-    """Print how results were computed, as far as they record it."""
+    """Print how stored results were computed, as far as the results contain this information."""
     if as_json:
         print_json([_result_provenance(result) for result in results])
         return
@@ -250,7 +250,7 @@ def explain_results(results: Sequence[StoredResult], as_json: bool) -> None:
 
 
 def _brief(groups: Mapping[str, Any]) -> dict[str, Any]:
-    """Shorten how a result was computed: of devices, keep only the settings that differ from their presets."""
+    """Shorten the provenance of a result: of devices, keep only the settings that differ from their presets."""
     provenance = dict(groups.get("provenance") or {})
     provenance.pop("devices", None)
     for group in ("inputs", "aged_by"):
@@ -264,7 +264,7 @@ def _brief(groups: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def provenance_groups(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the groups of a result that describe how it was computed."""
+    """Return the groups of fields of a result that describe how it was computed."""
     names = ["provenance", "options", "configuration", "setting_changes"]
     if "application" in fields:
         names = ["application", "device", "network", "seed", "limit_s", "what_if", *names]
@@ -276,7 +276,7 @@ def show_provenance(console: Console, fields: Mapping[str, Any]) -> None:
     groups = provenance_groups(fields)
     configuration, cache = groups.get("configuration"), fields.get("cache")
     if isinstance(configuration, dict) and "write_complete" in configuration and isinstance(cache, dict | None):
-        # Print the meaning of the setting, which depends on the write buffer, as in the output of the run.
+        # The printed value of `write_complete` is its meaning, which depends on the write buffer, as after a run.
         groups["configuration"] = {**configuration, "write_complete": completion(fields)}
     table = framed("", "Setting", "Value", words=2)
     for key, value in _flat(_brief(groups)):
@@ -310,7 +310,7 @@ def _flat(groups: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, st
 
 
 def choices(key: str) -> list[tuple[str, str]]:
-    """Return the allowed words for a setting of a device, each with its meaning; empty for other settings.
+    """Return the words that a device setting accepts, each with its meaning; empty for other settings.
 
     >>> [word for word, _ in choices("cache.write_back")]
     ['eager', 'idle', 'when_full']
@@ -331,7 +331,7 @@ def choices(key: str) -> list[tuple[str, str]]:
 
 
 def _resolved(node: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the definition to which a node refers; for a list, the definition of its elements."""
+    """Return the schema definition to which a node refers; for a list, the definition of its elements."""
     while "$ref" in node or "items" in node:
         node = schema["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node["items"]
     return node

@@ -39,10 +39,10 @@ _COMMANDS_WITHIN = {"record"}
 #: Matches the message of typer for a value that is not a number.
 _NUMBERS = re.compile(r"is not a valid (int|float)(?:eger)?(?: range)?")
 
-#: Messages about results that an interrupted command has stored, in addition to files; the last is printed.
+#: Messages about results that stay stored after an interruption, in addition to output files; the last one is printed.
 complete_files: list[str] = []
 
-#: Errors of the operating system that other arguments would not have avoided.
+#: Errors of the operating system that the arguments did not cause, such as a full disk.
 _RUN_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE}
 
 
@@ -66,7 +66,7 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
     except (ClosedPipe, BrokenPipeError):
         return CLOSED_PIPE
     except SystemExit as end:
-        # Typer, and its console for help, end with this code at a closed pipe.
+        # Typer and its help console exit with this status if the reader of a pipe has closed it.
         if end.code == FAILED_RUN:
             return CLOSED_PIPE
         raise
@@ -117,7 +117,7 @@ def is_run_failure(error: EmmclabError) -> bool:
 
 
 def _refuse_empty(words: list[str]) -> None:
-    """Reject an empty argument, which as a path would be the current folder; arguments of CMD may be empty."""
+    """Reject an empty argument, which as a path would mean the current folder, unless it is after `--`."""
     end = words.index("--") if "--" in words else len(words)
     if "" not in words[:end] or words[0] in _COMMANDS_WITHIN:
         return
@@ -141,7 +141,7 @@ def _complete_files() -> str:
 
 
 class _ClosedStream(io.TextIOBase):
-    """A replacement for a stream that was closed before the start; records lost output."""
+    """Replaces a standard stream that was closed before emmclab started; remembers whether output was lost."""
 
     encoding = "utf-8"
     lost = False
@@ -157,12 +157,13 @@ class _ClosedStream(io.TextIOBase):
 def _replace_closed() -> _ClosedStream | None:
     """Replace closed standard streams; return the replacement of stdout.
 
-    Python sets a closed stream to None. The next opened file would get its descriptor, and thus the output.
+    Python sets a closed stream to None. The next opened file would then get the descriptor of the stream, and be
+    overwritten by output.
     """
     replacement = _ClosedStream() if sys.stdout is None else None
     for number, stream in ((0, sys.stdin), (1, sys.stdout), (2, sys.stderr)):
         if stream is None:
-            # `open` returns the lowest free descriptor. It is read-only, so that writes of the core fail.
+            # `open` returns the lowest free descriptor. /dev/null is read-only, so that writes by the core fail.
             while os.open(os.devnull, os.O_RDONLY) < number:
                 pass
     if replacement is not None:
@@ -183,8 +184,8 @@ def _close_stdout() -> None:
 def _prepare_stdout() -> None:
     """Configure stdout to accept any character, and add a buffer if PYTHONUNBUFFERED has removed it.
 
-    Without a buffer, Python would lose the rest of a short write. File names may contain bytes that are not
-    text, and the encoding may be ASCII.
+    Without a buffer, Python would lose output that the system does not write at once. File names may contain bytes that
+    are not text, and the encoding may be ASCII.
     """
     if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
         sys.stdout = os.fdopen(sys.stdout.fileno(), "w", encoding=sys.stdout.encoding, closefd=False)

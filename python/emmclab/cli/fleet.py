@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Maximum number of outliers and of refused files on the terminal; the JSON contains all.
 _SHOWN = 10
-#: Ending of the default name of a table.
+#: Suffix of the default file name of a fleet table.
 _ENDING = ".fleet.parquet"
 
 
@@ -100,7 +100,7 @@ def fleet(
 
 
 def _table_paths(folder: str, output: str | None, against: str | None) -> list[str | None]:
-    """Return the path of the table of each fleet; None if the fleet is a table itself."""
+    """Return the path of the table of each fleet; None for a fleet that is given as a table."""
     is_table = _is_table(folder)
     if is_table and output is not None:
         raise ConfigError(

@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
-#: The topic of terms that the model of devices does not cover.
+#: Name of the glossary topic with terms that the device model does not cover.
 NOT_MODELLED = "Not modelled"
 _FILE = Path(__file__).parents[1] / "data" / "glossary.toml"
 

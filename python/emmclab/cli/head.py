@@ -33,7 +33,7 @@ def head(
 
 
 def _roles(roles: list[str]) -> str:
-    """Return the roles of a request's blocks in order; equal adjacent roles are one entry with their number."""
+    """Return the roles of a request's blocks in order; equal neighbours are written once with their number."""
     runs = [(role, len(list(group))) for role, group in itertools.groupby(roles)]
     return ", ".join(role if count == 1 else f"{role} x{count}" for role, count in runs)
 
@@ -52,7 +52,7 @@ def _decimals(times_ns: Sequence[int | None], unit_ns: int) -> list[str | None]:
 
 
 def _table(rows: list[RequestRow]) -> Table:
-    """Return the table: arrivals are relative to the first, other times of a request to its own arrival."""
+    """Return the table of requests; arrivals are relative to the first one, other times to the request's arrival."""
     first = rows[0]["arrival_ns"]
     arrivals = _decimals([row["arrival_ns"] - first for row in rows], 10**9)
     columns: list[tuple[str, list[str]]] = [("arrival\ns", [text or "" for text in arrivals])]

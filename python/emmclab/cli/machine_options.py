@@ -1,4 +1,4 @@
-"""The options that select the machine to record and the duration."""
+"""Command-line options that select the machine to record, and how long."""
 
 import os
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Serial = Annotated[str | None, option("Serial number of the phone, if adb lists 
 
 @dataclass(frozen=True)
 class Machine:
-    """Options of the command line that select the machine to record."""
+    """Command-line options that select the machine to record."""
 
     device: Device = None
     ssh: Annotated[
@@ -59,7 +59,7 @@ class Machine:
 
 
 def _mount_point(name: str) -> str:
-    """Return the path of a mount point without links, as the kernel lists it; other names are unchanged."""
+    """Resolve symbolic links in the path of a mount point, as the kernel lists it; return other names unchanged."""
     return os.path.realpath(name) if os.path.ismount(name) else name
 
 

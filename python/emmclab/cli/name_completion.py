@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterable
 
-#: Returns the words that begin with an incomplete value.
+#: Type of a function that completes an incomplete word: returns all known words that begin with it.
 Completer = Callable[[str], list[str]]
 
 
 def complete_words(*words: str) -> Completer:
-    """Return a completer for these words.
+    """Return a shell completer for these words.
 
     >>> complete_words("ext4", "xfs")("e")
     ['ext4']
@@ -16,7 +16,7 @@ def complete_words(*words: str) -> Completer:
 
 
 def names_of(list_words: Callable[[], Iterable[str]]) -> Completer:
-    """Return a completer for the words that `list_words` returns, which is called only for a completion."""
+    """Return a shell completer for the words from `list_words`, which is called only when words are completed."""
 
     def matching(incomplete: str) -> list[str]:
         return [word for word in list_words() if word.startswith(incomplete)]
@@ -25,7 +25,7 @@ def names_of(list_words: Callable[[], Iterable[str]]) -> Completer:
 
 
 def several(names: Completer) -> Completer:
-    """Return a completer for the last name of a comma-separated list.
+    """Return a shell completer for the last name of a comma-separated list.
 
     >>> several(complete_words("ext4", "xfs"))("xfs,e")
     ['xfs,ext4']

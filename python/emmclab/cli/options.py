@@ -1,4 +1,4 @@
-"""The options that commands share."""
+"""Command-line options that several commands share."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from emmclab.traces.profile import Profile
 
 
-#: Creates an option on how to read a trace.
+#: Creates a command-line option on how to read a trace.
 _reading = partial(option, panel=READING_PANEL, advanced=True)
 TraceFile = Annotated[Path, argument("TRACE", "A trace of any format, plain, gzip, bzip2, zstd or xz; `-` for stdin.")]
-#: Matches the name of a file of blktrace for one processor; the name begins with that of the recording.
+#: Matches the name of one of blktrace's files per processor: the name of the recording and the number of the processor.
 _PROCESSOR = re.compile(r"(?P<recording>.+)\.blktrace\.\d+(\.(gz|zst|zstd|xz))?")
 
 
 def stands_for_several(path: Path) -> bool:
-    """Return whether a file is one of blktrace's files per processor, of which the reader reads all."""
+    """Return whether a file is one of several that blktrace writes, one per CPU, which are read together."""
     return _PROCESSOR.fullmatch(path.name) is not None
 
 
 def one_per_recording(paths: list[Path] | None) -> list[Path]:
-    """Return one file of each blktrace recording; the reader finds the files of the other processors.
+    """Return one file of each blktrace recording; the trace reader finds the files of the other CPUs.
 
     >>> one_per_recording([Path("sda.blktrace.0"), Path("sda.blktrace.1"), Path("sdb.blktrace.1.gz")])
     [PosixPath('sda.blktrace.0'), PosixPath('sdb.blktrace.1.gz')]
@@ -95,7 +95,7 @@ AsJson = Annotated[bool, option("Print JSON, for programs.", None, "--json")]
 
 @dataclass(frozen=True)
 class Reading:
-    """Options of the command line on how to read a trace."""
+    """Command-line options for how to read a trace."""
 
     format: Format = None
     lenient: Annotated[bool, _reading("Skip bad records and count them.")] = False
@@ -159,7 +159,7 @@ class Reading:
         return {name: value for name, value in asdict(self).items() if value not in (None, []) and value != usual[name]}
 
     def refuse(self, name: str, hint: str = "leave it out") -> None:
-        """Reject options of reading if no trace is read; `name` is what the command uses instead."""
+        """Reject reading options if no trace is read; `name` is what the command uses instead of a trace."""
         for field in self.changed_options():
             option = f"--{field.replace('_', '-')}"
             raise ConfigError(
@@ -168,11 +168,11 @@ class Reading:
 
     @property
     def changes(self) -> bool:
-        """Whether these options shift requests, leave requests out, or change which count as re-issued."""
+        """Whether these options move requests in time, omit requests, or change which requests count as re-issued."""
         return bool(self.mend_clock or self.reissue_window or self.drop_reissued or self.only)
 
     def note_changed(self, name: str, ledger: Mapping[str, int | None]) -> None:
-        """Print what the options changed in a trace, according to its ledger."""
+        """Print what the reading options changed in a trace, according to the counts in its ledger."""
         if self.mend_clock:
             print_stderr(f"note: {name}: {jumps_text(ledger['mended_jumps'] or 0)} removed (--mend-clock)")
         if self.reissue_window and ledger["reissued"] is not None:
@@ -187,7 +187,7 @@ class Reading:
 
 
 def note_over_time(sources: "Sequence[Profile | Result]", path: Path, width: str | None) -> None:
-    """Write figures over time, and print the number of bins and whether they are wider than requested."""
+    """Write a table of figures over time; print its number of bins, and a note if they are wider than requested."""
     from emmclab.simulation.over_time import over_time_rows, write_over_time
 
     rows = over_time_rows(sources)

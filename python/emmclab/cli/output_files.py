@@ -67,13 +67,13 @@ def to_stdout(output: Path, as_json: bool = False) -> None:
             field="--json",
             hint="give an output file, or leave out --json",
         )
-    # The replacement of a closed stdout has no `buffer`.
+    # If stdout was closed when emmclab started, its replacement object has no `buffer`.
     if not hasattr(sys.stdout, "buffer"):
         raise InputError("the standard output is closed", file="-", hint="give an output file")
 
 
 def note_picture(output: Path, to: str | None = None) -> None:
-    """Print a note if the output is a picture for Perfetto, which cannot be read as a trace."""
+    """Print a note if the output is a timeline for the Perfetto viewer, which cannot be read as a trace."""
     has_extension = {".pftrace", ".perfetto-trace"} & {suffix.lower() for suffix in output.suffixes[-2:]}
     if to.partition(".")[0] == "perfetto" if to else has_extension:
         print_stderr("note: this is a picture for ui.perfetto.dev, which cannot be read as a trace")

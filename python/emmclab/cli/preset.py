@@ -1,4 +1,4 @@
-"""`emmclab preset --ext-csd FILE | --ufs PATH | --from RECORDING`."""
+"""`emmclab preset --ext-csd FILE | --ufs PATH | --from RECORDING`: makes a device preset."""
 
 import sys
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ from emmclab.runtime.files import write_atomically
 from emmclab.simulation.device import Device
 from emmclab.traces.recorded_registers import RecordedDevice
 
-#: The option for the registers of each kind of device.
+#: Option that reads the registers of a device, by kind of device.
 _OPTIONS = {"emmc": "--ext-csd", "ufs": "--ufs"}
-#: A hint with all options for registers.
+#: Hint that lists all options with which the registers of a device can be given.
 _SOURCES = (
     "give the EXT_CSD register of an eMMC with --ext-csd, the descriptors of a UFS with --ufs, or a "
     "recording with --from"
@@ -42,7 +42,7 @@ _SOURCES = (
 )
 def preset(
     *,
-    # A file without an option is accepted only to print an error with the option that it needs.
+    # A file name without an option is accepted only to print an error that names the option to use.
     word: Annotated[str | None, typer.Argument(metavar="FILE", hidden=True)] = None,
     ext_csd: Annotated[
         Path | None,
@@ -132,7 +132,7 @@ def _is_device(word: str) -> bool:
 
 
 def _read(ext_csd: Path | None, ufs: Path | None, recording: Path | None) -> Registers:
-    """Read the registers from the only source that is not None; any other number of sources is an error."""
+    """Read registers from the source that is not None; it is an error if none or several are given."""
     sources = [path for path in (ext_csd, ufs, recording) if path is not None]
     if len(sources) != 1:
         raise ConfigError(
@@ -183,7 +183,7 @@ def show_recorded(console: Console, devices: Sequence[RecordedDevice], recording
 
 
 def _facts(console: Console, prefix: str, report: RegisterReport) -> None:
-    """Print the facts of a report on registers; `prefix` precedes the title."""
+    """Print the properties and capabilities in a register report; `prefix` precedes the title."""
     source = "according to its EXT_CSD register" if report.kind == "emmc" else "according to its descriptors"
     table = framed(f"{prefix}{report.standard}, {source}", "", "Value", "Field", words=3)
     for fact in report.facts:

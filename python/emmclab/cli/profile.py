@@ -36,14 +36,14 @@ from emmclab.traces.trace import Trace
 
 @dataclass(frozen=True)
 class Measured:
-    """Options of the command line for additional figures."""
+    """Command-line options that request additional figures."""
 
     percentiles: Percentiles = None
     over_time: OverTime = None
     bin: Bin = None
 
 
-#: Matches the names that Spark (`part-00000-...`) and DuckDB (`data_0.parquet`) give to parts.
+#: Matches the file names that Spark (`part-00000-...`) and DuckDB (`data_0.parquet`) give to the parts of a table.
 _PART = re.compile(r"(part-|data_)\d+.*\.parquet")
 
 
@@ -129,7 +129,7 @@ def profile(
     elif as_json:
         print_json([row.profile.to_dict() | {"provenance": provenance_here(row.inputs)} for row in profiled])
     else:
-        # Imported here because tables take long to import, and JSON does not need them.
+        # Imported here because the import takes long, and JSON output does not need it.
         from emmclab.cli.show_profile import show_compared, show_each, show_fsync
 
         (show_fsync if fsync else show_compared if compare else show_each)(stdout(), profiles)
@@ -203,7 +203,7 @@ def _in_parts(place: Path, jobs: int, reading: Reading, **measures: Any) -> _Pro
 
 
 def _other(name: str, seed: int, jobs: int, reading: Reading, **measures: Any) -> _Profiled:
-    """Profile the value of --against: a trace, a folder of parts, a workload or a model."""
+    """Profile the trace, folder of parts, workload or model that is given as --against."""
     if Path(name).is_dir():
         return _in_parts(Path(name), jobs, reading, **measures)
     from emmclab.traces.workload import open_input

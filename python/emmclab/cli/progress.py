@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
     from emmclab.studies.cell_scheduler import Progress
 
-#: Time before the first output of a meter, in seconds.
+#: Time before a progress meter prints its first output, seconds.
 _SILENCE_S = 1.0
-#: Maximum time between two lines, seconds; shorter work prints nothing.
+#: Maximum time between two progress lines, seconds; work that takes less time prints none.
 _LINE_S = 5.0
-#: Number of checks per `_LINE_S` of whether a line is due.
+#: Number of times per interval `_LINE_S` at which the meter checks whether a progress line is due.
 _CHECKS = 5
 
 
 class Working:
-    """Prints how long work has taken if nothing was printed for some seconds."""
+    """Prints how long some work has taken whenever nothing was printed for some seconds."""
 
     def __init__(self, title: str) -> None:
         """Set the name of the work; nothing is printed if it is empty."""
@@ -53,7 +53,7 @@ class Working:
         return self
 
     def begin(self) -> None:
-        """Start printing lines, unless already started."""
+        """Start printing progress lines, unless already started."""
         if self.title and not self._is_printing:
             self._is_printing = True
             self._last_line_s = time.monotonic()
@@ -67,11 +67,11 @@ class Working:
         self.most = preconditioned_bytes() - self._before + most_bytes
 
     def stop(self) -> None:
-        """Stop printing lines, because the work is done or has its own meter from now on."""
+        """Stop printing progress lines, because the work is done or is now shown by another meter."""
         self._lines.close()
 
     def print_line(self, line: str) -> None:
-        """Print a line about the work."""
+        """Print a line on stderr, and delay the next line with the elapsed time."""
         self._last_line_s = time.monotonic()
         print_stderr(line)
 
@@ -131,14 +131,14 @@ _LEAST_BAR, _MOST_BAR = 10, 40
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a line; parts of the lowest rank are left out first if a line is too long."""
+    """A part of a progress line; parts of the lowest rank are left out first if the line is too long."""
 
     text: str
     rank: int
 
 
 def columns() -> int:
-    """Return the width of the terminal of stderr."""
+    """Return the width in characters of the terminal to which stderr is connected."""
     variable = os.environ.get("COLUMNS", "")
     if variable.isdigit() and int(variable):
         return int(variable)
@@ -149,7 +149,7 @@ def columns() -> int:
 
 
 def fitted(title: str, parts: Sequence[Part], width: int) -> str:
-    """Return a line of at most `width` columns: the name of the work, and the parts that fit.
+    """Return a progress line of at most `width` characters: the name of the work, and the parts that fit.
 
     A name that is longer than half of the line is shortened in its middle. The most important part is always included.
 
@@ -190,7 +190,7 @@ def _cells(text: str) -> int:
 
 
 def _shortened(text: str, width: int) -> str:
-    """Shorten a text to `width` columns by removing its middle, because names often differ at the end."""
+    """Shorten a text to `width` characters by removing its middle, because names often differ at the end."""
     if _cells(text) <= width:
         return text
     head, tail = "", ""
@@ -206,7 +206,7 @@ def _shortened(text: str, width: int) -> str:
 
 
 def bar_line(title: str, parts: Sequence[Part], share: float | None, width: int) -> str:
-    """Return the line with a bar before the parts, if there is enough space; `share` is 0 to 1, None if unknown.
+    """Return a progress line with a bar if there is space; `share` is the done part from 0 to 1, None if unknown.
 
     >>> print(bar_line("read", [Part("7,000 requests", 1)], 0.5, 40))
     read ██████        50 %, 7,000 requests
@@ -217,7 +217,7 @@ def bar_line(title: str, parts: Sequence[Part], share: float | None, width: int)
     bar_width = min(width - _cells(line) - 1, _MOST_BAR)
     if bar_width < _LEAST_BAR:
         return line
-    # If the bar fits, the name was not shortened.
+    # There is space for a bar only if `fitted` has not shortened the title.
     drawn = bar(share, 1.0, bar_width - 1)
     return f"{title} {drawn:<{bar_width}} {line[len(title) + 2 :]}"
 
@@ -231,7 +231,7 @@ def live_line(title: str, *, transient: bool) -> Bar:
     from emmclab.cli.console import stderr
 
     class Line(ProgressColumn):
-        """The complete line as one column, because rich would truncate separate columns."""
+        """A progress column with the complete line, because rich would truncate separate columns."""
 
         def render(self, task: Task) -> Text:
             elapsed = Part(f"{length(task.elapsed or 0.0)} so far", 1)
@@ -242,7 +242,7 @@ def live_line(title: str, *, transient: bool) -> Bar:
     return Bar(Line(), console=stderr(), transient=transient)
 
 
-#: Number of finished tasks before the remaining time is estimated: the first may include preparation for all.
+#: Number of tasks that must finish before the remaining time is estimated; the first may include preparation.
 _LEAST_TASKS = 3
 _MILLION = 10**6
 
@@ -258,7 +258,7 @@ class _BarMeter(Working):
         super().__init__(title)
         self._next = self._started + _SILENCE_S
         self._bar: Bar | None = None
-        #: The latest report, as text.
+        #: The latest progress report, formatted as text.
         self._status = ""
 
     def __exit__(self, *ending: object) -> None:
@@ -267,7 +267,7 @@ class _BarMeter(Working):
             self._bar.stop()
 
     def _print_elapsed(self) -> None:
-        # A bar shows the time itself. There is no bar while requests are read that `--only` leaves out.
+        # A bar shows the elapsed time itself. There is no bar before the first request that `--only` selects.
         if self._bar is None:
             super()._print_elapsed()
 
@@ -288,12 +288,12 @@ class _BarMeter(Working):
 
 
 class Meter(_BarMeter):
-    """Shows the progress of a pass over a trace."""
+    """Shows the progress of reading a trace."""
 
     _is_transient = True
 
     def __call__(self, done: int, total: int | None, requests: int) -> None:
-        """Update the meter: bytes done, total bytes, and requests so far."""
+        """Update the progress: bytes read, total bytes, and number of requests so far."""
         now = time.monotonic()
         self._status = f", {requests:,} requests"
         if now < self._next:
@@ -329,11 +329,11 @@ class Counter(Working):
         self.tasks = tasks
         self._last = self._started
         self._is_over = False
-        #: The parts as they were last printed, without the time.
+        #: Parts of the progress line as last printed, without the elapsed time.
         self._parts: list[Part] = []
 
     def __call__(self, done: int, total: int, before: int, status: str = "") -> None:
-        """Update the meter: finished tasks, all tasks, tasks that earlier runs finished, and a text on results."""
+        """Update the numbers of finished tasks, of all tasks, and of tasks from earlier runs; `status` is a text."""
         now = time.monotonic()
         terminal = sys.stderr.isatty()
         if now - self._last < (0.1 if terminal else _LINE_S) and done < total:
@@ -366,7 +366,7 @@ class Counter(Working):
         return f"{self.title}: {joined(parts)}"
 
     def _print_elapsed(self) -> None:
-        # Work after the last task gets a new line.
+        # After the last task has finished, further work is reported on a new line.
         so_far = Part(f"{length(time.monotonic() - self._started)} so far{self._done()}", 2)
         if self._is_over:
             self.print_line(self._line([so_far]))
@@ -384,7 +384,7 @@ def remaining(left_s: float | None) -> str:
 
 
 class StudyMeter(_BarMeter):
-    """Shows cells, failures and an estimate of the remaining time, once the first cells are measured."""
+    """Shows the progress of a study: cells, failures, and the remaining time after some cells have finished."""
 
     _is_transient = False
     _has_printed = False
@@ -410,7 +410,7 @@ class StudyMeter(_BarMeter):
 
 
 def _counts(progress: Progress) -> list[Part]:
-    """Return the numbers of cells as parts of a line; more important numbers have a higher rank."""
+    """Return the numbers of cells of a study as parts of a progress line; important numbers have a higher rank."""
     parts = [Part(f"{progress.done:,} of {progress.total:,} cells", 5)]
     if progress.before:
         parts.append(Part(f"{progress.before:,} were finished before", 2))
@@ -422,7 +422,7 @@ def _counts(progress: Progress) -> list[Part]:
 
 
 def cell_counts(progress: Progress) -> str:
-    """Return a text with the numbers of finished, failed and crashed cells."""
+    """Return a text with the numbers of finished, failed and crashed cells of a study."""
     return joined(_counts(progress))
 
 

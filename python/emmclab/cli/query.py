@@ -108,10 +108,10 @@ def _folders(results: Path) -> list[Path]:
 
 
 def _folder_of(study: str, results: Path) -> Path:
-    """Return the results folder of a study; reject results of another study of the same name."""
+    """Return the results folder of a study; reject results that another version of the study has written."""
     from emmclab.studies.store import Store
 
-    # If the results of a study exist, its name is sufficient.
+    # If results of the study are stored, its name is sufficient to find them.
     if not study.endswith(".toml") and (results / study / "index.json").is_file():
         return results / study
     from emmclab.studies import Study

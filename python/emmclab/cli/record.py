@@ -23,13 +23,13 @@ from emmclab.traces.activity import activity_of, longest_waits
 from emmclab.traces.profile_fields import ledger_line
 from emmclab.traces.recorded_registers import recorded_devices
 
-#: Maximum wait for a batch, which is also the maximum delay until the end is detected, seconds.
+#: Maximum time to wait for a batch of requests, seconds; the end of the recording is detected at most this late.
 _WAIT_S = 0.1
-#: Time between two lines on the progress, seconds.
+#: Time between two progress lines, seconds.
 _LINE_S = 5.0
 #: Time for the command to end after SIGTERM, before SIGKILL, seconds.
 _GRACE_S = 5.0
-#: Space that must remain free on the file system of the trace, bytes: more than the part of the file in memory.
+#: Free space that must remain on the file system of the trace, bytes; it exceeds the data still in memory.
 _RESERVE_BYTES = 64 << 20
 
 
@@ -117,7 +117,7 @@ def record(
 
 
 def _status(child: subprocess.Popen[bytes] | None) -> int:
-    """Return the exit status of a command, as a shell reports it; 0 if the command has not ended by itself."""
+    """Return the exit status of a command as a shell reports it; 0 if the command was still running at the end."""
     code = None if child is None else child.poll()
     if code is None:
         return 0
@@ -125,11 +125,11 @@ def _status(child: subprocess.Popen[bytes] | None) -> int:
 
 
 def _nearly_full(output: Path) -> str | None:
-    """Return a message if the disk has too little space for the end of the file."""
+    """Return a message if the disk is so full that the end of the recording might not fit; otherwise None."""
     try:
         free = shutil.disk_usage(output.resolve().parent).free
     except OSError:
-        # An error of the folder is reported when the file is created.
+        # If the folder is not accessible, creating the output file reports the error.
         return None
     return f"only {free >> 20} MB are free where {output} is written" if free < _RESERVE_BYTES else None
 
@@ -137,7 +137,7 @@ def _nearly_full(output: Path) -> str | None:
 def _run(
     recorder: _core.Recorder, writer: _core.Writer, output: Path, command: list[str], seconds: float | None
 ) -> tuple[_RecordingEnd, int]:
-    """Write batches until the end or a signal; return the end of the recording and the exit status of the command."""
+    """Write batches until the recording ends or a signal arrives; return its end, and the command's exit status."""
     child = None
     full = None
     with stop_on_signals() as stop:
@@ -160,7 +160,7 @@ def _run(
                 if (batch := recorder.next(_WAIT_S)) is not None:
                     writer.write(batch)
                     written += len(batch)
-                # This is checked even without a batch, because other processes may fill the disk.
+                # Free space is checked even if no batch was written, because other processes may fill the disk.
                 if (full := _nearly_full(output)) is not None:
                     break
                 now = time.monotonic()

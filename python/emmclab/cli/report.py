@@ -103,7 +103,7 @@ def report(
 
 
 def _refuse_others(chosen: "Study", results: "Results", study: str, *, has_options: bool) -> None:
-    """Reject results of another version of the study, or of inputs that were read with other options."""
+    """Reject results from another version of the study, or computed with other options for reading traces."""
     about = results.about
     changed = about.get("definition") != chosen.definition
     if changed or (has_options and about.get("reading", {}) != dict(chosen.reading)):

@@ -111,7 +111,7 @@ def _findings(
     fresh: bool,
     as_json: bool,
 ) -> None:
-    """Run the studies that the findings need, profile recorded traces, and write the page of the findings."""
+    """Run the studies on which a paper's findings are based, profile recorded traces, and write the findings page."""
     from emmclab.cli.profile import run
     from emmclab.papers.findings import findings_page
     from emmclab.papers.findings.findings import declared, studies

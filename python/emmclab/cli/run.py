@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from emmclab.studies.store import Finished, Missing
     from emmclab.studies.stored_types import FailedRow
 
-#: Maximum number of cells that are listed as ended early or as missing.
+#: Maximum number of study cells (runs) that are listed as ended early or as missing.
 _SHOWN = 10
 #: Maximum number of overloaded simulations that a warning lists.
 _OVERLOADED = 3
-#: Number of digits to which the key of a cell is shortened in messages.
+#: Number of digits to which messages shorten the key of a study cell.
 _KEY_DIGITS = 12
 
 
@@ -165,7 +165,7 @@ def _run_shard(study: Study, place: Place, engine: Any, text: str, limit: int, a
 
 
 def _estimate(study: Study, place: Place, engine: Any, limit: int, as_json: bool) -> None:
-    """Run a sample of the cells and estimate the time of the others."""
+    """Run a sample of a study's cells, and estimate how long the remaining cells will take."""
     import contextlib
     from dataclasses import asdict
 
@@ -254,7 +254,7 @@ def _print_json(finished: Finished, place: Place) -> None:
 
 
 def _refuse_missing(missing: Sequence[Missing], cells: int, rerun: str) -> None:
-    """Print the cells that crashed their process, with the command that repeats each."""
+    """Print the cells whose process crashed, each with the command that repeats it."""
     if not missing:
         return
     for row in missing[:_SHOWN]:

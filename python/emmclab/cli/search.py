@@ -100,7 +100,7 @@ def search(
 
 
 def _inputs(result: "SearchResult") -> list[InputRecord]:
-    """Return records of the file of the study and of its recorded traces, for the provenance of results."""
+    """Return name, path and digest of the study's file and of its recorded traces, for the provenance of results."""
     from emmclab.studies.bundled import bundled
 
     study = result.study

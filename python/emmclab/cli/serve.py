@@ -33,11 +33,11 @@ from emmclab.simulation.provenance import Provenance
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_text import changes_line
 
-#: Interval at which the end and the trigger of --delay-from are polled, seconds.
+#: Interval at which the end of the run and the trigger of --delay-from are polled, seconds.
 _WAIT_S = 0.1
-#: Time for the client to end after SIGTERM, before SIGKILL, seconds.
+#: Time that the client program has to end after SIGTERM, before SIGKILL is sent, seconds.
 _GRACE_S = 5.0
-#: Time between two updates of the view, seconds.
+#: Time between two updates of the live view, seconds.
 _VIEW_S = 1.0
 
 
@@ -115,7 +115,7 @@ def serve(
         options["clock"] = "free" if delayed is not None else clock
         with Preparing(configuration, options["precondition"], options["images"]):
             live = start(configuration, **options)
-        # Before this line, Ctrl-C interrupts the preparation; after it, Ctrl-C requests an orderly end.
+        # Until here, Ctrl-C interrupts the preparation of the device; from here on, it requests an orderly end.
         with stop_on_signals() as stop:
             figures, result, status = _served(live, command, control, clock, delayed, stop, as_json)
     if figures is not None:
@@ -178,14 +178,14 @@ def _served(
 
 
 def _has_disk(live: Any) -> bool:
-    """Return whether the device is a block device of this machine, on which the core can run commands."""
+    """Return whether the served device is a block device under /dev, on which a command can be run."""
     return str(live.path).startswith("/dev/")
 
 
 def _run_on_disk(live: Any, command: list[str]) -> int:
-    """Run a command on the block device; return its exit status. SIGTERM and SIGHUP end it.
+    """Run a command on the served block device; return its exit status. SIGTERM and SIGHUP end the command.
 
-    Ctrl-C in a terminal reaches the command by itself.
+    Ctrl-C need not be forwarded: a terminal sends it to the command as well.
     """
 
     def end(number: int, _frame: object) -> None:
@@ -202,7 +202,7 @@ def _run_on_disk(live: Any, command: list[str]) -> int:
 
 
 def _run_client(command: list[str], path: str, stop: Ending) -> int:
-    """Run a client of a socket or file, and end it on a signal; return its exit status, as a shell reports it."""
+    """Run a command on a socket or file, and end it on a signal; return its exit status, as a shell reports it."""
     try:
         client = subprocess.Popen(command, env=os.environ | {"EMMCLAB_DEVICE": path})
     except OSError as error:
@@ -244,7 +244,7 @@ def _announce(live: Any, clock: str, delayed: Any) -> None:
 
 
 class _Delay:
-    """The trigger after which requests take the time of the device; `on` is set once it has taken effect."""
+    """A signal or file that switches a served device to realistic timing; `on` is set after the switch."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -255,7 +255,7 @@ class _Delay:
         self._is_triggered = True
 
     def due(self) -> bool:
-        """Return whether the trigger has occurred and has not taken effect yet."""
+        """Return whether the trigger has occurred and the timing has not been switched yet."""
         return not self.on and (self._is_triggered or (self._file is not None and self._file.exists()))
 
 
@@ -276,7 +276,7 @@ def _trigger(delay_from: str | None) -> Iterator[_Delay | None]:
 
 
 def _switch(live: Any, clock: str, delayed: _Delay | None) -> None:
-    """Enable the times of the device (`clock`) if the trigger has occurred."""
+    """Switch the device to realistic timing (`clock`) if the trigger has occurred."""
     if delayed is not None and delayed.due():
         delayed.on = True
         live.set("clock", clock)
@@ -284,7 +284,7 @@ def _switch(live: Any, clock: str, delayed: _Delay | None) -> None:
 
 
 def _trigger_polling(live: Any, clock: str, delayed: _Delay | None) -> AbstractContextManager[None]:
-    """Poll for the trigger in the background while a command runs."""
+    """Return a context in which a background thread polls for the trigger of `_switch`."""
     return nullcontext() if delayed is None else repeated(_WAIT_S, lambda: _switch(live, clock, delayed))
 
 
@@ -302,7 +302,7 @@ def _controlled(live: Any, path: Path | None, stop: Ending) -> Iterator[None]:
 
 @contextmanager
 def _live_view(view: Any) -> Iterator[None]:
-    """Show a live view until the end of the block; the terminal may be closed before it."""
+    """Show a live view within the block; ignore errors if the terminal is closed earlier."""
     if view is not None:
         view.start()
     try:
@@ -314,7 +314,7 @@ def _live_view(view: Any) -> Iterator[None]:
 
 
 def _watch(live: Any, clock: str, delayed: _Delay | None, stop: Ending, as_json: bool) -> None:
-    """Show the figures of the device until the end is requested."""
+    """Show the figures of the served device until the user ends the command."""
     from rich.live import Live
 
     has_view = stderr().is_terminal and not as_json

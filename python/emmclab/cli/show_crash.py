@@ -1,4 +1,4 @@
-"""Prints the results of explorations of power cuts."""
+"""Prints the results of simulated power cuts."""
 
 import shlex
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from emmclab.crash.summary import (
 )
 from emmclab.crash.verdict_inputs import command_of
 
-#: Colours of verdicts; the others are yellow.
+#: Colours of power-cut verdicts on the terminal; all other verdicts are yellow.
 _STYLES = {BROKEN: "red", KEPT: "green"}
 
 
@@ -38,9 +38,9 @@ _MOST_LISTED = 20
 def show_crash(
     console: Console, tried: Sequence[ExploredRecording], options: Options, results: Path | None = None
 ) -> None:
-    """Print the verdict, the controls, the coverage, and the findings from the lowest level up.
+    """Print the verdict, the controls, the coverage, and the findings, starting with the device level.
 
-    `results` is the results folder, which the printed commands contain; `None` for the default folder.
+    `results` is the results folder, which the printed commands contain; `None` means the default folder.
     """
     broken = kinds(tried)
     if len(tried) == 1:
@@ -62,7 +62,7 @@ def show_crash(
 
 
 def show_against(console: Console, differs: LossDifference) -> None:
-    """Print which of two runs loses data at more cuts, and whether the difference may be chance."""
+    """Print which of two runs loses data at more power cuts, and whether the difference may be chance."""
     losing, cuts = differs.losing, differs.cuts
     print_line(
         console,
@@ -179,7 +179,7 @@ def _show_finding(console: Console, kind: Kind, options: Options, results: Path 
 
 
 def _smallest(state: MinimalState) -> str:
-    """Return a text on the smallest state that shows a finding."""
+    """Return a text that describes the smallest crash state that shows a finding."""
     text = f"smallest: cut {state['cut']}"
     if not state["missing"]:
         return text

@@ -8,7 +8,7 @@ from emmclab.runtime.number_format import size
 
 
 def show_verdict(console: Console, target: str, run: Run, verdict: Verdict) -> None:
-    """Print the verdict on one cut."""
+    """Print the verdict on the target after one power cut."""
     broken = verdict.broken
     if not run.was_filled:
         outcome = "nothing was promised: the run ended before all blocks were written once"
@@ -43,7 +43,7 @@ def show_verdict(console: Console, target: str, run: Run, verdict: Verdict) -> N
 
 
 def show_report(console: Console, report: Report) -> None:
-    """Print the summary of all cuts of the log."""
+    """Print the summary of all power cuts in the log."""
     print_line(console, "")
     print_line(console, _count_text(report))
     if not report.cuts:

@@ -17,7 +17,7 @@ from emmclab.fleet.summary import (
 
 
 def show_summary(console: Console, summary: Summary, most: int) -> None:
-    """Print the answer, the figures over the recordings, and the first `most` outliers and refused files."""
+    """Print the summary sentence, figures over all recordings, and the first `most` outliers and unreadable files."""
     console.print(Text(summary.headline(), "bold"), soft_wrap=True)
     show_table(console, figures_table(summary))
     if summary.outliers:
@@ -28,7 +28,7 @@ def show_summary(console: Console, summary: Summary, most: int) -> None:
 
 
 def show_comparison(console: Console, comparison: FleetComparison, most: int) -> None:
-    """Print the answer, each figure of both fleets, the test, and the first `most` refused files."""
+    """Print the summary sentence, each figure of both fleets, the test, and the first `most` unreadable files."""
     console.print(Text(comparison.headline(), "bold"), soft_wrap=True)
     for text in comparison.cautions:
         console.print(Text(text, "yellow"), soft_wrap=True)

@@ -57,7 +57,7 @@ def live_view(live: Any, figures: LiveStatus, took_s: float) -> Group:
 
 
 def _preparation_text(live: Any) -> str:
-    """Return a sentence on making and mounting the file system, which preceded the run and is not counted."""
+    """Return a sentence on creating and mounting the file system, which the figures of the run do not include."""
     result: Result = live.prepared
     flash: FlashOperations = live.settled.flash
     requests, seconds = result.requests, result.run.simulated_s

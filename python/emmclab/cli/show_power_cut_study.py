@@ -12,7 +12,7 @@ _STYLES = {KEPT: "green", DOCUMENTED: "cyan", RULE: "yellow", LOST: "red", NOT_J
 
 
 def show_cuts(console: Console, results: Results) -> None:
-    """Print the answer, the tables, and the count of each verdict."""
+    """Print the summary sentence, the tables, and how often each verdict occurs."""
     console.print(Text(headline(results), "bold"), soft_wrap=True)
     for table in tables(results):
         console.print()

@@ -42,12 +42,12 @@ _JUMPS = 10
 _MARKS = {"yes": Text("yes", "green"), "no": Text("no", "yellow"), "unknown": Text("?", "dim")}
 
 
-#: Maximum number of processes in the table.
+#: Maximum number of processes that a table on the terminal lists.
 _PROCESSES = 12
 
 
 def show_each(console: Console, profiles: Sequence[Profile]) -> None:
-    """Print the tables for all traces, then each trace by itself."""
+    """Print the tables of all traces, then the details of each trace."""
     _provenance(console, profiles)
     _tables(console, profiles)
     _sparse_tables(console, profiles)
@@ -66,7 +66,7 @@ def show_each(console: Console, profiles: Sequence[Profile]) -> None:
 
 
 def show_compared(console: Console, profiles: Sequence[Profile]) -> None:
-    """Print the comparison: tables, distributions, and the findings of each trace."""
+    """Print a comparison of traces: tables, distributions, and the findings for each trace."""
     _provenance(console, profiles)
     _tables(console, profiles)
     _sparse_tables(console, profiles)
@@ -96,7 +96,7 @@ def _provenance(console: Console, profiles: Sequence[Profile]) -> None:
 
 
 def _tables(console: Console, profiles: Sequence[Profile]) -> None:
-    """Print Tables III and IV; fields are printed as rows if they do not fit as columns."""
+    """Print Tables III and IV of IISWC 2015, transposed if they are too wide."""
     for title, fields in TABLES:
         units = (f"\n{field.unit}" if field.unit else "" for field in fields)
         headings = (field.label.replace(" ", "\n", 1) + unit for field, unit in zip(fields, units, strict=True))
@@ -113,7 +113,7 @@ def _tables(console: Console, profiles: Sequence[Profile]) -> None:
             console.print(part)
 
 
-#: A row of a table: its name, its cells and their style.
+#: A row of a table: the name of the row, its cells and their style.
 _Row = tuple[str, list[str], str | None]
 
 
@@ -235,7 +235,7 @@ def _notes(console: Console, profile: Profile) -> None:
     console.print()
     for name, text in notes(profile):
         if name == "Recording" and recording_note(profile["header"]):
-            # This note is printed with the provenance.
+            # The note on the recording is skipped here, because it is printed with the provenance.
             continue
         console.print(Text.assemble((f"{name}: ", "bold"), text))
 
@@ -260,7 +260,7 @@ def _title(finding: Finding) -> str:
 
 
 def show_fsync(console: Console, profiles: Sequence[Profile]) -> None:
-    """Print how the time of waits for durability is divided in each trace."""
+    """Print, for each trace, how the time spent waiting for durability (fsync) is divided."""
     _provenance(console, profiles)
     for profile in profiles:
         if profile.fsync is not None:
@@ -269,7 +269,7 @@ def show_fsync(console: Console, profiles: Sequence[Profile]) -> None:
 
 
 def show_journal(console: Console, report: Journal | Fsync) -> None:
-    """Print the cost of journaling, or of waits for durability, beginning with the answer."""
+    """Print the cost of journaling, or of waiting for durability, beginning with a summary sentence."""
     console.print(Text(report.headline, "bold"), soft_wrap=True)
     for part in report.tables():
         show_table(console, part)
@@ -288,10 +288,10 @@ def show_differences(console: Console, profiles: Sequence[Profile], rows: Sequen
 
 
 def show_activity(console: Console, activity: RecordedActivity) -> None:
-    """Print the activity that was recorded besides the requests, such as journal commits."""
+    """Print recorded activity other than requests, such as journal commits."""
     for part in activity_tables(RecordedActivity({**activity, "journals": []})):
         show_table(console, part)
-    # One line per journal; usually there is only one.
+    # Journals are printed as lines instead of a table, because there is usually only one.
     for row in activity.journals:
         parts = f"{row.commits:,} commits, {row.blocks:,} blocks, {row.handles:,} handles"
         console.print(f"journal of {row.device}: {parts}", markup=False)

@@ -30,7 +30,7 @@ from emmclab.traces.profile_fields import ledger_line
 
 
 def show_provenance(console: Console, results: Sequence[Result]) -> None:
-    """Print the ledger of each trace, and the mode, device state, rate and seeds of the runs."""
+    """Print each trace's ledger (records kept and lost), and the mode, device state, rate and seeds of the runs."""
     printed: set[str] = set()
     for result in results:
         if result.trace not in printed:
@@ -83,7 +83,7 @@ def show_result(console: Console, result: Result) -> None:
 
 
 def _waits_table(result: Result, most: float) -> Table:
-    """Return the table of the parts of the mean response time; a part of `most` ms has the longest bar."""
+    """Return the table of the parts of the mean response time, with bars; `most` ms are the longest bar."""
     table = framed("Parts of the mean response time", "", "", "ms", words=2)
     for field, value in wait_figures(result):
         table.add_row(field.short, Text(bar(value, most, 24), "cyan"), field.text(value))
@@ -101,7 +101,7 @@ def utilisation_gains(results: Sequence[Result]) -> list[str]:
         rows = [result for result in results if result.trace == trace and result.requests.bytes_written]
         if len(rows) < 2:
             continue
-        # If devices are equal, the last is the best: the paper compares its last device with the preceding one.
+        # Among equal devices, the last counts as best: the paper compares its last device with the preceding one.
         best = max(reversed(rows), key=_space_utilisation)
         worst = min(rows, key=_space_utilisation)
         high, low = _space_utilisation(best), _space_utilisation(worst)
@@ -134,7 +134,7 @@ def show_comparison(console: Console, results: Sequence[Result]) -> None:
 
 
 def _show_untrusted_seeds(console: Console, results: Sequence[Result]) -> None:
-    """Print warnings about runs whose figures do not characterise the device, with their seeds, and about traces."""
+    """Print warnings about runs that ended early or were overloaded, with their seeds, and about traces."""
     for result in results:
         if not trusted(result):
             where = f"{result.trace} on {result.run_name}, seed {result.options['seed']}"

@@ -11,16 +11,16 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
-#: Time for the work to end after the programs that it started were terminated, seconds.
+#: Time that the work has to end after its child programs were terminated, seconds.
 _GRACE_S = 0.5
 
 _Value = TypeVar("_Value")
 
 
 def terminating() -> list[signal.Signals]:
-    """Return SIGTERM and, unless it is ignored, SIGHUP, which a closed terminal sends.
+    """Return the signals that end a command: SIGTERM and SIGHUP, which a closed terminal sends.
 
-    Under nohup, SIGHUP stays ignored.
+    SIGHUP is left out if it is ignored, as under nohup.
     """
     numbers = [signal.SIGTERM]
     if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
@@ -32,7 +32,7 @@ class Ending:
     """Records whether a signal requested the end."""
 
     def __init__(self) -> None:
-        """Start without a request."""
+        """Begin with no signal received."""
         self.is_requested = False
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""The options that simulating commands share."""
+"""Command-line options that simulating commands share."""
 
 import functools
 import re
@@ -127,7 +127,7 @@ def _kind(option: Option) -> Any:
 
 
 def _with_run_options(kind: type[Kind]) -> type[Kind]:
-    """Add a field for each option of a run in the panel Replay."""
+    """Add a field to a class of options for each option of a run in the help panel Replay."""
     options = [option for option in RUN_OPTIONS.values() if option.panel == "Replay" and option.command_line]
     fields = {option.name: Annotated[_kind(option), declared(option.name)] for option in options}
     kind.__annotations__ = {**fields, **kind.__annotations__}
@@ -139,7 +139,7 @@ def _with_run_options(kind: type[Kind]) -> type[Kind]:
 @dataclass(frozen=True)
 @_with_run_options
 class Replay:
-    """Options of the command line on how to replay: options of a run, and options that only commands have."""
+    """Command-line options for replaying: options of a run, and options that exist only on the command line."""
 
     if TYPE_CHECKING:
         precondition: str = ""
@@ -151,7 +151,7 @@ class Replay:
     bin: Bin = None
 
     def preflight(self) -> None:
-        """Reject outputs that cannot be written, before any run."""
+        """Reject outputs that cannot be written, before anything is simulated."""
         if self.over_time is not None:
             check_target(self.over_time)
 
@@ -192,7 +192,7 @@ class Replay:
 
 
 def refuse_single_outputs(*outputs: tuple[str, object]) -> None:
-    """Reject outputs that exist only for a single run; called if there are several seeds."""
+    """Reject outputs that exist only for a single run; called if a command runs with several seeds."""
     for name, output in outputs:
         if output is not None:
             raise ConfigError(f"several runs have no single output for `{name}`", field=name, hint="leave out --seeds")
@@ -213,7 +213,7 @@ def warn(results: Sequence[Result]) -> None:
 
 
 class _SimulationMeter(Meter):
-    """A meter that also prints the simulated time; it starts with the first requests."""
+    """A progress meter that also prints the simulated time; it starts when the first requests are done."""
 
     def __enter__(self) -> Self:
         return self
@@ -226,7 +226,7 @@ class _SimulationMeter(Meter):
 
 
 def layered(settings: Sequence[str], layers: Names) -> tuple[list[str], dict[str, str]]:
-    """Separate settings of the device from those of layers, which begin with the name of a layer."""
+    """Separate device settings from layer settings, which begin with the name of a layer."""
     kinds = [layer.partition(":")[0] for layer in several(layers)]
     of_layers = [text for text in settings if text.partition(".")[0].strip() in kinds]
     values = {key.strip(): value.strip() for key, _, value in (text.partition("=") for text in of_layers)}
@@ -234,7 +234,7 @@ def layered(settings: Sequence[str], layers: Names) -> tuple[list[str], dict[str
 
 
 def configured(name: str, settings: Sequence[str], capacity: str | None = None) -> Device:
-    """Return the device of a preset or file with these settings, scaled to the capacity, if given."""
+    """Create the device of a preset or file with these settings, scaled to a capacity if one is given."""
     if "," in name and not Path(name).exists():
         raise ConfigError(
             f"`{name}` is a list, but this command accepts one device",
@@ -261,7 +261,7 @@ def configured(name: str, settings: Sequence[str], capacity: str | None = None) 
 
 
 def _not_modelled(key: str) -> str | None:
-    """Return the text of the glossary if a setting is of something that is not modelled; otherwise None."""
+    """Return the glossary's explanation if a setting belongs to something that is not modelled; otherwise None."""
     terms = (define(part) for part in key.split("."))
     return next((f"{term.term}: {term.text}" for term in terms if term and term.topic == NOT_MODELLED), None)
 
@@ -280,7 +280,7 @@ def preconditioned(precondition: str, used: str | None, traces: Sequence[Trace] 
 
 
 def _daily(text: str, traces: Sequence[Trace]) -> str:
-    """Return the daily writes as a size; compute them if hours of the traces or a fleet table are given."""
+    """Return daily writes as a size; compute it if the text is hours per day of the traces, or a fleet table's path."""
     if hours := _HOURS.fullmatch(text):
         return _size(float(hours[1]) / 24 * _of_traces(text, traces))
     return _size(_of_fleet(Path(text))) if Path(text).is_file() else text

@@ -1,4 +1,4 @@
-"""The options that commands on studies share, and the progress of a study."""
+"""Command-line options that commands on studies share, and the progress of a study."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ PaperTraces = Annotated[
 
 
 def executor(jobs: int, on: str = "local") -> Executor:
-    """Return the engine `on`: this process, `jobs` processes (0: one per processor), or a Ray cluster."""
+    """Return the executor named `on`: this process, `jobs` processes (0 for one per CPU), or a Ray cluster."""
     from emmclab.studies import Pool, Serial
 
     if on == "local":
@@ -114,7 +114,7 @@ def executor(jobs: int, on: str = "local") -> Executor:
 
 @contextlib.contextmanager
 def keeping(study: Study, cells: Sequence[Cell] | None, place: Place) -> Iterator[None]:
-    """On interruption or a full disk, print how many of `cells`, or how many cells in all, are stored."""
+    """On interruption or a full disk, print how many cells of a study (or of `cells`) are stored."""
     from emmclab.studies.store import Store
 
     def stored_text() -> str:
@@ -196,7 +196,7 @@ def warn_of_changes(place: Path, study: str | None = None) -> None:
     from emmclab.studies.kinds import TABLES
     from emmclab.studies.run import changes, study_of
 
-    # All tables of a run contain the same information, so any of them can be read.
+    # All tables of a study run contain the same provenance, so any one of them can be read.
     tables = [place / f"{name}.parquet" for name in TABLES] if place.is_dir() else [place]
     table = next(filter(Path.is_file, tables), None)
     reasons = [] if table is None else changes(table)
@@ -219,13 +219,13 @@ def incomplete(missing: int, cells: int) -> str:
 
 
 def note_reading(reading: Reading, recorded: Sequence[str], recordings: Recordings | None) -> None:
-    """Print a note if reading options have no effect because no trace is recorded."""
+    """Print a note if options for reading traces have no effect because no recorded trace is read."""
     if reading.changed_options() and not recorded and recordings is None:
         print_stderr("note: no recorded trace is read (--trace, --traces): options for reading have no effect")
 
 
 def recorded_traces(paths: list[Path]) -> list[str]:
-    """Return recorded traces as inputs."""
+    """Return the names of recorded traces, as inputs of a study."""
     for path in paths:
         if not path.is_file():
             raise ConfigError(f"{path}: file not found", field="--trace", hint="check the path")

@@ -25,7 +25,7 @@ _one_kind = partial(option, panel="Requests of one kind")
 
 @dataclass(frozen=True)
 class OneKind:
-    """Options of the command line for requests of one kind."""
+    """Command-line options for a trace of requests of one kind."""
 
     reads: Annotated[
         int | None, _one_kind("Percentage of reads; the others are writes.", min=0, max=100, metavar="PERCENT")
@@ -114,7 +114,7 @@ def synth(
         _of_model(name, out or output, (seed, requests, duration, rate_pct), to, as_json)
         return
     if name is not None and out is None and output is None and Path(name).suffix not in ("", ".toml"):
-        # --fio and --reads have no NAME, so the only file name is the output.
+        # `--fio` and `--reads` take no NAME, so a single file name can only be the output file.
         output, name = Path(name), None
     _require_single_source(fio, keywords, (name, duration, rate_pct))
     if output is None:
@@ -132,7 +132,7 @@ def synth(
 def _of_model(
     name: str | None, out: Path | None, extent: tuple[int, int | None, float | None, int], to: str | None, as_json: bool
 ) -> None:
-    """Write the trace of a model; `extent` is its seed, requests, duration and rate."""
+    """Write the trace of a workload model; `extent` is its seed, number of requests, duration (s) and rate."""
     if name is None:
         raise ConfigError(
             "the workload is missing",

@@ -27,7 +27,7 @@ _INDENT = 4
 
 
 class _Widths(NamedTuple):
-    """Widths of a column: with cells in one line, with unbroken words, and with broken names."""
+    """Widths of a column: without any wrapping, with wrapping between words, and with wrapping within names."""
 
     one_line: int
     words: int
@@ -35,7 +35,7 @@ class _Widths(NamedTuple):
 
 
 def fitted(console: Console, table: Table) -> list[Table]:
-    """Divide a table into parts that fit into a console; if it fits with wrapped texts, there is one part.
+    """Divide a table into parts that fit the width of a console; if wrapping texts is enough, there is one part.
 
     Each part contains the first column, which identifies the rows. Numbers are never broken.
     """
@@ -55,7 +55,7 @@ def fitted(console: Console, table: Table) -> list[Table]:
 
 
 def explained(console: Console, table: Table, meanings: Sequence[Text]) -> Iterator[Text]:
-    """Yield the lines of a table; the meaning of each row follows the row on separate, indented lines."""
+    """Yield the lines of a table; an explanation of each row follows on separate, indented lines."""
     columns = table.columns
     widths = _shared_widths([_widths(console, column) for column in columns], console.width)
     if table.title:
@@ -90,7 +90,7 @@ def _row(console: Console, cells: Sequence[Text], columns: Sequence[Column], wid
 
 
 def least_width(part: Table) -> int:
-    """Return the width of a table whose columns were fitted; 0 if they were not."""
+    """Return the width of a table whose column widths are set; 0 if they are not."""
     widths = [column.width for column in part.columns if column.width is not None]
     return _total(widths) if len(widths) == len(part.columns) else 0
 
@@ -100,7 +100,7 @@ def _widths(console: Console, column: Column) -> _Widths:
     heading = Measurement.get(console, options, column.header)
     cells = [Measurement.get(console, options, cell) for cell in column.cells]
     one_line_width = max((cell.maximum for cell in cells), default=0)
-    # In a column of numbers, only the heading is wrapped.
+    # In a column of numbers, cells are never wrapped, only the heading.
     is_unbroken = column.justify == "right" or column.no_wrap
     least = one_line_width if is_unbroken else max((cell.minimum for cell in cells), default=0)
     words = [min(word, _LONGEST_WORD) for word in (heading.minimum, 0 if is_unbroken else least)]
@@ -159,7 +159,7 @@ def _part(table: Table, columns: Sequence[int], widths: Sequence[int]) -> Table:
 
 
 class HarmlessConsole(Console):
-    """A console that removes control sequences from printed text; those of the console itself take effect."""
+    """A console that removes control sequences from the text that it prints, but not its own."""
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         return super()._render_buffer(
@@ -168,7 +168,7 @@ class HarmlessConsole(Console):
 
 
 class DataConsole(HarmlessConsole):
-    """A console that truncates no number or name; a closed pipe ends the command with its exit code."""
+    """A console that never truncates numbers or names; if the reader closes the pipe, the command ends."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print objects; tables are fitted to the terminal, and exceed it only if a number is wider."""

@@ -20,16 +20,16 @@ from emmclab.cli.tables import framed
 from emmclab.errors import ConfigError
 from emmclab.traces.trace import Ledger
 
-#: Maximum wait for a batch, which is also the maximum delay until the end is detected, seconds.
+#: Maximum time to wait for a batch of requests, seconds; the end of the recording is detected at most this late.
 _WAIT_S = 0.1
-#: Maximum number of lines that the terminal view shows about waits for durability.
+#: Maximum number of lines about waits for fsync and similar calls in the terminal view.
 _WAITS = 4
-#: Number of rows of processes in plain lines, which have no height of a terminal.
+#: Number of processes that plain-line output lists, because it has no terminal height as a limit.
 _ROWS = 20
 
 
 class ProcessCounts(TypedDict):
-    """The requests of one process with one operation since the last view."""
+    """Counts of the requests of one process with one operation, since the last update of the display."""
 
     process: str
     op: str
@@ -42,7 +42,7 @@ class ProcessCounts(TypedDict):
 
 
 class ProcessRates(ProcessCounts):
-    """`ProcessCounts` with rates per second of the clock of this host."""
+    """`ProcessCounts` with rates per second, measured by the clock of this host."""
 
     requests_per_s: float
     bytes_per_s: int
@@ -54,12 +54,12 @@ class _Counts(TypedDict):
     gaps: int
     idle_ns: int
     longest_gap_ns: int
-    #: As `SyncCounts`.
+    #: Counts of sync calls, with the fields of `SyncCounts`.
     syncs: list[dict[str, Any]]
 
 
 class RecorderStats(_Counts):
-    """The counts since the last view, and the ledger since the start."""
+    """Request counts since the last update of the display, and event counts (`ledger`) since the start."""
 
     span_ns: int
     response_sum_ns: int
@@ -68,7 +68,7 @@ class RecorderStats(_Counts):
 
 
 class Interval(_Counts):
-    """The figures of one interval; `lost` counts lost events since the start."""
+    """The figures of one interval of the display; `lost` counts lost events since the start."""
 
     interval_s: float
     requests_per_s: float

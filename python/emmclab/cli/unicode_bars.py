@@ -7,7 +7,7 @@ _HEIGHTS = "▁▂▃▄▅▆▇█"
 
 
 def bar(value: float, longest: float, width: int) -> str:
-    """Return a horizontal bar in eighths of a character; a value of `longest` is `width` characters long.
+    """Return a horizontal bar, to an eighth of a character; the value `longest` has `width` characters.
 
     >>> bar(3, 4, 4)
     '███'
@@ -18,7 +18,7 @@ def bar(value: float, longest: float, width: int) -> str:
 
 
 def spark(values: Sequence[float]) -> str:
-    """Return one column per value, relative to the largest; a value of 0 is a blank.
+    """Return a bar chart with one column per value, relative to the largest; a value of 0 is a blank.
 
     >>> spark([0, 1, 8])
     ' ▁█'

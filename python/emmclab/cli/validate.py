@@ -83,7 +83,7 @@ def validate(
 
 
 class _Refusals:
-    """Prints and collects recordings that cannot be validated, with the reason; a single recording is an error."""
+    """Prints and collects recordings that cannot be validated, with the reason; if it is the only one, raises it."""
 
     def __init__(self, among: int) -> None:
         self._among = among
@@ -91,7 +91,7 @@ class _Refusals:
 
     @contextlib.contextmanager
     def of(self, path: Path) -> Iterator[None]:
-        """Store and print an error of the block as the reason for `path`; raise errors such as a full disk."""
+        """Print and store an error in the block as the reason for `path`; raise errors such as a full disk."""
         try:
             yield
         except EmmclabError as error:

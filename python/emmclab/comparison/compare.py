@@ -52,7 +52,7 @@ def compare(
     ['iiswc15-4ps', 'iiswc15-4ps under pass-through']
     """
     chosen, settings = stacks(layers), dict(layer_settings or {})
-    # Every name and setting is checked before the first run.
+    # Validate all layer names and settings before the first run.
     stack([name for names in chosen for name in names], settings)
     return ComparedRuns(
         device.simulate(trace, layers=names, layer_settings=settings_of(names, settings), **options)

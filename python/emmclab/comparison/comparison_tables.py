@@ -15,12 +15,12 @@ from emmclab.simulation.result_tables import NAME_OF_FIGURE, requested_percentil
 from emmclab.traces.profile_options import percentile_label
 
 _MEAN, _P99, _TIME = map(result_field, ("response.mean_response_ms", "response.p99_ms", "run.simulated_s"))
-#: Columns for the work of a device, if runs differ in their layers and if they do not.
+#: Columns on the work of the device: for runs with different layers (`_OF_LAYERS`), and for others (`_OF_SPACE`).
 _OF_LAYERS = shown_fields(("flash.page_programs.total",))
 _OF_SPACE = shown_fields(("space.space_utilisation", "write_amplification.waf", "flash.block_erases"))
-#: Columns for the wear of a device with an erase limit that has erased blocks.
+#: Columns on wear; shown for devices that have an erase limit and have erased blocks.
 _OF_WEAR = shown_fields(("wear.lifetime.even_host_bytes", "wear.lifetime.used_pct"))
-#: Columns of the table of total times.
+#: Columns of the table of total times and of responses of flushes and synchronous writes.
 _TIME_AND_DURABILITY = shown_fields(
     ("run.throughput_mb_per_s", "requests.other", "cache.flushes", "durable.mean_ms", "durable.p99_ms")
 )
@@ -49,7 +49,7 @@ def recorded_table(results: Sequence[Result]) -> TextTable:
 
 
 def spread_table(results: Sequence[Result]) -> TextTable:
-    """Return the figures that a recording does not have: mean and range over the seeds."""
+    """Return a table of the figures that have no recorded counterpart: mean and range over the seeds."""
     spreads = zip(SPREAD_FIGURES, figures_spread(results).values(), strict=True)
     rows = [
         [field.heading.name, field.text(values.mean), f"{field.text(values.low)} to {field.text(values.high)}"]
@@ -77,19 +77,19 @@ class _DeviceRuns(NamedTuple):
         return field.cell(values.mean)._replace(note=f"{field.text(values.low)} to {field.text(values.high)}")
 
     def error_cell(self) -> Number:
-        """Return the difference of the mean response from the recorded one, in percent."""
+        """Return the difference between the simulated and the recorded mean response time, in percent."""
         recorded = [run.recorded.response.all for run in self.runs]
         values = spread([error.error_pct for error in recorded])
         return _percent_cell(None if values is None else values.mean)
 
     def percentile_cells(self) -> list[Number]:
-        """Return the requested percentiles of the response."""
+        """Return the requested percentiles of the response time."""
         requested = [[row.response_ms for row in requested_percentiles(run)] for run in self.runs]
         means = [sum(values) / len(values) for values in zip(*requested, strict=True)]
         return list(map(_P99.cell, means))
 
     def marked_name(self) -> str:
-        """Return the name, with a mark if a run does not measure the device."""
+        """Return the device's name, marked if a run ended early or was overloaded."""
         loads = [run.run for run in self.runs]
         marks = {
             "ended early": any(load.stopped for load in loads),
@@ -102,8 +102,8 @@ class _DeviceRuns(NamedTuple):
 def comparison_tables(results: Sequence[Result], *, is_joined: bool = False) -> list[TextTable]:
     """Return the tables that compare the runs of each trace with those on its first device.
 
-    The first table of a trace has response times and work, the second one total times and the cost of durability. If
-    `is_joined` is set, each table has the rows of all traces.
+    The first table of a trace shows response times and work, the second one total times and the cost of durability. If
+    `is_joined` is set, both tables contain the rows of all traces.
     """
     by_trace: dict[str, list[Result]] = {}
     for result in results:
@@ -132,7 +132,7 @@ def _joined(tables: Mapping[str, TextTable]) -> TextTable:
 
 
 def _work_fields(results: Sequence[Result]) -> list[ResultField]:
-    """Return the columns for work and wear: programmed pages if runs differ in layers, else use of space."""
+    """Return the columns for work and wear: page programs if the layers differ, else the use of space."""
     wear = (field for field in _OF_WEAR if any(run.measured(field.path) for run in results))
     return [*(_OF_LAYERS if by_layers(results) else _OF_SPACE), *wear]
 
@@ -204,7 +204,7 @@ def _percent_cell(change: float | None) -> Number:
 
 
 def _interval_text(devices: Sequence[_DeviceRuns], device: _DeviceRuns) -> str:
-    """Return the interval of the change of the mean response against the first device, paired by seed."""
+    """Return the confidence interval of the change in mean response time over the first device, paired by seed."""
     base, values = means_by_seed(devices[0].runs), means_by_seed(device.runs)
     interval = difference_interval(base, values, len(devices) - 1, ratio=True)
     if interval is None or values == base or min(*base.values(), *values.values()) <= 0:

@@ -12,7 +12,7 @@ from emmclab.simulation.rerun import Recipe, recipe_of, with_settings
 from emmclab.simulation.result_fields import shown_fields
 from emmclab.simulation.stored_result import StoredResult
 
-#: The figures that are compared.
+#: Figures in which two runs are compared.
 MAIN = shown_fields(
     (
         "response.mean_response_ms",
@@ -25,52 +25,52 @@ MAIN = shown_fields(
         "run.simulated_s",
     )
 )
-#: Settings that determine which other settings their group has.
+#: Settings whose value determines which other settings exist in their group.
 _DECIDES = ("policy", "scheme")
 
-#: The groups of settings in an error message.
+#: Matches a setting in an error message, and captures the group of the setting.
 _GROUP = re.compile(r"`([a-z_]+)\.[a-z_.0-9]+`")
 
-#: Called before each run with its number from 1, the number of runs, and the change.
+#: Callback before each run: number of the run (from 1), number of all runs, and the change as text.
 RunProgress = Callable[[int, int, str], None]
 
 
 class RecipeChange(NamedTuple):
-    """A difference, and how to apply it to the first configuration."""
+    """One difference between two configurations, and a function that applies it to the first."""
 
     kind: str
     label: str
     first: str
     second: str
     apply: Callable[[Recipe], Recipe]
-    #: The settings of the device that the change sets.
+    #: Device settings that the change sets, by key.
     values: Mapping[str, Any] = {}
 
 
 class ChangeEffect(NamedTuple):
-    """Effect of one change alone."""
+    """Effect of a single difference on the main figures."""
 
     kind: str
     label: str
     first: str
     second: str
-    #: The main figures with only this change, by path; empty if the change is impossible alone.
+    #: Main figures of a run with only this change, by path of the figure; empty if this change alone is impossible.
     figures: dict[str, float | None]
-    #: Movement of each figure from the first towards the second, in percent; None if they are equal.
+    #: Share of the difference between both runs that this change alone causes, percent; None if there is none.
     share_pct: dict[str, float | None]
-    #: Why the change is impossible alone.
+    #: Why a run with only this change is impossible; empty if it is possible.
     reason: str = ""
 
 
 class OneAtATime(NamedTuple):
-    """Figures of both configurations, simulated again, and of the first with each change alone."""
+    """Main figures of both configurations, simulated again, and of the first one with each single difference."""
 
     first: dict[str, float | None]
     second: dict[str, float | None]
     moved: list[ChangeEffect]
-    #: By path: the part of the difference, in percent, that the sum of the single changes does not explain.
+    #: By path of a figure: the share of the difference, in percent, that the single changes together do not explain.
     together_pct: dict[str, float | None]
-    #: Figures in which a stored result differs from its new run.
+    #: Figures in which a stored result differs from a repetition of its run.
     not_repeated: list[str]
 
     def to_dict(self) -> dict[str, object]:
@@ -130,10 +130,10 @@ def one_at_a_time(
 def _with_groups(
     changes: Sequence[RecipeChange], moved: list[ChangeEffect], move: Callable[[RecipeChange], ChangeEffect]
 ) -> list[ChangeEffect]:
-    """Apply settings together if some of them are impossible alone.
+    """Apply several settings together if some of them are impossible alone.
 
-    First the settings of one group (such as `cache`) are combined. If that is impossible, those of all
-    rejected groups and of the groups in the error messages are combined, and at last all settings.
+    First the settings of one group (such as `cache`) are combined. If this is impossible, those of all rejected groups
+    and of the groups named in the error messages are combined, and finally all settings.
     """
 
     def group_of(label: str) -> str:
@@ -176,7 +176,7 @@ def _together(changes: Sequence[RecipeChange]) -> RecipeChange:
 
 
 def _main(fields: Mapping[str, Any], path: str) -> float | None:
-    """Return a main figure; None if no request of its kind was served."""
+    """Return one of the main figures by its path; None if the run had no requests of this kind."""
     parts = path.split(".")
     if parts[0] == "response" and len(parts) == 3 and not figure(fields, f"requests.{parts[1]}"):
         return None
@@ -188,7 +188,7 @@ def _main(fields: Mapping[str, Any], path: str) -> float | None:
 def _share(first: float | None, second: float | None, value: float | None) -> float | None:
     if first is None or second is None or value is None or first == second:
         return None
-    # Avoids -0.
+    # Adding 0.0 turns -0.0 into 0.0.
     return 100 * (value - first) / (second - first) + 0.0
 
 
@@ -214,7 +214,7 @@ def _number(value: float | None) -> str:
 
 
 def _changes(differences: Sequence[RunDifference], first: Recipe, second: Recipe) -> Iterator[RecipeChange]:
-    """Yield the changes that can be applied alone; settings that only exist under a policy change with it."""
+    """Yield the changes that can be applied alone; settings that exist only under a policy change together with it."""
     kinds = {difference.kind for difference in differences}
     if "input" in kinds or "reading" in kinds:
         (difference, *_) = [difference for difference in differences if difference.kind in ("input", "reading")]
@@ -248,7 +248,7 @@ def _option(difference: RunDifference, second: Recipe) -> RecipeChange:
 
 
 def _layers(differences: Sequence[RunDifference], second: Recipe) -> Iterator[RecipeChange]:
-    """Yield the change to another stack of layers, or one change for each setting of the same stack."""
+    """Yield the change to another stack of layers; if the stacks are equal, a change for each layer setting."""
     stack = next((difference for difference in differences if difference.key == "layers"), None)
     if stack is not None:
         options = {name: second.options.get(name) for name in ("layers", "layer_settings")}

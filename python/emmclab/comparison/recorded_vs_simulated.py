@@ -10,12 +10,12 @@ from emmclab.runtime.number_format import figure_difference, signed
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import ResultField, result_field
 
-#: Number of reads or writes below which a note states how few of them reach the 99th percentile.
+#: Number of reads or writes below which a note states how few of them reach the 99th percentile of response times.
 _FEW = 1_000
 
 
 class ComparedFigure(NamedTuple):
-    """A row of the table that compares recorded with simulated figures: its label and its figure."""
+    """A row of the table that compares a recording with its simulation: its label, and the figure that it shows."""
 
     label: str
     field: ResultField
@@ -64,7 +64,7 @@ COMPARED_FIGURES = tuple(_compared_figures())
 
 
 class ComparedSpread(TypedDict):
-    """A recorded figure, mean and range of the simulated figure over the seeds, and the error of the mean."""
+    """A recorded figure; mean, lowest and highest simulated value over the seeds; and the error of the mean."""
 
     recorded: float | None
     mean: float | None
@@ -76,7 +76,8 @@ class ComparedSpread(TypedDict):
 def comparison_spread(results: Sequence[Result]) -> dict[str, dict[str, ComparedSpread]]:
     """Compare each recorded figure with the mean and range of the simulated one, by group and operation.
 
-    `error` is that of the mean: in percent for times, in percentage points for shares; None without a recorded figure.
+    `error` is the error of the mean: in percent for times, in percentage points for shares; None if nothing was
+    recorded.
     """
     spreads: dict[str, dict[str, ComparedSpread]] = {}
     for row in COMPARED_FIGURES:

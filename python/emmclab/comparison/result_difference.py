@@ -1,4 +1,4 @@
-"""Compares two stored results: how they were made, and their figures."""
+"""Compares two stored results: their figures, and how they were computed."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -14,14 +14,14 @@ from emmclab.simulation.stored_result import NAMING_SETTINGS, DeviceSettings, St
 #: Options of a run that concern its layers.
 OF_LAYERS = ("layers", "layer_settings")
 
-#: Relative difference that may result from adding in another order.
+#: Relative difference that may result from adding the same numbers in another order.
 _ROUNDING = 1e-12
 
 
 class RunDifference(NamedTuple):
-    """A difference in how two results were made; a value is None if the result does not have it."""
+    """A difference in how two results were computed; a value is None if it is missing in that result."""
 
-    #: `version`, `input`, `reading`, `option`, `layers`, `setting` or `second device`.
+    #: Kind of the difference: `version`, `input`, `reading`, `option`, `layers`, `setting` or `second device`.
     kind: str
     key: str
     first: Any
@@ -39,7 +39,7 @@ class ResultDifference(FigureDifference):
 
 
 def differences(first: StoredResult, second: StoredResult) -> list[RunDifference]:
-    """Return every difference in how two results were made, as far as both results record it."""
+    """Return every difference in how two results were computed, as far as both contain this information."""
     pair = (first, second)
     rows = list(_plain("version", "emmclab", [stored.provenance.get("version") for stored in pair]))
     rows += _inputs("inputs", pair)
@@ -135,7 +135,7 @@ def _inputs(group: str, pair: Sequence[StoredResult]) -> Iterator[RunDifference]
     inputs = [entry.provenance.get(group) or [] for entry in pair]
     digests = [[entry.get("sha256") for entry in part] for part in inputs]
     word = "trace" if group == "inputs" else "preconditioning trace"
-    # Traces without files are compared by their names, which is all that is known of them.
+    # Traces without files have no digest, so they are compared by name.
     if digests[0] != digests[1] or None in digests[0]:
         yield from _plain("input", word, [_input_names(part) for part in inputs])
     reading = [[entry.get("reading") or {} for entry in part] for part in inputs]
@@ -151,7 +151,7 @@ def _input_names(inputs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _flat(table: Any, prefix: str = "", as_one: Set[str] = frozenset()) -> Iterator[tuple[str, Any]]:
-    """Yield each value of nested tables with its dotted key; a table list in `as_one` is one value."""
+    """Yield each value of nested tables with its dotted key; a list of tables in `as_one` counts as one value."""
     parts = enumerate(table) if isinstance(table, list) else table.items()
     for name, value in parts:
         path = f"{prefix}{name}"
@@ -162,7 +162,7 @@ def _flat(table: Any, prefix: str = "", as_one: Set[str] = frozenset()) -> Itera
 
 
 def _lists(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, list[Any]]]:
-    """Yield the lists of tables, and the empty lists."""
+    """Yield the key and value of each list of tables and of each empty list."""
     for name, value in table.items():
         path = f"{prefix}{name}"
         if isinstance(value, dict):

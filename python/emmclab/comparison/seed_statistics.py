@@ -1,4 +1,4 @@
-"""The effect of chance on results, from runs with several seeds; and the fastest device, if it is distinguishable."""
+"""The effect of chance on results, measured with several seeds, and the fastest device beyond chance."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ SPREAD_FIGURES = shown_fields(
     (*("durable.mean_ms", "durable.p99_ms", "write_amplification.waf"), *("flash.block_erases", "run.simulated_s"))
 )
 
-#: How a study requests several seeds.
+#: How to request several seeds in a study; used in hints.
 MORE_SEEDS = "`seeds = [1, 2, 3, 4, 5]` in the study"
 
 
@@ -39,11 +39,11 @@ class Order(NamedTuple):
 
     #: Index of the best candidate.
     best: int
-    #: Indices of the candidates that cannot be distinguished from the best, including equal ones, in order.
+    #: Indices of the candidates that cannot be distinguished from the best one (including equal ones), best first.
     indistinguishable: tuple[int, ...]
     #: Number of seeds with which all candidates were run.
     seeds: int
-    #: Whether close values can be distinguished: there are several seeds, or nothing is random.
+    #: Whether close values can be distinguished: there are several seeds, or nothing in the runs is random.
     is_tested: bool
 
 
@@ -104,7 +104,7 @@ def is_distinguished(
 
 
 def untested(cure: str) -> str:
-    """Return a note that only one seed was run, its consequence, and how to repeat the runs.
+    """Return a note that one seed does not test the order of close values; it ends with how to repeat the runs.
 
     >>> untested("--seeds 5")
     'one seed was run, so the order of close values (within 5 %) is not tested: repeat with --seeds 5'
@@ -171,15 +171,15 @@ def figures_spread(results: Sequence[Result]) -> dict[str, Spread | None]:
 
 
 _MEAN = result_field("response.mean_response_ms")
-#: Minimum ratio of two times that differ in two significant digits.
+#: Smallest ratio of two times that does not round to 1.00 with two decimals.
 _TWO_DIGITS = 1.005
 
 
 def comparison_headlines(results: Sequence[Result]) -> list[str]:
-    """Return a line for each trace on the fastest device by mean response, if the others are distinguishable.
+    """Return one line of text per trace: the device with the lowest mean response time, if it is distinguishable.
 
-    Runs of one device that differ only by their seed are combined. Runs that ended early or were overloaded
-    do not measure a device and are omitted.
+    Runs of one device that differ only by their seed are combined. Runs that ended early or were overloaded do not
+    characterise a device and are omitted.
 
     >>> import emmclab
     >>> devices = [emmclab.Device.preset(name) for name in ("iiswc15-4ps", "iiswc15-hps")]
@@ -245,7 +245,7 @@ def _fastest(results: Sequence[Result]) -> str:
         slower = sorted((place for place in range(len(names)) if place != order.best), key=means.__getitem__)
         if slower and least:
             times = means[slower[0]] / least
-            # With two digits, a difference below half a percent is not visible.
+            # A smaller ratio would be printed as 1.00, so the difference is printed in percent instead.
             ratio = f"{times:.2f} times" if times >= _TWO_DIGITS else f"{100 * (times - 1):+.2g} %"
             first, second = _MEAN.compared_texts(least, means[slower[0]])
             line += f"{_MEAN.name} {first}, {names[slower[0]]} {second} ({ratio})"

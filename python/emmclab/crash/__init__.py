@@ -1,7 +1,7 @@
-"""Power cuts: record a run, explore the states that a cut may leave, and find which level broke which promise.
+"""Power cuts: record a run, explore its crash states, and find which level broke which durability promise.
 
-A run on a served device is recorded as a log; each state that a power cut may leave is recovered and judged
-from the device up to the application. Studies of power cuts are in `studies`.
+A run on a served device is recorded as a log. Each crash state, that is, each content that a power cut may leave, is
+recovered and checked from the device up to the application. Studies of power cuts are in `studies`.
 """
 
 from emmclab.crash.explore import Exploration, Options, explore

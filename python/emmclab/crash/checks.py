@@ -1,4 +1,4 @@
-"""Checks that compare acknowledged data with the files after a cut."""
+"""Checks that compare the files after a power cut with the data that the workload reported as durable."""
 
 import functools
 import hashlib
@@ -16,23 +16,23 @@ from emmclab.crash.scratch_folders import in_memory, scratch
 
 
 class Check(Protocol):
-    """Compares files with the acknowledgements of the workload."""
+    """Compares the files after a power cut with what the workload acknowledged as durable."""
 
-    #: The lines that it understands, for messages.
+    #: Description of the lines that the check understands, for messages.
     form: str
 
     def reader(self) -> Callable[[str], bool]:
-        """Return a function that gets each line in order and returns whether the check understands it."""
+        """Return a function that gets each output line in order and returns whether the check understands it."""
 
     def file_names(self, lines: Sequence[str]) -> list[str]:
         """Return the names of the files that the check needs."""
 
     def folder(self, _lines: Sequence[str]) -> str | None:
-        """Return the folder whose whole tree the check reads; `None` if it reads none."""
+        """Return the folder that the check reads completely; `None` if it reads only single files."""
         return None
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
-        """Return the promise that the files break, if any."""
+        """Return the durability promise that the files break; `None` if they break none."""
 
 
 #: SQLite's documentation of `synchronous`.
@@ -41,7 +41,7 @@ _PRAGMA = "sqlite.org/pragma.html#pragma_synchronous"
 _PSOW, _ATOMIC = "sqlite.org/psow.html", "sqlite.org/atomiccommit.html, 7.6"
 #: Suffixes of the files of a database.
 _SUFFIXES = ("", "-journal", "-wal")
-#: Lines on a file: its name is a path below the mount point; its contents are given by size and SHA-256.
+#: Matches a line about a file: path below the mount point, and `gone` or the size and SHA-256 of the contents.
 _OF_FILE = re.compile(
     r"(?:safe|makes|grows|turns) (?!/)(?!(?:\S*/)?\.\.?(?:/|\s))\S+ (?:gone|[0-9]{1,18} [0-9a-f]{64})"
 )
@@ -54,26 +54,26 @@ def _numbered(name: str) -> Callable[[str], bool]:
 
 
 def _last_safe(lines: Sequence[str], name: str) -> int:
-    """Return the last number that was acknowledged for a log or a database; -1 without one."""
+    """Return the last number that was acknowledged for a log or a database; -1 if none was."""
     return max((int(line.removeprefix(f"safe {name} ")) for line in lines), default=-1)
 
 
 class CheckFiles(Check):
-    """Checks that each file has its last acknowledged contents, or contents that were started since."""
+    """Checks that each file has its last acknowledged contents, or contents whose write began later."""
 
     form = "`makes|grows|turns|safe NAME SIZE SHA256`, or `gone` instead of size and SHA-256"
 
     def reader(self) -> Callable[[str], bool]:
-        """Return a function that recognises lines on files."""
+        """Return a function that recognises output lines about files."""
         return lambda line: _OF_FILE.fullmatch(line) is not None
 
     def file_names(self, lines: Sequence[str]) -> list[str]:
-        """Return the name of every file in the lines."""
+        """Return the name of every file that the output lines contain."""
         safe, started = _states(lines)
         return [f"/{name}" for name in sorted(safe.keys() | started.keys())]
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
-        """Judge a state."""
+        """Return the promise that the files of a crash state break; `None` if they break none."""
         safe, started = _states(lines)
         for name in sorted(safe.keys() | started.keys()):
             data, before = files.read(f"/{name}"), safe.get(name, "gone")
@@ -85,7 +85,7 @@ class CheckFiles(Check):
 
 
 def _states(lines: Sequence[str]) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
-    """Return the acknowledged contents of each file, and the contents that were started since."""
+    """Return the acknowledged contents of each file, and the contents whose write began later."""
     safe: dict[str, str] = {}
     started: dict[str, tuple[str, str]] = {}
     for line in lines:
@@ -103,7 +103,7 @@ def _described(data: bytes | None) -> str:
 
 
 def _is_begun(data: bytes | None, before: str, verb: str, after: str) -> bool:
-    """Return whether the contents of a file are between its old and its new contents."""
+    """Return whether a file has its new contents, or is a valid intermediate step from old to new contents."""
     if _described(data) == after:
         return True
     if data is None or verb not in ("makes", "grows"):
@@ -119,12 +119,12 @@ def _short(description: str) -> str:
 
 
 class CheckLog(Check):
-    """Checks that every acknowledged record of the log is present, in order."""
+    """Checks that every acknowledged record of a log file is present, in order."""
 
     form = f"`safe {workloads.LOG} N`"
 
     def reader(self) -> Callable[[str], bool]:
-        """Return a function that recognises lines on records."""
+        """Return a function that recognises output lines about records."""
         return _numbered(workloads.LOG)
 
     def file_names(self, _lines: Sequence[str]) -> list[str]:
@@ -132,7 +132,7 @@ class CheckLog(Check):
         return [f"/{workloads.LOG}"]
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
-        """Judge a state."""
+        """Return the promise that the log file of a crash state breaks; `None` if it breaks none."""
         safe = _last_safe(lines, workloads.LOG)
         data = files.read(f"/{workloads.LOG}") or b""
         for number in range(1, safe + 1):
@@ -153,9 +153,9 @@ class CheckSqlite(Check):
     form = f"`safe {workloads.DATABASE} N`, N the number of rows of the table t"
 
     def __init__(self, mode: str | None, level: str | None, *, garbles: bool = False) -> None:
-        """Set the journal mode and the level of `synchronous`; without them, no loss counts as documented.
+        """Set SQLite's journal mode and level of `synchronous`; if they are not known, no loss counts as documented.
 
-        `garbles`: the device may leave garbage in the sectors of a write in flight.
+        `garbles` is set if the device may leave garbage in the sectors of a write in flight.
         """
         self._mode, self._level, self._garbles = mode, level, garbles
         self._verdicts: dict[bytes, tuple[str | None, int]] = {}
@@ -164,15 +164,15 @@ class CheckSqlite(Check):
         weakref.finalize(self, end.close)
 
     def reader(self) -> Callable[[str], bool]:
-        """Return a function that recognises lines on rows."""
+        """Return a function that recognises output lines about rows."""
         return _numbered(workloads.DATABASE)
 
     def file_names(self, _lines: Sequence[str]) -> list[str]:
-        """Return the names of the database and its other files."""
+        """Return the names of the database file and of its journal files."""
         return [f"/{workloads.DATABASE}{suffix}" for suffix in _SUFFIXES]
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
-        """Judge a state."""
+        """Return the promise that the database of a crash state breaks; `None` if it breaks none."""
         safe = _last_safe(lines, workloads.DATABASE)
         parts = {suffix: files.read(f"/{workloads.DATABASE}{suffix}") for suffix in _SUFFIXES}
         if parts[""] is None:
@@ -217,8 +217,8 @@ class CheckSqlite(Check):
         return (f"{last - count} rows are missing before row {last}", 0) if count != last else (None, last)
 
     def _documented(self, rows: int | None) -> str | None:
-        """Return the documentation that permits a loss of `rows` rows; `None` rows = a damaged database."""
-        # In a WAL, the block of the commit contains the end of the last transaction; in a journal, old pages.
+        """Return why SQLite's documentation permits a loss of `rows` rows (None: the whole database); else None."""
+        # A garbled block damages older data, too: the last transaction in a WAL, saved pages in a rollback journal.
         if self._garbles and ((self._mode == "wal" and rows == 1) or (self._mode == "persist" and rows is None)):
             return (
                 "SQLite takes powersafe overwrite for granted (psow=1): that a write in flight damages no "
@@ -242,7 +242,7 @@ class CheckSqlite(Check):
 
 
 def check_for(workload: str, *, garbles: bool = False) -> Check:
-    """Return the check of a workload; `garbles`: sectors of a write in flight may contain garbage."""
+    """Return the check of a workload; `garbles` means that sectors of a write in flight may contain garbage."""
     if workload == generated_programs.CHECK:
         return CheckPrograms()
     base = workload.removesuffix(workloads.UNSYNCED)

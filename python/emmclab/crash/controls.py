@@ -1,7 +1,7 @@
-"""Controls of an exploration: the check has to pass on the complete disk, and to fail where all data is missing.
+"""Controls of an exploration: the check must pass on the complete disk, and fail where all data is missing.
 
-A check that fails on the disk with everything written, or passes on the disk from before the workload with
-all acknowledgements, proves nothing about power cuts.
+A check proves nothing about power cuts if it fails after everything was written, or if it passes on the disk before the
+workload although all writes are acknowledged.
 """
 
 from collections.abc import Iterator
@@ -22,10 +22,10 @@ from emmclab.crash.recording import WRITTEN_BACK
 from emmclab.crash.verdict_inputs import command_of
 from emmclab.errors import ConfigError
 
-#: Maximum number of prefixes of the acknowledgements with which the empty disk is judged. All of them do not
-#: suffice, because a workload may remove at its end what it wrote.
+#: Maximum number of prefixes of the acknowledgements against which the empty disk is checked. Checking it only against
+#: all acknowledgements is not enough, because a workload may finally remove what it wrote.
 _MOST_BEGINNINGS = 8
-#: Maximum length of a check's output in the line about the controls.
+#: Maximum length of a check's output in the line about the controls (tests of the check itself), characters.
 _LONGEST = 120
 
 
@@ -50,8 +50,8 @@ class Controls:
         lines: number of lines that the workload printed.
         understood: number of these lines that the check understands; `None` if the check is a command.
         foreign: first line that the check does not understand.
-        whole: control that the check passes on the disk with everything written.
-        before: control that the check fails on the disk from before the workload.
+        whole: control in which the check must pass on the disk with everything written.
+        before: control in which the check must fail on the disk from before the workload.
     """
 
     lines: int
@@ -61,7 +61,7 @@ class Controls:
     before: Control
 
     def doubts(self) -> list[str]:
-        """Return why the check proves nothing, or not all; empty if it could have failed."""
+        """Return reasons why the check proves nothing or not everything; empty if the check could have failed."""
         doubts = []
         if not self.lines:
             doubts.append("the workload acknowledged nothing: it printed no complete line")
@@ -101,13 +101,14 @@ class Controls:
 
 
 def judge_controls(run: _core.CrashRun, options: Options, *, is_included: bool) -> Controls | None:
-    """Judge the disk before the workload, and the controls; `None` without a check.
+    """Check the disk from before the workload, and run the controls; `None` if there is no check.
 
-    `is_included`: the workload comes with emmclab, or is not known, so its acknowledgements are assumed right.
+    `is_included` is set if the workload comes with emmclab or is not known, so that its acknowledgements are assumed to
+    be right.
 
     Raises:
-        ConfigError: the disk is damaged before the workload; the check cannot run, understands no line of the
-            workload, or fails although everything is written.
+        ConfigError: the disk is damaged before the workload; the check cannot run, understands no line of the workload,
+            or fails although everything is written.
     """
     begin = workload_begin(run)
     end = run.facts()["moments"] - 1
@@ -131,13 +132,13 @@ def judge_controls(run: _core.CrashRun, options: Options, *, is_included: bool) 
 
 @dataclass(frozen=True)
 class _State:
-    """The state with everything that was sent before a cut."""
+    """The crash state that contains all data sent to the device before a power cut."""
 
     judge: Judge
     state: ExploredState
 
     def lost(self, lines: int | None = None) -> Lost | None:
-        """Judge the state with all lines of the workload before the cut, or with only the first `lines`."""
+        """Check the state against all lines that the workload printed before the cut, or only the first `lines`."""
         return self.judge.judged(self.state if lines is None else ExploredState({**self.state, "acknowledged": lines}))
 
 
@@ -204,12 +205,12 @@ def _before(initial_state: _State, lines: int) -> Control:
 
 
 def _understood(run: _core.CrashRun, check: str) -> tuple[int, int | None, str]:
-    """Return the number of lines, the number that the check understands, and the first other line."""
+    """Return the number of output lines, how many of them the check understands, and the first that it does not."""
     workload = lines_of(run, check)
     lines, understood = workload.printed, len(workload.lines)
     if command_of(check) is not None:
         return lines, None, ""
-    # Programs are acknowledged in steps: a line that is not understood changes what the next ones mean.
+    # A program is acknowledged in several lines: if one line is not understood, the next lines mean something else.
     if understood < lines and (not understood or check == CHECK):
         count = f"only {understood:,}" if understood else "none"
         raise check_error(

@@ -1,8 +1,8 @@
-"""Checks of generated programs: which files and folders a cut may leave, depending on the preceding syncs.
+"""Checks of generated programs: which files and folders a power cut may leave, given the preceding syncs.
 
-Files are compared with a model of the program (`file_tree`). Synced data and names have to be
-present; each part of the rest may be old or new. Each byte must be that of a version of the file, or zero
-beyond the end of the last durable version, so that data of other files is detected.
+Files are compared with a model of the program (`file_tree`). Synced data and names must be present; everything else may
+be old or new, independently. Each byte must occur in a version of the file, or be zero beyond the end of the last
+durable version, so that data of other files is detected.
 """
 
 import re
@@ -16,7 +16,7 @@ from emmclab.crash.promises import Files, Lost, Promises, promises_of
 
 #: Operations that make all earlier operations durable.
 _ALL = ("sync", "syncfs")
-#: Operations that make a file durable; fsync also its names, if the file system promises that.
+#: Operations that make one file durable; fsync also makes its names durable, if the file system promises that.
 _ONE = ("fsync", "fdatasync", "msync")
 #: Number of bytes of contents that are compared at once.
 _PIECE = 512
@@ -24,12 +24,12 @@ _PIECE = 512
 
 @dataclass
 class History:
-    """A program and its model up to a moment.
+    """A program, and a model of its files after the operations executed so far.
 
     Attributes:
         number: number of the program and of its folder.
         name: name of the program.
-        states: targets of its paths before the first operation and after each; the last may be in progress.
+        states: targets of its paths before the first operation and after each; the last operation may be in progress.
         tree: the last state, with all versions of all files.
         operations: executed operations, for messages.
         ends: for each state, the index of the operation that it follows; -1 for the first state.
@@ -77,7 +77,7 @@ class CheckPrograms:
         self._running: tuple[int, History | None] = (-1, None)
 
     def reader(self) -> Callable[[str], bool]:
-        """Return a function that recognises the lines of the runner, each only where the protocol allows it."""
+        """Return a function that recognises the program runner's output lines, where the protocol allows them."""
         return _Grammar()
 
     def file_names(self, _lines: Sequence[str]) -> list[str]:
@@ -90,7 +90,7 @@ class CheckPrograms:
         return None if history is None else f"/p{history.number}"
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
-        """Judge a state."""
+        """Return the promise that the files of a crash state break; `None` if they break none."""
         history = self._after(lines)
         if history is None or not history.is_known:
             return None
@@ -106,10 +106,10 @@ class CheckPrograms:
 
 
 class _Grammar:
-    """Recognises the output of the runner: `mount`, and programs of operations, each with its result."""
+    """Recognises the output of the program runner: a line `mount`, then programs with the result of each operation."""
 
     def __init__(self) -> None:
-        #: State after the last recognised line: `between` programs, `inside` a program, or `doing` an operation.
+        #: State of the program runner after a line: `between` programs, `inside` one, or `doing` an operation.
         self._after = ""
 
     def __call__(self, line: str) -> bool:
@@ -120,7 +120,7 @@ class _Grammar:
         return False
 
 
-#: State of the runner after a line, by the state before the line and its first word.
+#: State transitions of the program runner: the new state, by the state before a line and the first word of the line.
 _FOLLOWS = {
     ("", "mount"): "between",
     ("between", "begin"): "inside",
@@ -139,7 +139,7 @@ def _is_operation(text: str) -> bool:
     return True
 
 
-#: Tests of the rest of a line, by its first word.
+#: Functions that validate the rest of a line, by the first word of the line.
 _FORMS: dict[str, Callable[[str], bool]] = {
     "mount": lambda rest: len(rest.split()) == 2,
     "begin": lambda rest: re.fullmatch(r"[0-9]{1,9} \S+", rest) is not None,
@@ -156,7 +156,7 @@ def _promises(line: str) -> Promises:
 
 
 class _ParsedLines:
-    """Parses the output of the runner incrementally."""
+    """Parses the output of the program runner incrementally."""
 
     def __init__(self) -> None:
         self._start = -1
@@ -165,7 +165,7 @@ class _ParsedLines:
         self._history = History(0, "", [{}], Tree())
 
     def running(self, lines: Sequence[str]) -> History | None:
-        """Return the program that is running after these lines; `None` before, between and after programs."""
+        """Return the program that is running after these output lines; `None` if none is running."""
         marks = (index for index in reversed(range(len(lines))) if lines[index].startswith(("begin ", "end ")))
         start = next(marks, None)
         if start is None or lines[start].startswith("end "):
@@ -185,7 +185,7 @@ class _ParsedLines:
         self._done = following[:complete]
         if complete == len(following):
             return self._history
-        # The last operation is in progress: it may be complete, and later lines state its result.
+        # The last operation has begun but not ended: it may be complete, and only a later line would state its result.
         history = self._history.copy()
         _do(history, self._index, operation(following[-1].removeprefix("does ")), promises, is_done=False)
         return history
@@ -196,7 +196,7 @@ def _do(history: History, index: int, step: Operation, promises: Promises, *, is
     try:
         tree.apply(index, step, written_bytes(number, index, step))
     except RefusedError:
-        # An operation in progress will fail. A completed one followed a symbolic link; the model follows none.
+        # An operation in progress will fail. A completed one followed a symbolic link, unlike the model.
         history.is_known &= not is_done
         return
     history.operations.append(step)
@@ -243,19 +243,19 @@ def _is_defect(lost: Lost) -> bool:
 
 @dataclass(frozen=True)
 class _Difference:
-    """A difference of a path from a state of the model; `is_name`: the path is missing, or should not exist."""
+    """A difference between a path on disk and in the model; `is_name`: the path is missing, or should not exist."""
 
     text: str
     is_name: bool = False
 
 
 def _distance(differences: Sequence[_Difference]) -> tuple[int, int]:
-    """Return a sort key for the distance from a state: missing and superfluous paths, then all differences."""
+    """Return a sort key for a set of differences: the number of missing or extra paths, then of all differences."""
     return sum(difference.is_name for difference in differences), len(differences)
 
 
 def _judge_by_name(history: History, nodes: Mapping[str, Node], promises: Promises) -> Lost | None:
-    """Judge a state if each name may be old or new independently."""
+    """Check a crash state on the assumption that each name may be old or new independently."""
     for path in sorted({*nodes, *(path for state in history.states for path in state)}):
         if (difference := _differs_alone(history, nodes, path)) is not None:
             return _lost(history, "fsync", difference.text)
@@ -273,7 +273,7 @@ def _judge_by_name(history: History, nodes: Mapping[str, Node], promises: Promis
 
 
 def _from(history: History, path: str | None = None) -> range:
-    """Return the indices of the states that a cut may leave, for the whole folder or for one path."""
+    """Return the indices of the model states that a power cut may leave, for the whole folder or for one path."""
     least = history.least
     if path is not None:
         folder = path.rpartition("/")[0]
@@ -288,7 +288,7 @@ def _from(history: History, path: str | None = None) -> range:
 
 
 def _inode_of_folder(history: History, folder: str) -> int | None:
-    """Return the inode of a folder in all states that a cut may leave; `None` if they differ in it."""
+    """Return the inode of a folder if it is the same in all states that a power cut may leave; otherwise `None`."""
     inodes = {target.inode if target else None for target in _states_of(history, folder)}
     return inodes.pop() if len(inodes) == 1 else None
 
@@ -298,12 +298,12 @@ def _states_of(history: History, path: str) -> list[PathTarget | None]:
 
 
 def _differences(history: History, nodes: Mapping[str, Node], index: int) -> Iterator[_Difference]:
-    """Yield the differences between the names on the disk and those of a state."""
+    """Yield the differences between the names on the disk and the names in the model state with this index."""
     state = history.states[index]
     for path in sorted({*nodes, *state}):
         if (difference := _unlike(path, nodes.get(path), state.get(path))) is not None:
             yield difference
-    # Two names of one file must have one inode, and those of two files different ones.
+    # Check that two names of one file have one inode, and names of different files different inodes.
     inodes: dict[int, int] = {}
     for path in (path for path in state if path in nodes):
         inode = nodes[path].inode
@@ -314,7 +314,7 @@ def _differences(history: History, nodes: Mapping[str, Node], index: int) -> Ite
 
 
 def _differs_alone(history: History, nodes: Mapping[str, Node], path: str) -> _Difference | None:
-    """Return the smallest difference of a path from its allowed states; `None` if the path is allowed."""
+    """Return the smallest difference between a path and the states allowed for it; `None` if it is allowed."""
     possible = [_unlike(path, nodes.get(path), target, links=False) for target in _states_of(history, path)]
     differences = [difference for difference in possible if difference is not None]
     if len(differences) < len(possible) or _is_entry(history, nodes, path):
@@ -323,7 +323,7 @@ def _differs_alone(history: History, nodes: Mapping[str, Node], path: str) -> _D
 
 
 def _torn_rename(history: History, nodes: Mapping[str, Node]) -> str | None:
-    """Describe a durable file that is missing under all its names, or has two although it always had one."""
+    """Describe a durable file that has lost all its names, or has two names although it never had more than one."""
     for inode, model_inode in history.tree.inodes.items():
         if model_inode.kind == "folder" or inode not in history.named:
             continue
@@ -348,7 +348,7 @@ def _may_be(history: History, path: str, inode: int) -> bool:
 
 
 def _is_entry(history: History, nodes: Mapping[str, Node], path: str) -> bool:
-    """Return whether a path exists by a new entry in a folder that still has its old name."""
+    """Return whether a path can be a new entry in a folder that still has its old name."""
     node = nodes.get(path)
     return node is not None and any(
         _unlike(path, node, entry, links=False) is None for entry in _entries(history, path)
@@ -397,7 +397,7 @@ def _attributes(actual: Mapping[str, bytes], synced: Mapping[str, bytes]) -> str
 def _contents(
     history: History, nodes: Mapping[str, Node], state: Mapping[str, PathTarget], promises: Promises
 ) -> Iterator[Lost]:
-    """Yield the promises that the contents of files break."""
+    """Yield the durability promises that are broken by the contents of files."""
     for path, target in state.items():
         node = nodes.get(path)
         if target.kind != "file" or node is None:
@@ -421,7 +421,7 @@ def _contents(
 
 
 def _unlike_all(data: bytes, versions: Sequence[bytes]) -> tuple[str, str] | None:
-    """Return the promise that contents break, and how they differ from all versions (durable one first)."""
+    """Return the promise that contents break, and how they differ from all versions of the file, durable one first."""
     sizes = [len(version) for version in versions]
     if not min(sizes) <= len(data) <= max(sizes):
         expected = f"{sizes[0]:,}" if len({*sizes}) == 1 else f"{min(sizes):,} to {max(sizes):,}"
@@ -440,7 +440,7 @@ def _unlike_all(data: bytes, versions: Sequence[bytes]) -> tuple[str, str] | Non
 
 
 def _is_of(versions: Sequence[bytes], offset: int, byte: int) -> bool:
-    """Return whether any version has this byte here; allocated but unwritten bytes read as zero."""
+    """Return whether any version of the file has this byte at this offset; beyond the end of a version it is zero."""
     return any(version[offset] == byte if offset < len(version) else byte == 0 for version in versions)
 
 

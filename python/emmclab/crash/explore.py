@@ -1,4 +1,4 @@
-"""Explores a crash log: recovers and judges every state of a share."""
+"""Explores a crash log: recovers and checks every crash state in a share of them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _SYNCS = ("fsync", "fdatasync", "msync", "syncfs", "sync")
 
 
 class CutLines(TypedDict):
-    """Lines of a workload, by their index.
+    """Output lines of a workload, by their index.
 
-    The cuts directly before and after each line of `first` are chosen before all other cuts; its groups are in
-    order of importance. No cut between a line of `idle` and the next line is judged.
+    The power cuts directly before and after each line in `first` are chosen before all other cuts; its groups are in
+    order of importance. Power cuts between a line in `idle` and the next line are left out.
     """
 
     first: list[list[int]]
@@ -39,7 +39,9 @@ class CutLines(TypedDict):
 
 
 def cut_lines(lines: Sequence[str]) -> CutLines:
-    """Return the lines that acknowledge syncs, with the last sync of each program first, and the idle lines.
+    """Return the output lines that acknowledge syncs, and the idle lines, between programs.
+
+    The last sync of each program comes first.
 
     >>> cut_lines(["mount ext4 rw", "begin 0 a", "does sync", "did", "does fsync .", "did", "end 0"])
     {'first': [[5], [3]], 'idle': [0, 6]}
@@ -63,25 +65,25 @@ def cut_lines(lines: Sequence[str]) -> CutLines:
 
 #: Interval of progress reports, seconds.
 _REPORT_S = 0.5
-#: What a cut may leave of a write: 4 KiB old or new, sectors old or new, or also garbled sectors in flight.
+#: What a power cut may leave of a write: whole 4 KiB blocks, whole sectors, or also garbled sectors in flight.
 TEARS = ("none", "sector", "inside")
-#: The panel of the options in the help of `crash`.
+#: Name of the panel with these options in the help of `crash`.
 STATES_PANEL = "Cuts and states"
 _states = partial(Option, ..., panel=STATES_PANEL)
 
 
 class CoreOptions(TypedDict):
-    """The options of an exploration in the form of the core."""
+    """The options of an exploration in the form that the Rust core accepts."""
 
     cuts: int
     states: str
     seed: int
     tear: str
-    #: The mark in the log from which power is cut; None: from the beginning.
+    #: Mark in the log after which power may be cut; None to cut from the beginning of the log.
     from_mark: str | None
     only: tuple[int, int | None] | None
     share: tuple[int, int]
-    #: Lines at which cuts are chosen first; without it, up to half of the cuts directly follow a line.
+    #: Workload lines after which cuts are placed first; by default, up to half of the cuts directly follow a line.
     lines: NotRequired[CutLines]
 
 
@@ -94,7 +96,7 @@ def _share(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of an exploration."""
+    """Options of an exploration of crash states."""
 
     cuts: Annotated[int, _states("Maximum number of times at which power is cut.", least=1)] = 1000
     states: Annotated[
@@ -181,7 +183,7 @@ class Options:
     ] = None
 
     def require(self) -> None:
-        """Reject, before anything runs, options that could not be explored afterwards.
+        """Reject options that could not be explored, before anything runs.
 
         Raises:
             ConfigError: states, tear, check or recovery are wrong, or not possible for this user and machine.
@@ -191,7 +193,7 @@ class Options:
         require(self.check, self.recovery, self.guest)
 
     def core(self) -> CoreOptions:
-        """Return the options in the form of the core."""
+        """Return the options in the form that the Rust core accepts."""
         if self.tear not in TEARS:
             raise ConfigError(
                 f"`{self.tear}` is not a way to tear writes at a power cut",
@@ -214,27 +216,27 @@ Options.__doc__ = f"{Options.__doc__}\n\n{attributes(declarations(Options))}"
 
 @dataclass
 class Exploration:
-    """Result of an exploration, of one share or of all."""
+    """Result of an exploration of crash states: of one share of them, or of all."""
 
     states: int = 0
-    #: Number of the last judged state; -1 = none.
+    #: Number of the last crash state that was judged; -1 if none was.
     last: int = -1
     took_s: float = 0.0
     covered: Covered = field(default_factory=lambda: Covered())
-    #: Keys are the kind, and whether the commands break the promise rather than a state.
+    #: Findings by their kind, and by whether commands rather than a crash state break the promise.
     kinds: dict[tuple[Kind, bool], Finding] = field(default_factory=dict)
-    #: By cut; a cut whose states all equal earlier ones has no entry.
+    #: Counts of states by the number of the cut; a cut whose states all equal earlier ones has no entry.
     verdicts: dict[int, CutTally] = field(default_factory=dict)
     finished: bool = False
-    #: Number of states whose verdict was reused from an earlier run.
+    #: Number of crash states whose verdict was reused from an earlier run.
     reused: int = 0
-    #: Number of states that were not mounted, because their outcome followed from an earlier one.
+    #: Number of crash states that were not mounted, because their outcome followed from that of an earlier state.
     pruned: int = 0
-    #: Evidence that the check can fail; `None` for a share, and for an exploration without controls.
+    #: Evidence that the check can fail; None for one share of a divided exploration, and if no controls were run.
     controls: Controls | None = None
 
     def add(self, finding: Finding) -> None:
-        """Count a finding; store only the first state of each kind."""
+        """Count a finding; for each kind of finding, store only the first crash state."""
         key = (finding.kind, finding.way == COMMANDS)
         earlier = self.kinds.get(key)
         if earlier is None:
@@ -245,12 +247,12 @@ class Exploration:
             earlier.count += finding.count
 
     def merge(self, other: Exploration) -> None:
-        """Add another share."""
+        """Add the result of another share of the crash states."""
         self.states += other.states
         self.reused += other.reused
         self.pruned += other.pruned
         self.took_s = max(self.took_s, other.took_s)
-        # Each share covers all cuts, so the slowest share determines the progress.
+        # Each share of the exploration visits all cuts, so the slowest share determines the progress.
         reports = [covered for covered in (self.covered, other.covered) if covered]
         self.covered = min(reports, key=lambda covered: covered["cuts"], default=Covered())
         self.finished &= other.finished
@@ -260,19 +262,19 @@ class Exploration:
             self.verdicts.setdefault(cut, CutTally(tally.at_ns)).add(tally)
 
     def findings(self, *, documented: bool = False) -> list[Finding]:
-        """Return the findings, the lowest level first; with `documented`, documented losses instead."""
+        """Return the findings, lowest level first; or the documented losses if `documented` is set."""
         chosen = [finding for finding in self.kinds.values() if (finding.documented is not None) == documented]
         return sorted(chosen, key=lambda finding: (LEVELS.index(finding.level), finding.index))
 
 
 def open_run(log: str, *, base: str | None = None) -> tuple[_core.CrashRun, CrashLogFacts]:
-    """Open a crash log, or a log of dm-log-writes and the initial contents of its device (`base`)."""
+    """Open a crash log of emmclab, or one of dm-log-writes with the initial contents of its device (`base`)."""
     run = _core.CrashRun(log, base=base)
     return run, CrashLogFacts(run.facts())
 
 
 def require_recoverable(run: _core.CrashRun, options: Options) -> None:
-    """Reject a log whose file system the chosen kind of recovery does not support."""
+    """Reject a crash log if the chosen recovery does not support its file system."""
     if options.recovery == "mount":
         return
     facts = CrashLogFacts(run.facts())
@@ -286,7 +288,7 @@ def require_recoverable(run: _core.CrashRun, options: Options) -> None:
             if options.recovery == "process":
                 raise not_in_process(error) from error
             return
-        # A state with missing writes may lack the superblock; the state with all writes has it, if the disk is ext4.
+        # A state with missing writes may lack the superblock; if the state with all writes does, it is not ext4.
         if problem is None or "is not 0xef53" not in problem["detail"]:
             return
     short = "; the log is truncated" if facts.truncated else ""
@@ -294,7 +296,7 @@ def require_recoverable(run: _core.CrashRun, options: Options) -> None:
 
 
 def no_ext4(recovery: str, problem: str) -> ConfigError:
-    """Return the error for a recovery that supports only ext4."""
+    """Return the error for a recovery method that supports only ext4, applied to another file system."""
     return ConfigError(
         f"{problem}, and recovery by {'emmclab' if recovery == 'process' else recovery} supports only ext4",
         field="recovery",
@@ -304,14 +306,14 @@ def no_ext4(recovery: str, problem: str) -> ConfigError:
 
 
 def not_in_process(error: EmmclabError) -> UnsupportedError:
-    """Add a hint to the error that recovery in process does not support a feature."""
+    """Add a hint to the error of in-process recovery that a file-system feature is not supported."""
     return UnsupportedError(
         str(error), kind=error.kind, hint="let the kernel recover it: --recovery mount; or use --recovery e2fsck"
     )
 
 
 def explorer_of(run: _core.CrashRun, options: Options) -> _core.Explorer:
-    """Return the explorer of a run; in generated programs it cuts power around their syncs first."""
+    """Return the explorer of a run; for generated programs, it first tries the power cuts around their syncs."""
     core_options = options.core()
     if options.check == generated_programs.CHECK:
         core_options["lines"] = cut_lines(run.acknowledgements())
@@ -319,7 +321,7 @@ def explorer_of(run: _core.CrashRun, options: Options) -> _core.Explorer:
 
 
 def judge_of(explorer: _core.Explorer, run: _core.CrashRun, options: Options, guest: GuestMounts | None) -> Judge:
-    """Return a judge of the states of a run with these options; `guest` is from `guest_of`."""
+    """Return the judge that checks a run's crash states with these options; `guest` is from `guest_of`."""
     lies = run.facts()["lies"]
     tear = "sector" if options.tear == "none" and lies == "tear" else options.tear
     return Judge(
@@ -341,13 +343,13 @@ def explore(
     on_results: Callable[[Exploration], None] = lambda _result: None,
     before: Exploration | None = None,
 ) -> Exploration:
-    """Explore the states of a share of a run.
+    """Explore a share of the crash states of a run.
 
     Args:
         run: a crash log, from `open_run`.
         options: options of the exploration.
         on_results: called every half second with the results so far.
-        before: results of an interrupted exploration with these options.
+        before: results of an interrupted exploration with the same options.
     """
     explorer = explorer_of(run, options)
     result, begin = before or Exploration(), time.monotonic() - (before.took_s if before else 0.0)

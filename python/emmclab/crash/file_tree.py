@@ -1,4 +1,4 @@
-"""A model of files and folders: the state after a sequence of operations, and the versions of each file."""
+"""A model of files and folders: their state after a sequence of operations, and all versions of each file."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -7,15 +7,15 @@ from emmclab.crash.programs import HERE, Operation
 
 #: The inode number of the top folder.
 TOP = 0
-#: A function from old to new contents.
+#: Type of a function that computes the new contents of a file from the old contents.
 Change = Callable[[bytes], bytes]
 
 
 class RefusedError(Exception):
-    """An operation is not possible in a state; `missing` is a missing path, if that is the reason."""
+    """Raised if an operation is impossible in this state; `missing` is a path that it needs and that is missing."""
 
     def __init__(self, missing: str = "") -> None:
-        """Set the missing path."""
+        """Set the path whose absence is the reason; empty if there is another reason."""
         super().__init__(missing or "the operation is not possible here")
         self.missing = missing
 
@@ -49,7 +49,7 @@ class Shift:
     versions: list[Version]
 
     def write(self, index: int, pieces: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-        """Write pieces (offset, data) at their offsets before the move; return the pieces with these offsets."""
+        """Write pieces (offset, data) as if the bytes had not been moved; return the pieces with their old offsets."""
         stays, first = self.offset + min(self.by, 0), self.offset + self.by
         stay = [(offset, data[: max(0, stays - offset)]) for offset, data in pieces]
         moved = [(max(offset, first) - self.by, data[max(0, first - offset) :]) for offset, data in pieces]
@@ -63,17 +63,17 @@ class Shift:
 
 @dataclass
 class Inode:
-    """A file, folder or link.
+    """A file, folder or symbolic link.
 
     Attributes:
         kind: `file`, `folder` or `link`.
-        names: entries of a folder.
+        names: entries of a folder: inode number by name.
         target: target of a link.
         versions: all contents of a file so far, the first one empty.
         shifts: operations that moved bytes of a file.
         attributes: extended attributes by name, without `user.`.
-        changed: the last operation that changed the inode or a name of it.
-        replaced: the last operation that renamed it over another file; -1 if there is none.
+        changed: index of the last operation that changed the inode or one of its names; -1 if there is none.
+        replaced: index of the last operation that renamed it over another file; -1 if there is none.
     """
 
     kind: str
@@ -88,7 +88,7 @@ class Inode:
 
 @dataclass(frozen=True)
 class PathTarget:
-    """Target of a path in a state: inode, kind, target of a link, and extended attributes."""
+    """Target of a path in a state of the model: inode, kind, target of a symbolic link, extended attributes."""
 
     inode: int
     kind: str
@@ -96,12 +96,12 @@ class PathTarget:
     attributes: Mapping[str, bytes]
     #: Number of names (hard links) of the file.
     links: int
-    #: Index of the operation that renamed it over another file; -1 without one.
+    #: Index of the operation that renamed this file over another file; -1 if there was none.
     replaced: int
 
 
 class Tree:
-    """Files and folders below a folder; an operation changes them in place or is refused."""
+    """Files and folders below a folder; an operation changes them, or is refused if it is impossible."""
 
     def __init__(self) -> None:
         """Start with an empty folder."""
@@ -109,7 +109,7 @@ class Tree:
         self._next = TOP + 1
 
     def find(self, path: str) -> int | None:
-        """Return the inode at a path; `None` if there is none."""
+        """Return the inode number at a path; `None` if there is none."""
         inode = TOP
         for name in path.split("/"):
             if name in ("", HERE):
@@ -171,7 +171,7 @@ class Tree:
             case "fallocate":
                 self._allocate(index, words[0], words[1], *numbers)
             case "fsync" | "fdatasync" | "msync":
-                # For a link, the kernel syncs its target, which the model does not follow.
+                # For a symbolic link, the kernel syncs the target of the link, which the model does not follow.
                 if self.inodes[self._existing(words[0])].kind == "link":
                     raise RefusedError
 

@@ -17,13 +17,13 @@ from emmclab.crash.file_tree import RefusedError, Tree
 from emmclab.crash.programs import HERE, Operation, Program, ProgramError, operation, parse, written_bytes
 from emmclab.errors import ConfigError
 
-#: Name of the workload with all published programs, and prefix of the names of workloads with a single one.
+#: Name of the workload with all published bug-revealing programs, and prefix of workloads with a single one.
 ALL_KNOWN, KNOWN = "known", "known:"
 
 
 @functools.cache
 def known_bugs() -> dict[str, dict[str, str]]:
-    """Return the declarations of all known bugs, by name.
+    """Return the declarations of all known file-system bugs, by name.
 
     >>> known_bugs()["generic-322"]["file_system"], known_bugs()["generic-322"]["kernel"]
     ('btrfs', '3.12')
@@ -33,7 +33,7 @@ def known_bugs() -> dict[str, dict[str, str]]:
 
 
 def known_bug_names() -> list[str]:
-    """Return the names of the workloads of single bugs.
+    """Return the names of the workloads that each reproduce a single known bug.
 
     >>> known_bug_names()[0]
     'known:new-1'
@@ -63,17 +63,17 @@ ABOUT = {
     "known[:BUG]": "programs that revealed bugs in file systems, or one of them",
     "FILE.prog": "the programs of a file",
 }
-#: Name of the check of programs, and the extension of a file of them.
+#: Name of the check for generated programs, and the extension of a file that contains programs.
 CHECK, ENDING = "programs", ".prog"
-#: Default number of programs in a sample.
+#: Default number of programs in a random sample.
 _SAMPLE = 500
 _NAME = re.compile(r"(ace):([123])(?::(\d{1,6}))?|(random):(\d{1,6})")
-#: Existing files with data, and existing folders.
+#: Files with data and folders that exist before a generated program starts.
 _FILES, _FOLDERS = ("foo", "A/foo", "A/bar", "B/foo"), ("A", "B", "A/C")
-#: Size of an existing file in bytes, and the name of its extended attribute.
+#: Size in bytes of each file that exists at the start, and the name of its extended attribute.
 _BYTES, _ATTRIBUTE = 16_384, "one"
 
-#: The operations in sequences.
+#: Operations from which sequences are generated.
 _OPERATIONS = (
     *("create A/new", "create new", "mkdir D", "mkdir A/D"),
     *("write A/foo 0 4096", "write A/foo 8192 8192", "write foo 1000 20000", "append A/foo 4096", "append foo 100"),
@@ -91,7 +91,7 @@ _OPERATIONS = (
 
 
 def is_known(name: str) -> bool:
-    """Return whether this is a name of generated programs."""
+    """Return whether this is the name of a workload of generated programs."""
     return _NAME.fullmatch(name) is not None or name == ALL_KNOWN or name in known_bug_names()
 
 
@@ -117,12 +117,12 @@ def programs(name: str, seed: int) -> list[Program]:
 
 
 def is_programs(name: str) -> bool:
-    """Return whether a workload is generated, or a file of programs."""
+    """Return whether a workload consists of programs: generated ones, or those in a file."""
     return is_known(name) or name.endswith(ENDING)
 
 
 def load(name: str, seed: int) -> list[Program]:
-    """Return the programs of a workload: generated ones, or those in a file."""
+    """Load the programs of a workload: generated ones, or those in a file."""
     if not name.endswith(ENDING):
         return programs(name, seed)
     path = Path(name)
@@ -168,7 +168,7 @@ def _sample(length: int, count: int, dice: random.Random) -> Iterator[Program]:
 
 
 def _synced(sequence: tuple[str, ...]) -> Iterator[tuple[Operation, ...]]:
-    """Yield the programs of a sequence: with its preparation, and each possible sync after an operation."""
+    """Yield programs that prepare and execute a sequence of operations, each with another choice of syncs."""
     steps = [operation(text) for text in sequence]
     preparation = _needed(steps)
     if preparation is None:
@@ -200,7 +200,7 @@ def _syncs(step: Operation) -> list[Operation]:
 
 
 def _needed(steps: list[Operation]) -> list[Operation] | None:
-    """Return the operations that must precede `steps`; `None` if no preparation makes them possible."""
+    """Return the operations that must precede `steps`; `None` if no preparation makes the steps possible."""
     created: list[str] = []
     for _ in range(12):
         preparation = [operation(text) for path in _in_order(created) for text in _creation(path)]

@@ -1,10 +1,10 @@
-"""Types of the JSON of `emmclab crash --json`, which Python makes; `core_types` has those of the core."""
+"""Types of the JSON from `emmclab crash --json`; `core_types` contains those that the Rust core creates."""
 
 from typing import Any, NotRequired, TypedDict
 
 
 class RecordedWorkload(TypedDict):
-    """The workload of a recording: a command, or one that comes with emmclab."""
+    """The workload of a recording: a command, or a workload that comes with emmclab."""
 
     name: str
     command: list[str]
@@ -15,7 +15,7 @@ class RecordedWorkload(TypedDict):
 
 
 class Made(TypedDict, total=False):
-    """How a run was recorded; empty for a log that was given as a file, such as one of dm-log-writes."""
+    """How a recording was made; empty if its log was given as a file, such as one of dm-log-writes."""
 
     device: str
     layers: list[str]
@@ -31,23 +31,23 @@ class Made(TypedDict, total=False):
 
 
 class Covered(TypedDict, total=False):
-    """What an exploration has tried so far; empty before it starts."""
+    """The power cuts and crash states that an exploration has tried so far; empty before it starts."""
 
     moments: int
     cuts: int
-    #: Logarithm (base 10) of an upper bound of the states that the contract allows at these cuts.
+    #: Base-10 logarithm of an upper bound of the number of crash states that the storage contract allows at these cuts.
     legal_log10: float
     chosen: int
     equal: int
     most_unpromised: int
-    #: Lines of the workload after which power is cut before any other moment: the last sync of each generated
-    #: program, or every line of another workload; and those of them after which it was cut.
+    #: Number of workload lines after which power is cut before any other moment (the last sync of each generated
+    #: program, or every line of another workload), and number of those after which it was cut.
     lines: int
     lines_cut: int
 
 
 class MissingWrite(TypedDict):
-    """A write that a state lacks, or that is garbled in it."""
+    """A write that is missing or garbled in a crash state."""
 
     command: int
     at_ns: int
@@ -57,14 +57,14 @@ class MissingWrite(TypedDict):
 
 
 class MinimalState(TypedDict):
-    """The smallest known state that shows a finding."""
+    """The smallest known crash state that shows a finding."""
 
     cut: int
     state: int
     detail: str
-    #: Writes that were sent and are missing or garbled; empty for the state that the device itself would leave.
+    #: Writes that were sent and are missing or garbled; empty for a state that the device itself would leave.
     missing: list[MissingWrite]
-    #: Number of writes that were missing in the state before it was minimised.
+    #: Number of missing writes in the crash state before it was minimised.
     before: int
     tries: int
     #: For a generated program: the fewest operations that show the finding if they are recorded alone.
@@ -72,13 +72,13 @@ class MinimalState(TypedDict):
 
 
 class FindingFields(TypedDict):
-    """A promise that states, or commands, break."""
+    """A durability promise that is broken by crash states, or by the recorded commands themselves."""
 
     promise: str
     level: str
     cut: int
     state: int
-    #: The name of the state for `--again`; None if commands break the promise.
+    #: Name of the crash state for `--again`; None if commands rather than a state break the promise.
     again: str | None
     states: int
     detail: str
@@ -86,25 +86,25 @@ class FindingFields(TypedDict):
     at_ns: int
     acknowledged: int
     documented: NotRequired[str]
-    #: Number of recordings that show it, if there are several.
+    #: Number of recordings that show the finding; only present if there are several recordings.
     recordings: NotRequired[int]
     minimal: NotRequired[MinimalState]
 
 
 class ControlOutcome(TypedDict):
-    """The outcome of a control: whether it held, or None if it was not tried; and what was seen."""
+    """The outcome of a control and what was observed; `held` is None if the control could not be tried."""
 
     held: bool | None
     detail: str
 
 
 class ControlFields(TypedDict):
-    """Evidence that the check could have failed, like `emmclab.crash.controls.Controls`."""
+    """Evidence that the check could have failed; the JSON form of `emmclab.crash.controls.Controls`."""
 
-    #: The result of the controls, as a sentence.
+    #: Result of the controls (evidence that the check can fail), as a sentence.
     text: str
     lines: int
-    #: Number of lines that the check understands; None if it is a command.
+    #: Number of workload lines that the check understands; None if the check is a shell command.
     understood: int | None
     foreign: str
     whole: ControlOutcome
@@ -112,13 +112,13 @@ class ControlFields(TypedDict):
 
 
 class CrashSummary(TypedDict):
-    """All findings of one recording."""
+    """All findings of one recording, with the verdict and the evidence for it."""
 
-    #: `broken`, `kept`, `documented`, `not tested`, or `not checked` without a check.
+    #: Verdict on the recording: `broken`, `kept`, `documented`, `not tested`, or `not checked` without a check.
     verdict: str
-    #: Why nothing, or not all, was tested.
+    #: Reasons why nothing, or not everything, was tested.
     doubts: list[str]
-    #: None without a check.
+    #: Results of the controls (evidence that the check can fail); None without a check.
     controls: ControlFields | None
     cuts: int
     states: int
@@ -129,19 +129,19 @@ class CrashSummary(TypedDict):
     documented: list[FindingFields]
     covered: Covered
     seed: int
-    #: `CrashLogFacts`, and the path of the log.
+    #: Facts about the log, with the fields of `CrashLogFacts`, and the path of the log.
     log: dict[str, Any]
     run: Made
-    #: Those of `emmclab.crash.explore.Options`.
+    #: Options of the exploration, as in `emmclab.crash.explore.Options`.
     options: dict[str, Any]
-    #: Number of recordings of the workload, of which the page shows this one.
+    #: Number of recordings of the workload; the page shows only this one of them.
     recordings: NotRequired[int]
 
 
 class AllRecordings(TypedDict):
     """All findings of several recordings of one workload."""
 
-    #: As in `CrashSummary`: the worst of them.
+    #: The worst verdict of all recordings, in the form of `CrashSummary`.
     verdict: str
     cuts: int
     states: int

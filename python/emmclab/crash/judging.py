@@ -1,4 +1,4 @@
-"""Recovers a state and judges it bottom-up: device, layers, journal, file system, application."""
+"""Recovers a crash state and checks it bottom-up: device, layers, journal, file system, application."""
 
 import json
 import os
@@ -28,9 +28,9 @@ from emmclab.crash.tools import TOOLS_PATH, full_path_hint, run_tool
 from emmclab.crash.verdict_inputs import command_of
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 
-#: Ways to recover a file system.
+#: Methods of recovering a file system after a power cut.
 RECOVERIES = ("process", "e2fsck", "mount")
-#: Timeout of a check or a recovery by a program, seconds.
+#: Timeout for a program that checks or recovers, seconds.
 _PATIENCE_S = 120.0
 #: A plain program name: no path and no shell syntax.
 _PLAIN = re.compile(r"[\w.+-]+")
@@ -38,15 +38,15 @@ _PLAIN = re.compile(r"[\w.+-]+")
 _PATH = re.compile(r"[\w.+/-]+")
 #: Exit statuses of the shell for a command that cannot be executed, or is not found.
 _NOT_RUN = (126, 127)
-#: What the shell adds to the number of the signal that killed its command.
+#: Number that the shell adds to a signal number to form the exit status of a command that the signal killed.
 _BY_SIGNAL = 128
-#: Index, among the states of `boundary`, of the state with everything that was sent before the cut.
+#: Index of the crash state with all writes that were sent before the cut, among the states of `boundary`.
 EVERYTHING = 1
-#: Bits of the exit status of e2fsck: all errors corrected (the second bit: reboot needed), or errors left.
+#: Bits of e2fsck's exit status: errors were corrected (1; 2 = reboot needed), or left uncorrected (4).
 _MENDED, _UNMENDED = 1 | 2, 4
 
 
-#: Structures of ext4 that are unreadable if a block is torn or garbled, and why that breaks no promise.
+#: Structures of ext4 that a torn or garbled block makes unreadable, and why that breaks no promise.
 _TORN = {
     "superblock": "the superblock of ext4 spans two sectors with one checksum: a device that tears 4 KiB may "
     "leave it unreadable, e2fsck takes a copy (-b)",
@@ -59,12 +59,12 @@ _TORN = {
     "commit block": "the kernel refuses a commit block with a wrong checksum; only async_commit treats a "
     "torn one as the end of the log",
 }
-#: A violation of a rule of the journal by a command: moment, rule, transaction, detail.
+#: Violation of a journal rule by a command: moment in the log, rule, transaction and detail.
 RuleBreak = tuple[int, str, int, str]
 
 
 def require(check: str | None, recovery: str, guest: str | None = None) -> None:
-    """Reject impossible options of judging before any work is done."""
+    """Reject impossible options for checking crash states, before any work is done."""
     if recovery not in RECOVERIES:
         raise ConfigError(
             f"`{recovery}` is not a way of recovery", field="recovery", hint=f"use {', '.join(RECOVERIES)}"
@@ -87,7 +87,7 @@ def require(check: str | None, recovery: str, guest: str | None = None) -> None:
 
 
 def check_error(problem: str, hint: str) -> ConfigError:
-    """Return the error for a check that cannot judge this workload or this disk."""
+    """Return the error for a check that cannot be applied to this workload or this disk."""
     return ConfigError(problem, field="check", hint=hint)
 
 
@@ -126,7 +126,7 @@ def _require_program(command: str) -> None:
 
 
 class Judge:
-    """Judges the states of an explorer; a context manager that removes its files."""
+    """Recovers and checks the crash states of an explorer; a context manager that removes its files."""
 
     def __init__(
         self,
@@ -140,10 +140,10 @@ class Judge:
         prune: bool = True,
         guest: GuestMounts | None = None,
     ) -> None:
-        """Set the explorer, the check and the way of recovery.
+        """Set the explorer, the check, and how crash states are recovered.
 
-        The explorer is one of the run; `tear` and `prune` are as in `Options`, and `guest` mounts instead of
-        this machine.
+        The explorer belongs to the run; `tear` and `prune` are as in `Options`. If a `guest` is given, it mounts the
+        states instead of this machine.
 
         Raises:
             ConfigError: as in `require`.
@@ -169,7 +169,7 @@ class Judge:
 
     @property
     def pruned(self) -> int:
-        """Number of states that were not mounted, since their outcome follows from an earlier one."""
+        """Number of crash states that were not mounted, because their outcome follows from an earlier state."""
         return self._mounts.pruned
 
     def __exit__(self, *_: object) -> None:
@@ -177,7 +177,7 @@ class Judge:
         self._end.close()
 
     def verdict(self, state: ExploredState) -> Lost | None:
-        """Return the promise of the lowest level that a state breaks; `None` if it breaks none.
+        """Return the promise of the lowest level that a crash state breaks; `None` if it breaks none.
 
         Raises:
             ConfigError: the check cannot run.
@@ -195,14 +195,14 @@ class Judge:
         return Lost(rule, "journal", f"transaction {transaction}: {detail}; with it, {lost.detail}")
 
     def judged(self, state: ExploredState) -> Lost | None:
-        """Return what a state breaks, before it is attributed to a rule of the journal or to a torn block.
+        """Return the promise that a crash state breaks, before its cause is attributed to a journal rule or torn block.
 
         Raises:
             ConfigError: as in `verdict`.
         """
         if state.problem is not None:
             return Lost(**state.problem)
-        # The states of a cut share these lines, because a recording may have hundreds of thousands.
+        # All states of a cut share the list of acknowledged lines, because it may be very long.
         count = self._workload_lines.understood[state.acknowledged]
         if len(self._acknowledged) != count:
             self._acknowledged = self._workload_lines.lines[:count]
@@ -213,12 +213,12 @@ class Judge:
         return lost
 
     def file_system(self) -> str:
-        """Return the name of the file system in the current state; empty if it is not recognised."""
+        """Return the name of the file system in the current crash state; empty if it is not recognised."""
         problem = self._explorer.write_image(str(self._mounts.image))
         return "" if problem is not None else kind_of(self._mounts.image)
 
     def _torn(self, lost: Lost) -> str | None:
-        """Return the documented weakness of ext4 for a disk that is not recovered; `None` without one."""
+        """Return the documented weakness of ext4 that explains why a disk is not recovered; `None` if none does."""
         if self._recovery == "process" or lost.level != "filesystem" or not _is_ext4(self._run):
             return _TORN.get(lost.promise)
         try:
@@ -228,7 +228,7 @@ class Judge:
         return None if problem is None else _TORN.get(problem["promise"])
 
     def rules_broken(self) -> list[Finding]:
-        """Return the first violation of each rule of the journal, independent of the states."""
+        """Return the first violation of each journal rule by the recorded commands, independent of crash states."""
         first: dict[str, Finding] = {}
         for moment, rule, transaction, detail in rules_of(self._run):
             earlier = first.get(rule)
@@ -248,7 +248,7 @@ class Judge:
         lost = self._checked(ReadFiles.in_process(names, files, tree), lines)
         if lost is not None or not writes:
             return lost
-        # Cut the power again while the layers recover.
+        # Cut the power a second time while the layers recover from the first cut.
         step = max(1, writes // max(1, self._recovery_cuts))
         for cut_after in range(0, writes, step) if self._recovery_cuts else ():
             problem, files, tree, _ = self._explorer.recover(names, tree=folder, cut_after=cut_after)
@@ -265,9 +265,10 @@ class Judge:
         return None if lost is None else replace(lost, by_check=True)
 
     def _by_program(self, lines: Sequence[str]) -> Lost | None:
-        """Recover a copy of the disk; the kernel mounts it if the recovery or the check needs a mount.
+        """Recover a copy of the disk, mount it if necessary, and check it.
 
-        If emmclab recovers the file system, it writes the result to the copy; the kernel then has nothing to recover.
+        If emmclab has recovered the file system itself, the copy is already recovered, so that the kernel only mounts
+        it.
         """
         if self._recovery == "mount":
             outcome = self._mounts.outcome(self._key(lines), lambda files: self._look(files, lines))
@@ -282,7 +283,7 @@ class Judge:
         return replace(lost, documented=_fault_of_e2fsck()) if is_whole else lost
 
     def _of_image(self, lines: Sequence[str], *, replayed: bool) -> Lost | None:
-        """Judge the image of the state; with `replayed`, emmclab has replayed its journal."""
+        """Check the image of the crash state; if `replayed` is set, emmclab replays its journal first."""
         image = self._mounts.image
         problem = self._explorer.write_image(str(image), replayed=replayed)
         if problem is not None:
@@ -297,13 +298,13 @@ class Judge:
         return outcome if isinstance(outcome, Lost) else None
 
     def _key(self, lines: Sequence[str]) -> str:
-        """Return a key for what `_look` depends on besides the files: number of lines, or file names of a check."""
+        """Return a key for the inputs of `_look` besides the files: the number of lines, or the check's file names."""
         if self._command is not None:
             return str(len(lines))
         return "" if self._check is None else json.dumps([self._check.file_names(lines), self._check.folder(lines)])
 
     def _look(self, files: Files, lines: Sequence[str]) -> ReadFiles | Lost | None:
-        """Run the command in the folder where a state is mounted, or read the files of the check."""
+        """Run the user's check in the folder where a crash state is mounted, or read the files of an included check."""
         if self._command is not None and isinstance(files, Mounted):
             return self._by_command(files.folder, lines)
         if self._check is None:
@@ -311,7 +312,7 @@ class Judge:
         return ReadFiles.of(files, self._check.file_names(lines), self._check.folder(lines))
 
     def _by_command(self, folder: Path, lines: Sequence[str]) -> Lost | None:
-        """Run the user's check in the mounted folder; `EMMCLAB_ACKNOWLEDGED` has the acknowledged lines."""
+        """Run the user's check in the mounted folder; `EMMCLAB_ACKNOWLEDGED` is a file of the acknowledged lines."""
         acknowledged = self._mounts.image.with_name("acknowledged")
         acknowledged.write_text("".join(f"{line}\n" for line in lines))
         try:
@@ -329,7 +330,7 @@ class Judge:
 
 
 def _require_run(command: str, process: subprocess.CompletedProcess[str]) -> None:
-    """Reject a check that did not run to its end."""
+    """Reject the user's check if it could not be started or was killed."""
     number = -process.returncode if process.returncode < 0 else process.returncode - _BY_SIGNAL
     if process.returncode in _NOT_RUN:
         reason = _last_line(process.stderr) or f"exit status {process.returncode}"
@@ -348,14 +349,14 @@ def _require_run(command: str, process: subprocess.CompletedProcess[str]) -> Non
 
 @dataclass(frozen=True)
 class WorkloadLines:
-    """The lines of a workload that a check understands; all of them if it is a command.
+    """The output lines of a workload that a check understands; if the check is a command, all lines.
 
     Attributes:
         lines: lines that the check understands.
-        printed: number of all lines, without the marks of emmclab in a log of dm-log-writes.
+        printed: number of lines that the workload printed, without emmclab's own marks in the log.
         understood: for each N, the number of understood lines among the first N lines of the workload.
         foreign: first line that the check does not understand; empty if there is none.
-        form: the lines that the check understands, for messages.
+        form: description of the lines that the check understands, for messages.
     """
 
     lines: Sequence[str]
@@ -367,7 +368,7 @@ class WorkloadLines:
 
 @lru_cache(maxsize=2)
 def lines_of(run: _core.CrashRun, check: str | None) -> WorkloadLines:
-    """Return the lines that a run acknowledged and a check understands; all judges of a run share them."""
+    """Return the output lines of a run that a check understands; cached, so that all judges of a run share them."""
     printed_lines = run.acknowledgements()
     printed = sum(line not in MARKS for line in printed_lines)
     if check is None or command_of(check) is not None:
@@ -381,13 +382,13 @@ def lines_of(run: _core.CrashRun, check: str | None) -> WorkloadLines:
 
 
 def workload_begin(run: _core.CrashRun) -> int:
-    """Return the last moment before the workload, at which its file system is created and mounted."""
+    """Return the last moment of the log before the workload; its file system is created and mounted then."""
     return max(0, run.after_mark(MOUNTED) - 1)
 
 
 @lru_cache(maxsize=1)
 def _is_ext4(run: _core.CrashRun) -> bool:
-    """Return whether the disk before the workload is an ext4."""
+    """Return whether the disk contains an ext4 file system before the workload."""
     options = {"cuts": 1, "states": "boundary", "seed": 1, "tear": "none", "from_mark": None}
     explorer = _core.Explorer(run, {**options, "only": (workload_begin(run), EVERYTHING), "share": (0, 1)})
     if explorer.next_state() is None:
@@ -400,7 +401,7 @@ def _is_ext4(run: _core.CrashRun) -> bool:
 
 @lru_cache(maxsize=1)
 def rules_of(run: _core.CrashRun) -> list[RuleBreak]:
-    """Return the violations of the journal's rules; empty without ext4. The result is cached."""
+    """Return the violations of the rules of ext4's journal; empty for other file systems. The result is cached."""
     try:
         return run.journal_rules(MOUNTED)
     except EmmclabError:
@@ -408,7 +409,7 @@ def rules_of(run: _core.CrashRun) -> list[RuleBreak]:
 
 
 def _fsck(image: Path) -> Lost | None:
-    """Recover and repair an image as at boot, by `e2fsck -p`; an error that it leaves is a loss."""
+    """Recover and repair an image with `e2fsck -p`, as at boot; an error that remains is a broken promise."""
     process = run_tool(["e2fsck", "-fp", str(image)], _PATIENCE_S, environment={"LC_ALL": "C"})
     if process.returncode & ~_MENDED == 0:
         return None
@@ -418,7 +419,7 @@ def _fsck(image: Path) -> Lost | None:
 
 
 def fault_of(output: str) -> str:
-    r"""Return the error that ends `e2fsck -p`.
+    r"""Return the error because of which `e2fsck -p` gave up.
 
     >>> fault_of("a.img: recovering journal\na.img: Inode 12 is bad.\n\na.img: UNEXPECTED INCONSISTENCY; RUN")
     'a.img: Inode 12 is bad.'
@@ -429,7 +430,7 @@ def fault_of(output: str) -> str:
 
 @cache
 def _fault_of_e2fsck() -> str:
-    """Return why a loss is the fault of e2fsck, with its version."""
+    """Return a text that e2fsck, with its version, causes a loss, and not the file system."""
     process = run_tool(["e2fsck", "-V"], _PATIENCE_S)
     version = " ".join((process.stdout + process.stderr).split()[:2])
     return (

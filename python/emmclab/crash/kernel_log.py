@@ -1,4 +1,4 @@
-"""What the kernel reports about a device: its messages, and which blocks are read. Also runs in guests."""
+"""Reads what the kernel reports about a device: messages, and which blocks are read. Also runs in guests."""
 
 import contextlib
 import itertools
@@ -11,22 +11,22 @@ from typing import Self
 
 from emmclab.crash.tools import run_tool
 
-#: Maximum number of quoted kernel messages, and the maximum log level that counts as a complaint.
+#: Maximum number of kernel messages that are quoted, and the highest log level that counts as a problem (4 = warning).
 _MOST_QUOTED, _WARNING = 3, 4
 
 
 class KernelLog:
-    """The messages of the kernel since this object was created."""
+    """The kernel messages that were logged since this object was created."""
 
     def __init__(self) -> None:
-        """Begin at the end of the kernel log; reads nothing if this process may not read the log."""
+        """Skip the existing kernel messages; if this process may not read the log, there will be no messages."""
         self._lines: int | None = None
         with contextlib.suppress(OSError):
             self._lines = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             os.lseek(self._lines, 0, os.SEEK_END)
 
     def about(self, device: str) -> str:
-        """Return the last complaints about a device, with `device` instead of its name.
+        """Return the last kernel messages that complain about a device, with its name replaced by `device`.
 
         This closes the log.
         """
@@ -67,22 +67,22 @@ def complaints_about(device: str, records: list[str]) -> str:
 
 #: Usual mount point of tracefs.
 _TRACEFS = Path("/sys/kernel/tracing")
-#: Prefix of emmclab's trace instances of the kernel; their names end with the process ID and a number.
+#: Prefix of the names of emmclab's trace instances in tracefs; the process ID and a number follow.
 _PREFIX = "emmclab-crash-"
-#: Trace buffer per processor, KB: a mount of a small file system needs a tenth of it.
+#: Size of the kernel's trace buffer per processor, KB; the mount of a small file system needs a tenth of it.
 _BUFFER_KB = 1024
-#: Sectors of 512 bytes in a block of 4 KiB.
+#: Number of 512-byte sectors in a block of 4 KiB.
 _SECTORS = 8
 _EVENT = re.compile(rb"block_bio_queue: (\d+),(\d+) F?(\w)\S* (\d+) \+ (\d+) ")
-#: The kernel's message if its buffer was too small.
+#: Text in the kernel's trace output if the trace buffer was too small.
 _LOST = b"LOST"
 _PATIENCE_S = 10.0
 
 
 class BlockReads:
-    """Records which blocks of 4 KiB are read from a device; a context manager. Needs root.
+    """Records which 4 KiB blocks are read from a device; a context manager. Needs root.
 
-    If the kernel cannot trace, or lost events, no blocks are reported.
+    If the kernel cannot trace reads, or lost trace events, no blocks are reported.
     """
 
     _numbers = itertools.count()
@@ -104,7 +104,7 @@ class BlockReads:
 
     @property
     def works(self) -> bool:
-        """Whether tracing works."""
+        """Whether the kernel can trace the reads of block devices."""
         return self._events is not None
 
     def _start(self) -> None:
@@ -129,7 +129,7 @@ class BlockReads:
 
     @contextmanager
     def watching(self, read: set[int]) -> Iterator[Callable[[str], None]]:
-        """Add to `read` the blocks of 4 KiB that are read in this context; none if events are lost.
+        """Add the numbers of the 4 KiB blocks that are read in this context to `read`; none if events are lost.
 
         Yields a function, to be called with the path of the device as soon as it exists.
         """
@@ -143,7 +143,7 @@ class BlockReads:
                 read |= _blocks_of(events, os.major(device.st_rdev), os.minor(device.st_rdev)) or set()
 
     def _drain(self) -> bytes:
-        """Return the events since the last call."""
+        """Return the trace events since the last call."""
         parts = []
         if self._events is not None:
             with contextlib.suppress(BlockingIOError):
@@ -153,7 +153,7 @@ class BlockReads:
 
 
 def _blocks_of(events: bytes, major: int, minor: int) -> set[int] | None:
-    """Return the blocks that were read from a device, by the trace events; `None` if events are lost.
+    """Return the blocks that were read from a device, according to trace events; `None` if events were lost.
 
     >>> text = b"mount-7 [000] ..... 1.2: block_bio_queue: 7,1 RM 8 + 9 [mount]"
     >>> sorted(_blocks_of(text, 7, 1))
@@ -171,7 +171,7 @@ def _blocks_of(events: bytes, major: int, minor: int) -> set[int] | None:
 
 
 def _remove_stale(tracefs: Path) -> None:
-    """Remove the trace instances of killed processes."""
+    """Remove the trace instances that killed processes left in tracefs."""
     for instance in (tracefs / "instances").glob(f"{_PREFIX}*"):
         process = instance.name.removeprefix(_PREFIX).partition("-")[0]
         if not Path("/proc", process).exists():

@@ -1,4 +1,4 @@
-"""Minimises a finding: searches for the earliest cut, the fewest missing writes, and the fewest operations."""
+"""Minimises a finding: searches for the earliest power cut, the fewest missing writes and the fewest operations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,30 +18,30 @@ from emmclab.crash.recording import MOUNTED, Workload
 from emmclab.crash.stored_log import StoredLog
 from emmclab.errors import EmmclabError
 
-#: Maximum number of states that are judged to minimise one finding.
+#: Maximum number of crash states that are judged to minimise one finding.
 _MOST_TRIES = 400
-#: Number of moments before a cut that are searched for an earlier cut with the same finding.
+#: Number of moments before a cut among which an earlier cut with the same finding is searched.
 _BEFORE = 64
 
 
 class Search:
-    """Searches states of a run that show a finding."""
+    """Searches for crash states of a run that show a finding."""
 
     def __init__(self, run: _core.CrashRun, options: Options, finding: Finding, guest: GuestMounts | None) -> None:
-        """Set the run, the options and the guest for judging its states, and the finding to search for."""
+        """Set the run, how its crash states are checked (options and guest), and the finding to search for."""
         self._run, self._options, self._finding, self._guest = run, options, finding, guest
 
     def explorer(self, cut: int, number: int | None) -> _core.Explorer:
-        """Return the explorer of a cut, or of one of its states."""
+        """Return an explorer of the crash states of one power cut, or of only one state."""
         only = replace(self._options, only=(cut, number), share=(0, 1))
         return _core.Explorer(self._run, only.core())
 
     def judge(self, explorer: _core.Explorer) -> Judge:
-        """Return a judge of the states of an explorer."""
+        """Return a judge that checks the crash states of an explorer."""
         return judge_of(explorer, self._run, self._options, self._guest)
 
     def shows(self, judge: Judge, state: ExploredState) -> str | None:
-        """Return how a state breaks the promise of the finding; `None` if it does not."""
+        """Return how a crash state breaks the promise of the finding; `None` if it does not."""
         lost = judge.verdict(state)
         if lost is None:
             return None
@@ -49,7 +49,7 @@ class Search:
         return lost.detail if kind == self._finding.kind else None
 
     def first(self, explorer: _core.Explorer, limit: int) -> tuple[tuple[ExploredState, str] | None, int]:
-        """Return the first state that shows the finding, and how; and the number of judged states."""
+        """Return the first crash state that shows the finding, with its details, and the number of states checked."""
         judged = 0
         with self.judge(explorer) as judge:
             while judged < limit and (fields := explorer.next_state()) is not None:
@@ -61,14 +61,14 @@ class Search:
 
 
 def minimize(run: _core.CrashRun, options: Options, finding: Finding, guest: GuestMounts | None) -> MinimalState | None:
-    """Minimise a finding of a state; return `None` if the recorded commands show it, independent of states."""
+    """Find the smallest crash state that shows a finding; `None` if the recorded commands alone show it."""
     if finding.way == COMMANDS:
         return None
     search = Search(run, options, finding, guest)
     tries = 0
     cut, number, detail = finding.cut, finding.state, finding.detail
     low = max(run.after_mark(MOUNTED), cut - _BEFORE)
-    # A broken promise usually remains broken for some time, so bisection finds its first moment.
+    # A broken promise usually stays broken for some time, so bisection finds the first moment at which it is broken.
     while low < cut and tries < _MOST_TRIES:
         middle = (low + cut) // 2
         match, judged = search.first(search.explorer(middle, None), _MOST_TRIES - tries)
@@ -82,7 +82,7 @@ def minimize(run: _core.CrashRun, options: Options, finding: Finding, guest: Gue
 
 
 def _fewest(search: Search, finding: Finding, tries: int) -> MinimalState:
-    """Minimise the missing writes that show the finding (delta debugging, Zeller and Hildebrandt 2002)."""
+    """Find the fewest missing writes that show the finding (delta debugging, Zeller and Hildebrandt 2002)."""
     explorer = search.explorer(finding.cut, finding.state)
     fields = explorer.next_state()
     if fields is None:
@@ -138,16 +138,16 @@ def fewest(places: list[int], shows: Callable[[list[int]], bool], may_continue: 
     return places
 
 
-#: Largest number of recordings for the reduction of one program.
+#: Maximum number of new recordings that are made to reduce one program to fewer operations.
 _MOST_RECORDINGS = 40
-#: Largest numbers of cuts and of judged states of such a recording.
+#: Maximum numbers of cuts and of judged states in the recording of a reduced program.
 _CUTS, _STATES = 200, 2_000
 
 
 def program_of(log: StoredLog, finding: Finding) -> Program | None:
-    """Return the generated program of a finding; `None` without one, or if a lower level is at fault.
+    """Return the generated program that led to a finding; `None` if there is none or a lower level is at fault.
 
-    A broken promise of a device, layer or journal does not depend on the operations.
+    A broken promise of a device, layer or journal does not depend on the program.
     """
     workload = log.made.get("workload")
     if not workload or finding.level != "filesystem" or finding.way == COMMANDS:
@@ -172,12 +172,12 @@ def minimize_program(
     """Return the smallest program that shows a finding; `None` if the program alone does not show it.
 
     Args:
-        program: the program of the finding.
-        finding: the finding; a smaller program must show its promise and level.
+        program: the program that led to the finding.
+        finding: the finding; a smaller program must break its promise at its level.
         options: options of the exploration with the finding.
         record: records a workload with the options of the original recording.
         folder: folder for the files of smaller programs.
-        guest: mounts the states; `None` for this machine.
+        guest: mounts the crash states; `None` for this machine.
     """
     options = replace(options, cuts=min(options.cuts, _CUTS), share=(0, 1), only=None)
     tries = 0
@@ -191,7 +191,7 @@ def minimize_program(
         try:
             return _shows(record(Workload(str(path))), options, finding, guest)
         except EmmclabError:
-            # A run that cannot be recorded or judged does not show the finding.
+            # A reduced program that cannot be recorded or judged does not show the finding.
             return False
 
     places_of_all = list(range(len(program.operations)))

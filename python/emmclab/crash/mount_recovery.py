@@ -1,8 +1,8 @@
-"""Recovers states by mounting them, unless the outcome is already known.
+"""Recovers crash states by mounting them, unless the outcome is already known.
 
-The outcome depends only on the blocks that the kernel reads. If a state equals an earlier one in every block
-that was read while the earlier one was mounted and examined, its outcome is the same, independent of its
-other blocks. Such a state is counted as pruned and is not mounted.
+The outcome depends only on the blocks that the kernel reads. If a state equals an earlier one in every block that was
+read while the earlier one was mounted and examined, both have the same outcome. Such a state is not mounted, but
+counted as pruned.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,24 +19,24 @@ from emmclab.crash.scratch_folders import in_memory, scratch
 
 #: Timeout of a mount, seconds.
 _PATIENCE_S = 120.0
-#: Maximum size of the files that are kept from mounted states, bytes.
+#: Maximum total size of the files from mounted states that are kept in memory, bytes.
 _MOST_KEPT = 256 << 20
-#: Outcome of a state: files, a broken promise, or None if nothing is wrong.
+#: Outcome of a mounted crash state: its files, a broken promise, or None if nothing is wrong.
 Outcome = ReadFiles | Lost | None
 
 
 class ByMount:
-    """Recovers the states of an explorer by mounting them; a context manager that removes its files."""
+    """Recovers the crash states of an explorer by mounting them; a context manager that removes its files."""
 
     def __init__(self, explorer: _core.Explorer, *, prune: bool, guest: GuestMounts | None = None) -> None:
-        """Set the explorer, and the guest that mounts; without a guest, this machine mounts.
+        """Set the explorer, and the guest that mounts its crash states; without a guest, this machine does.
 
-        With `prune`, outcomes that follow from earlier ones are reused.
+        If `prune` is set, outcomes that follow from earlier ones are reused.
         """
         self._explorer, self._prune, self._guest = explorer, prune, guest
         self._outcomes: list[Outcome] = []
         self._bytes = 0
-        #: Number of states whose outcome followed from an earlier one.
+        #: Number of crash states whose outcome followed from that of an earlier state, so that they were not mounted.
         self.pruned = 0
         self._end = ExitStack()
 
@@ -54,11 +54,11 @@ class ByMount:
 
     @property
     def image(self) -> Path:
-        """Path of the image of the current state."""
+        """Path of the image of the current crash state."""
         return self._folder / "state.img" if self._guest is None else self._guest.disk
 
     def outcome(self, key: str, look: Callable[[Files], Outcome]) -> Outcome:
-        """Mount the current state and return the result of `look`.
+        """Mount the current crash state and return the result of `look`.
 
         Args:
             key: identifies everything that `look` depends on besides the files: equal keys mean equal outcomes.
@@ -78,7 +78,7 @@ class ByMount:
         return outcome
 
     def of_image(self, look: Callable[[Files], Outcome], read: set[int] | None = None) -> Outcome:
-        """Mount the image and return the result of `look`; add the blocks that were read to `read`."""
+        """Mount the image and return the result of `look`; add the numbers of the blocks that were read to `read`."""
         try:
             with self._mounted(set() if read is None else read) as files:
                 return look(files)
@@ -89,7 +89,7 @@ class ByMount:
 
     @contextmanager
     def _mounted(self, read: set[int]) -> Iterator[Files]:
-        """Mount the image, in the guest if there is one."""
+        """Mount the image, in the guest if there is one, otherwise on this machine."""
         if self._guest is not None:
             with self._guest.mounted(read) as files:
                 yield files
@@ -98,7 +98,7 @@ class ByMount:
             yield Mounted(self._mount)
 
     def _reports_reads(self) -> bool:
-        """Return whether the blocks that a mount reads are known and used for pruning."""
+        """Return whether it is recorded which blocks a mount reads, as pruning requires."""
         return self._prune if self._guest is not None else self._reads.works
 
     def _remember(self, key: str, read: set[int], outcome: Outcome) -> None:
@@ -106,7 +106,7 @@ class ByMount:
         if self._bytes + size > _MOST_KEPT:
             self._explorer.forget_reads()
             self._outcomes, self._bytes = [], 0
-        # These blocks are read to recognise the file system, before the kernel is asked to mount it.
+        # The blocks `KIND_BLOCKS` are read before the mount, so the outcome depends on them, too.
         self._explorer.learn_reads(key, [*read, *KIND_BLOCKS], len(self._outcomes))
         self._outcomes.append(outcome)
         self._bytes += size

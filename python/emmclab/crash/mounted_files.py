@@ -9,13 +9,13 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Node:
-    """A file, folder or link in a file system.
+    """A file, folder or symbolic link in a file system.
 
     Attributes:
         kind: `file`, `folder`, `link` or `other`.
         inode: inode number.
         links: number of names (hard links).
-        data: contents of a file, target of a link; else empty.
+        data: contents of a file or target of a symbolic link; else empty.
         attributes: extended attributes by their full names.
     """
 
@@ -27,18 +27,18 @@ class Node:
 
 
 class UnreadableError(Exception):
-    """A file or folder exists, but the kernel cannot read it; the text is its path and the reason."""
+    """Raised if the kernel cannot read an existing file or folder; the text is its path and the reason."""
 
 
 class Mounted:
-    """Reads files of a mounted image."""
+    """Reads files of a mounted file system."""
 
     def __init__(self, folder: Path) -> None:
         """Set the mount point."""
         self.folder = folder
 
     def read(self, path: str) -> bytes | None:
-        """Return the contents of a file."""
+        """Return the contents of a file; `None` if it does not exist."""
         try:
             return (self.folder / path.lstrip("/")).read_bytes()
         except FileNotFoundError:
@@ -47,7 +47,7 @@ class Mounted:
             raise UnreadableError(f"{path}: {error.strerror}") from error
 
     def tree(self, folder: str) -> dict[str, Node] | None:
-        """Return everything below a folder."""
+        """Return all files and folders below a folder; `None` if it does not exist."""
         top = self.folder / folder.lstrip("/")
         try:
             if not stat.S_ISDIR(top.lstat().st_mode):

@@ -17,28 +17,28 @@ from emmclab.crash.tools import run_tool
 from emmclab.errors import EmmclabError
 from emmclab.runtime.files import lock
 
-#: ioctl requests of <linux/loop.h>: get the next free device, and attach a file to it.
+#: ioctl requests of <linux/loop.h>: LOOP_CTL_GET_FREE, LOOP_CONFIGURE, LOOP_SET_FD and LOOP_SET_STATUS64.
 _GET_FREE, _CONFIGURE, _SET_FD, _SET_STATUS = 0x4C82, 0x4C0A, 0x4C00, 0x4C04
 _AUTOCLEAR = 4
-#: Attempts to get a free device, since another process may take it first.
+#: Maximum number of attempts to get a free loop device, since another process may take it first.
 _MOST_TRIES = 64
-#: ioctl request of <linux/btrfs.h>: the kernel forgets a device that is not mounted.
+#: ioctl request of <linux/btrfs.h> that makes the kernel forget an unmounted device (BTRFS_IOC_FORGET_DEV).
 _FORGET_DEVICE = 0x50009405
-#: First kernel version that mounts several btrfs with the same UUID at once (temporary UUIDs).
+#: First kernel version that can mount several btrfs file systems with the same UUID at once (by temporary UUIDs).
 _SAME_UUID_BTRFS = (6, 7)
-#: Magic numbers by which a file system is recognised: offset, bytes, name.
+#: Magic numbers that identify a file system: byte offset, bytes and name.
 _MAGIC = (
     *((0, b"XFSB", "xfs"), (0x10040, b"_BHRfS_M", "btrfs"), (0x400, b"\x10\x20\xf5\xf2", "f2fs")),
     *((0x438, b"\x53\xef", "ext4"), (0x36, b"FAT1", "vfat"), (0x52, b"FAT32", "vfat")),
 )
 #: Flag of <sys/mount.h>: unmount as soon as the file system is no longer used.
 _DETACH = 2
-#: The blocks of 4 KiB that contain these magic numbers.
+#: Numbers of the 4 KiB blocks that contain the magic numbers of file systems.
 KIND_BLOCKS = tuple({offset // 4096 for offset, _, _ in _MAGIC})
 
 
 class NotMountedError(Exception):
-    """The kernel refuses to mount an image; the text is its reason."""
+    """Raised if the kernel refuses to mount an image; the text is its reason."""
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def _mount(kind: str, device: str, folder: Path) -> str:
 
 
 def _mount_by_tool(device: str, folder: Path, patience_s: float) -> str:
-    """Mount a device with an unrecognised file system by `mount`, and return the problem, if any."""
+    """Mount a device with the tool `mount`, which detects the file system; return the error, or an empty text."""
     process = run_tool(["mount", device, str(folder)], patience_s)
     return _mount_message(process.stderr, device, folder) if process.returncode else ""
 
@@ -103,7 +103,7 @@ def kind_of(image: Path) -> str:
 
 @contextmanager
 def _after_others(kind: str) -> Iterator[None]:
-    """Wait until no other process of emmclab has a btrfs mounted, if the kernel needs that."""
+    """Wait until no other process of emmclab has mounted a btrfs file system, if the kernel requires this."""
     numbers = re.findall(r"\d+", platform.release())[:2]
     if kind != "btrfs" or tuple(int(number) for number in numbers) >= _SAME_UUID_BTRFS:
         yield
@@ -118,7 +118,7 @@ def _after_others(kind: str) -> Iterator[None]:
 
 @contextmanager
 def _loop_device(image: Path) -> Iterator[str]:
-    """Provide a loop device of an image; it is detached after use, even if this process is killed."""
+    """Attach an image to a loop device; it is detached after use, even if this process is killed."""
     with image.open("r+b") as file:
         path, handle = _attached(file.fileno(), image)
         try:
@@ -164,7 +164,7 @@ def _attach_file(handle: int, file: int, loop_info: bytes) -> None:
 
 
 def _require_this(device: str, folder: Path) -> None:
-    """Reject a mount for which the kernel used another device with the same UUID."""
+    """Raise an error if the kernel has mounted another device with the same UUID in the folder."""
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         place, _, source_fields = line.partition(" - ")
         if place.split()[4].replace("\\040", " ") == str(folder.resolve()):
@@ -174,18 +174,18 @@ def _require_this(device: str, folder: Path) -> None:
 
 
 def _forget(device: str) -> None:
-    """Make the kernel forget a btrfs, because the next image of it may be older than this one."""
+    """Make the kernel forget a btrfs device, because the next image may contain an older state of it."""
     with contextlib.suppress(OSError):
         control = os.open("/dev/btrfs-control", os.O_RDWR | os.O_CLOEXEC)
         try:
-            # A buffer of more than 1,024 bytes must be writable: ioctl() copies shorter ones.
+            # A buffer of more than 1,024 bytes must be writable, because fcntl.ioctl() copies only shorter ones.
             fcntl.ioctl(control, _FORGET_DEVICE, bytearray(struct.pack("=q4088s", 0, device.encode())))
         finally:
             os.close(control)
 
 
 def _mount_message(output: str, device: str, folder: Path) -> str:
-    """Return the first line of the output of `mount`, without names that differ between states."""
+    """Return the first line that `mount` printed, without device and folder names, which differ between states."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     message = lines[0] if lines else "mount failed"
     return message.replace(f"{folder}: ", "").replace(device, "the device")

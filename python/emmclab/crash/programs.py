@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-#: Operations with the names of their arguments; an argument in capitals is a number.
+#: Operations of generated programs, with the names of their arguments; an argument in capitals is a number.
 OPERATIONS: dict[str, tuple[str, ...]] = {
     "create": ("path",),
     "mkdir": ("path",),
@@ -54,11 +54,11 @@ MODES = {
     "zero_range_keep_size": 0x11,
     "insert_range": 0x20,
 }
-#: `.` in a program is the program's own folder.
+#: Path that means the program's own folder.
 HERE = "."
 #: RENAME_EXCHANGE (linux/fs.h), and AT_FDCWD (linux/fcntl.h): paths start in the working folder.
 _EXCHANGE, _AT_FDCWD = 2, -100
-#: Alignment of direct writes, and the range of lengths.
+#: Alignment of direct writes in bytes, and the largest allowed number in a program.
 _ALIGNED, _MOST = 4096, 1 << 30
 
 
@@ -66,7 +66,7 @@ class ProgramError(ValueError):
     """An invalid line in a file of programs; `line` counts from 1."""
 
     def __init__(self, line: int, problem: str) -> None:
-        """Set line and problem."""
+        """Set the number of the invalid line, and the problem."""
         super().__init__(f"line {line}: {problem}")
         self.line, self.problem = line, problem
 
@@ -79,11 +79,11 @@ class Operation:
     arguments: tuple[str | int, ...]
 
     def __str__(self) -> str:
-        """Return the operation as a line."""
+        """Return the operation as a line of a program file."""
         return " ".join([self.verb, *map(str, self.arguments)])
 
     def paths(self) -> list[str]:
-        """Return the paths of files or folders on which it acts, without the target of a symbolic link."""
+        """Return the paths on which the operation acts, without the target of a symbolic link."""
         pairs = zip(OPERATIONS[self.verb], self.arguments, strict=True)
         return [str(value) for name, value in pairs if name in ("path", "new", "other")]
 
@@ -96,7 +96,7 @@ class Program:
     operations: tuple[Operation, ...]
 
     def __str__(self) -> str:
-        """Return the program as lines."""
+        """Return the program as lines of a program file."""
         return "\n".join([f"program {self.name}", *map(str, self.operations)])
 
 
@@ -154,7 +154,7 @@ def filling(program: int, index: int, length: int) -> bytes:
 
 
 def _say(line: str) -> None:
-    """Print a line and wait until it is recorded, so that each operation is announced before it runs."""
+    """Print a line and wait for its confirmation, so that each operation is logged before it is executed."""
     print(line, flush=True)
     os.read(0, 1)
 
@@ -188,7 +188,7 @@ def _folder_or_file(path: str) -> int:
 
 def _map(file: int, act: Callable[[mmap.mmap], object]) -> None:
     if os.fstat(file).st_size == 0:
-        # The error of mmap() for a length of 0; Python raises a different one.
+        # The C function mmap() fails with EINVAL for a length of 0; Python's mmap raises a different error.
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     with mmap.mmap(file, 0) as memory:
         act(memory)
@@ -201,7 +201,7 @@ def _mapped_write(memory: mmap.mmap, offset: int, data: bytes) -> None:
 
 
 def _direct_write(file: int, offset: int, data: bytes) -> None:
-    # Memory of a mapping is aligned to pages.
+    # Direct I/O needs an aligned buffer, and the memory of a mapping is aligned to pages.
     with mmap.mmap(-1, max(len(data), 1)) as memory:
         memory[: len(data)] = data
         with memoryview(memory) as view, view[: len(data)] as part:
@@ -278,7 +278,7 @@ def written_bytes(program: int, index: int, step: Operation) -> bytes:
 
 
 def run(number: int, program: Program) -> None:
-    """Run a program in its own folder."""
+    """Run a program of file-system operations in a folder of its own."""
     folder = f"p{number}"
     Path(folder).mkdir()
     _opened(HERE, os.O_RDONLY | os.O_DIRECTORY, lambda file: _checked(_LIBC.syncfs(file)))
@@ -294,12 +294,12 @@ def run(number: int, program: Program) -> None:
             _say("did")
     os.chdir("..")
     _say(f"end {number}")
-    # Free inodes and space for the next program.
+    # Remove the program's folder to free inodes and space for the next program.
     shutil.rmtree(folder)
 
 
 def _mount() -> Iterator[str]:
-    """Yield type and options of the current folder's file system, as the kernel lists them."""
+    """Yield type and options of the file system that contains the current folder, as the kernel lists them."""
     device = Path.cwd().stat().st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     for line in Path("/proc/self/mountinfo").read_text().splitlines():

@@ -1,4 +1,4 @@
-"""Promises of file systems after a power cut, access to recovered files, and findings of broken promises."""
+"""Durability promises of file systems, access to recovered files, and findings of broken promises."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from emmclab.crash.mounted_files import Node
 
 @dataclass(frozen=True)
 class Promises:
-    """What a file system guarantees after a cut; `data/file-systems.toml` explains the fields."""
+    """What a file system guarantees after a power cut; `data/file-systems.toml` explains the fields."""
 
     names: str = "each"
     fsync_commits: bool = False
@@ -35,7 +35,7 @@ def _declared() -> dict[str, dict[str, Any]]:
 
 
 def promises_of(kind: str, options: str) -> Promises:
-    """Return the promises of a file system; those of POSIX if it is not declared.
+    """Return what a file system guarantees after a power cut; for an unlisted file system, what POSIX guarantees.
 
     >>> promises_of("ext4", "rw,relatime").names, promises_of("vfat", "rw").names
     ('in_order', 'each')
@@ -51,7 +51,7 @@ def promises_of(kind: str, options: str) -> Promises:
 
 
 def least_mb(kind: str) -> int:
-    """Return the minimum capacity in MB of a disk with this file system; 0 if it is not declared.
+    """Return the minimum capacity in MB of a disk with this file system; 0 if it is not listed.
 
     >>> least_mb("xfs"), least_mb("ext4")
     (300, 0)
@@ -61,19 +61,19 @@ def least_mb(kind: str) -> int:
 
 @dataclass(frozen=True)
 class Lost:
-    """A promise that a state breaks."""
+    """A durability promise that a crash state breaks."""
 
     promise: str
     level: str
     detail: str
     #: Documentation that permits the loss, so that it is not a defect.
     documented: str | None = None
-    #: Whether a check of the files detected it, rather than the recovery.
+    #: Whether the check of the files, rather than the recovery, detected the loss.
     by_check: bool = False
 
 
 class Files(Protocol):
-    """The files after a cut and recovery."""
+    """Access to the files after a power cut and recovery."""
 
     def read(self, path: str) -> bytes | None:
         """Return the contents of a file; `None` if it does not exist."""
@@ -84,7 +84,7 @@ class Files(Protocol):
 
 @dataclass(frozen=True)
 class ReadFiles:
-    """Requested files, read while the image was accessible.
+    """Files that a check requested, read while the image was accessible.
 
     Attributes:
         files: contents by path; `None` for a file that does not exist.
@@ -107,7 +107,7 @@ class ReadFiles:
     def in_process(
         cls, paths: Sequence[str], files: Sequence[bytes | None], nodes: Sequence[_core.Node] | None
     ) -> Self:
-        """Convert files, and the nodes of a folder unless they are `None`, as the core returns them."""
+        """Create the object from what the Rust core returns: file contents, and nodes below the folder, if any."""
         return cls(dict(zip(paths, files, strict=True)), _nodes(nodes))
 
     @property
@@ -117,11 +117,11 @@ class ReadFiles:
         return sum(len(data or b"") for data in self.files.values()) + sum(len(node.data) for node in nodes)
 
     def read(self, path: str) -> bytes | None:
-        """Return the contents of a requested file."""
+        """Return the contents of a requested file; `None` if it does not exist."""
         return self.files[path]
 
     def tree(self, _folder: str) -> dict[str, Node] | None:
-        """Return everything below the requested folder."""
+        """Return everything below the requested folder; `None` if it does not exist."""
         return self.below
 
 
@@ -129,15 +129,15 @@ class Image:
     """Reads files of an image that e2fsck has recovered."""
 
     def __init__(self, image: Path) -> None:
-        """Set the image."""
+        """Set the path of the image."""
         self._image = image
 
     def read(self, path: str) -> bytes | None:
-        """Return the contents of a file."""
+        """Return the contents of a file; `None` if it does not exist."""
         return _core.read_ext4(str(self._image), [path])[0]
 
     def tree(self, folder: str) -> dict[str, Node] | None:
-        """Return everything below a folder."""
+        """Return everything below a folder; `None` if it does not exist."""
         return _nodes(_core.read_ext4_tree(str(self._image), folder))
 
 
@@ -150,22 +150,22 @@ def _nodes(read: Sequence[_core.Node] | None) -> dict[str, Node] | None:
     }
 
 
-#: Value of `Finding.way` if the recorded commands break a rule of the journal, independent of any state.
+#: Value of `Finding.way` if recorded commands, rather than a crash state, break a rule of the journal.
 COMMANDS = "commands"
-#: Levels from the device up, by which findings are sorted.
+#: Levels at which a promise can be broken, from the device up; findings are sorted by them.
 LEVELS = ("device", "layer", "journal", "filesystem", "application")
 
 
-#: The promise that a check by a command tests; the output of the command has the reason of a failure.
+#: The promise that a shell command tests as a check; the output of the command states the reason of a failure.
 CHECK = "check"
-#: A word with a digit: a number, or an identifier that differs from state to state.
+#: Matches a word with a digit: a number, or an identifier that differs between crash states.
 _COUNTED = re.compile(r"\w*\d\w*")
-#: Level, promise, whether the loss is documented, and for a check by a command its output without numbers.
+#: Kind of a finding: level, promise, whether documented, and for a check command its output without numbers.
 Kind = tuple[str, str, bool, str]
 
 
 def kind_of(level: str, promise: str, documented: str | None, detail: str) -> Kind:
-    """Return the kind of a finding: findings of one kind are counted together.
+    """Return the kind of a finding; findings of the same kind are counted together.
 
     >>> kind_of("application", "check", None, "row 12 is lost")
     ('application', 'check', False, 'row # is lost')
@@ -175,7 +175,7 @@ def kind_of(level: str, promise: str, documented: str | None, detail: str) -> Ki
 
 @dataclass
 class Finding:
-    """A promise that a state breaks; the first finding of each kind is kept."""
+    """A durability promise that a crash state breaks; for each kind of finding, the first is kept."""
 
     promise: str
     level: str
@@ -197,16 +197,16 @@ class Finding:
 
 @dataclass
 class CutTally:
-    """Counts of the judged states of a cut."""
+    """Numbers of the crash states that were checked at a power cut."""
 
     at_ns: int
     states: int = 0
-    #: Numbers of states that break a promise, and of states with a documented loss.
+    #: Number of crash states that break a promise, and number of crash states with a documented loss.
     broken: int = 0
     documented: int = 0
 
     def add(self, other: Self) -> None:
-        """Add the counts of another share."""
+        """Add the counts from another share of the crash states."""
         self.states += other.states
         self.broken += other.broken
         self.documented += other.documented

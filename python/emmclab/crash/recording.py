@@ -1,4 +1,4 @@
-"""Runs a workload on a served device, here or in a guest, and writes the log for exploration."""
+"""Runs a workload on a served device, on this machine or in a guest, and writes the crash log to explore."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from emmclab.simulation.device import Device, lie_of
 from emmclab.simulation.layers import Setting
 from emmclab.simulation.run_options import RUN_OPTIONS
 
-#: The capacity that is tried first, in MB; small devices are explored faster.
+#: Device capacity that is tried first, MB; small devices are explored faster.
 LEAST_MB = 256
 
 
 def scaled_down(device: Device, file_system: str = "ext4") -> Device:
-    """Scale a device to 256 MB, or to the smallest doubling that it and the file system support.
+    """Scale a device to 256 MB, doubled until the device and the file system support the size.
 
-    Some mapping schemes need log blocks independent of the capacity. A device without such a smaller capacity
-    is returned unchanged.
+    Some mapping schemes need log blocks independent of the capacity. A device that cannot be made smaller is returned
+    unchanged.
 
     >>> scaled_down(Device.preset("nexus5")).name, scaled_down(Device.preset("nexus5"), "xfs").name
     ('nexus5-256MB', 'nexus5-512MB')
@@ -62,26 +62,26 @@ def scaled_down(device: Device, file_system: str = "ext4") -> Device:
     return device
 
 
-#: Prefix of the line of an operation that failed.
+#: Prefix of the output line about a failed operation.
 _FAILED = "failed "
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """How a run ended."""
+    """How the recorded run of a workload ended."""
 
     status: int | None
     lines: int
     notes: tuple[str, ...] = field(default=())
-    #: Number of the workload's think pauses.
+    #: Number of pauses (think time) that were inserted into the workload.
     pauses: int = 0
-    #: Whether everything was written back after the workload.
+    #: Whether all dirty data was written back after the workload.
     is_written_back: bool = True
 
 
 def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: Workload) -> Recorded:
-    """Run the workload; every line of its output is an acknowledgement."""
-    # Programs write line by line to a terminal, but in blocks to a pipe.
+    """Run the workload on this machine; every line of its output is an acknowledgement."""
+    # The workload writes to a pseudo-terminal, because programs write to it line by line, but to a pipe in blocks.
     lines_fd, terminal = pty.openpty()
     settings = termios.tcgetattr(terminal)
     settings[1] &= ~termios.OPOST
@@ -117,7 +117,7 @@ def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload:
 
 
 def run_in_guest(guest: Guest, disk: LiveDevice, workload: Workload) -> Recorded:
-    """Run a workload that comes with emmclab in a guest, which has mounted the disk."""
+    """Run an included workload in a guest, which has mounted the disk."""
     arguments = [workload.operations, workload.seed]
     text = None
     if generated_programs.is_programs(workload.name):
@@ -146,7 +146,7 @@ def failure_text(status: int) -> str:
 
 
 def _recorded_end(status: int | None, lines: int, failed: Counter[str], pauses: int, workload: Workload) -> Recorded:
-    """Return how a workload ended; the status is `None` if it exceeded the time limit."""
+    """Return how the run of a workload ended; `status` is `None` if it exceeded the time limit."""
     notes = []
     if status is None:
         notes.append(f"the workload was ended after {workload.timeout_s:g} s; its operations until then are judged")
@@ -168,9 +168,9 @@ def _acknowledge(
     timeout_s: float,
     failed: Counter[str],
 ) -> tuple[int, bool]:
-    """Log lines until the workload ends; return their number, and whether the time limit was reached.
+    """Log output lines until the workload ends; return their number, and whether the time limit was reached.
 
-    The device reads the lines itself before each request. Here they are read when there is no request.
+    Before each request, the device reads the lines itself. This function reads them while there are no requests.
 
     Args:
         disk: disk whose log is written.
@@ -178,7 +178,7 @@ def _acknowledge(
         answers: file descriptor to which a byte is written after each line, or `None`.
         is_over: returns whether the workload has ended.
         timeout_s: time limit of the workload.
-        failed: counts the operations of programs that failed, by their reason.
+        failed: counts the failed operations of programs, by their reason.
     """
     lines, end = 0, time.monotonic() + timeout_s
     disk.follow(lines_fd, answers)
@@ -195,18 +195,18 @@ def _acknowledge(
             time.sleep(0.01)
 
 
-#: The mark in a log after which power may be cut: the file system is created and mounted.
+#: Name of the mark in a log at which the file system is created and mounted, so that power may be cut.
 MOUNTED = "mounted"
-#: The mark in a log after which all data of the workload is written back.
+#: Name of the mark in a log at which all data of the workload is written back.
 WRITTEN_BACK = "written back"
-#: The mark in a log of an ext4 that writes data before the transaction that makes it readable.
+#: Name of the mark in the log of an ext4 in ordered mode: file data is written before its transaction.
 ORDERED = "data=ordered"
-#: All marks; in a log of dm-log-writes they look like lines of the workload.
+#: Names of all marks; needed because marks in a log of dm-log-writes look like lines of the workload.
 MARKS = frozenset({MOUNTED, WRITTEN_BACK, ORDERED})
 #: Options of mkfs: blocks of 4 KiB, a small journal that wraps, and no lazy initialisation.
 _MKFS = {"ext4": ("-b", "4096", "-J", "size=4", "-N", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0")}
 
-#: Lies of the device that a file system on a loop device cannot detect, with the reason.
+#: Lies of the simulated device that have no effect on a file system on a loop device, with the reason.
 _WITHOUT_EFFECT = {
     "fua": "a loop device turns FUA into flushes; a layer may send it, as `--layer journal:ordered_fua` does",
     "barrier": "Linux sends no barriers to a loop device, so that there is none to ignore",
@@ -215,20 +215,20 @@ _WITHOUT_EFFECT = {
 }
 
 
-#: The panel of the options of a recording in the help of `crash`.
+#: Name of the panel with the recording options in the help of `crash`.
 RUN_PANEL = "The run"
 _run = partial(Option, panel=RUN_PANEL)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """The workload on the file system.
+    """The workload that runs on the file system.
 
     Attributes:
-        command: a program of the user with its arguments, run in the mounted folder; a text is a program
-            without arguments.
-        seed: seed of its random choices.
-        thinks: seed of its think times, in which it pauses until all data is written back; 0 = no pauses.
+        command: a program of the user with its arguments, run in the mounted folder; a text is a program without
+            arguments.
+        seed: seed of the workload's random choices.
+        thinks: seed of its think times, in which the workload pauses until all data is written back; 0 = no pauses.
     """
 
     name: Annotated[
@@ -256,7 +256,7 @@ class Workload:
     thinks: int = 0
 
     def __post_init__(self) -> None:
-        """Take a text as the name of a program."""
+        """Convert a command that is given as a text to a program without arguments."""
         object.__setattr__(self, "command", tuple(several(self.command)))
 
     def as_json(self) -> RecordedWorkload:
@@ -284,7 +284,7 @@ class Workload:
             )
 
     def arguments(self, folder: Path) -> list[str]:
-        """Return the command line; a file that it needs is written to `folder`.
+        """Return the command line of the workload; a file that it needs is written to `folder`.
 
         Raises:
             ConfigError: as in `require`.
@@ -348,7 +348,7 @@ class RecordingOptions(TypedDict, total=False):
     ]
 
 
-#: The declaration of each option of a recording, by name.
+#: Declarations of the recording options, by name.
 RECORDING_OPTIONS = declarations(RecordingOptions)
 RecordingOptions.__doc__ = f"{RecordingOptions.__doc__}\n\n{attributes(RECORDING_OPTIONS)}"
 
@@ -431,17 +431,17 @@ def record_run(
 def _booted(
     guest: str | None, disk: LiveDevice, file_system: str, options: str | None, folder: Path
 ) -> Iterator[Guest | None]:
-    """Boot a guest that mounts the disk, if a guest is requested."""
+    """Boot a guest that mounts the disk; without a `guest`, do nothing."""
     if guest is None:
         yield None
         return
-    # The last path is that of the NBD server.
+    # The last path of the disk is that of its NBD server.
     with mounted_in_guest(guest, disk.paths[-1], file_system, options, folder) as booted:
         yield booted
 
 
 def lies_without_effect(lie: str, layers: Sequence[str]) -> list[str]:
-    """Return why a file system cannot detect a lie of the device, without layers between the two.
+    """Return why a lie of the device has no effect on a file system directly above it; empty if it has one.
 
     >>> lies_without_effect("flush", []), lies_without_effect("fua", ["journal:ordered_fua"])
     ([], [])

@@ -13,9 +13,9 @@ from types import FrameType
 
 from emmclab.runtime.files import folder_aside, lock, stale_folders, sweep
 
-#: The list of mounts of this system.
+#: The kernel's list of mounted file systems.
 _MOUNTS = Path("/proc/self/mounts")
-#: A folder in memory (tmpfs); the files of one use may take at most an eighth of the free memory.
+#: Folder in memory (tmpfs), and a divisor: the files of one use may take at most an eighth of the free memory.
 _MEMORY, _SHARE_OF_MEMORY = Path("/dev/shm"), 8  # noqa: S108 - only as a parent of private folders.
 #: Signals that request the end of a process.
 _ENDS = {signal.SIGTERM, signal.SIGHUP}
@@ -30,7 +30,7 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
     """
     parent = Path(tempfile.gettempdir()) if parent is None else parent
     remove_stale(parent)
-    # A signal between the creation of the folder and the `try` would leave the folder behind.
+    # Signals are blocked here: one between the creation of the folder and the `try` would leave the folder behind.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
     try:
         with folder_aside(parent) as folder:
@@ -47,7 +47,7 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
 def in_memory(size: int = 0) -> Path | None:
     """Return a folder in memory with enough space for files of `size` bytes; `None` if there is none.
 
-    Also returns `None` if the user sets the place of temporary files by `TMPDIR`.
+    Also returns `None` if the user has chosen the folder for temporary files with `TMPDIR`.
     """
     if os.environ.get("TMPDIR"):
         return None
@@ -73,7 +73,7 @@ def remove_stale(parent: Path | None = None) -> None:
 
 
 def _unmount_stale(folder: Path) -> None:
-    """Unmount everything that a killed process left in its folder; a folder in use is locked."""
+    """Unmount everything that a killed process left in its folder; skip a folder that is locked, thus in use."""
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:  # Another process has removed it.
@@ -91,7 +91,7 @@ def unmount_below(folder: Path) -> None:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # On other systems than Linux, nothing is mounted here.
         return
-    # The kernel writes a space as \\040.
+    # In /proc/self/mounts, a space in a path is written as an octal escape.
     begin = str(folder.resolve()).replace(" ", "\\040") + "/"
     for place in reversed([line.split()[1] for line in lines if line.split()[1].startswith(begin)]):
         path = place.replace("\\040", " ")
@@ -116,7 +116,7 @@ def exit_on_sigterm() -> Iterator[None]:
     try:
         yield
     except SystemExit:
-        # A worker of a pool would otherwise start its next task.
+        # Exit at once, because a worker of a process pool would otherwise start its next task.
         os._exit(128 + signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, previous)

@@ -1,4 +1,4 @@
-"""Distributes an exploration over processes, stores finished parts, and merges them."""
+"""Distributes an exploration of crash states over processes, stores finished shares, and merges them."""
 
 import hashlib
 import json
@@ -20,13 +20,13 @@ from emmclab.runtime.background_repeat import repeated
 from emmclab.runtime.checksummed import from_checked_json, to_checked_json
 from emmclab.runtime.executors import Crash, Executor, Pool, Serial, each
 
-#: Interval at which the intermediate results of a share are stored, seconds.
+#: Interval at which the intermediate results of one share of the exploration are stored, seconds.
 _KEEP_S = 2.0
 
 
 @dataclass(frozen=True)
 class Share:
-    """A share of the states of a log, and the path of its results."""
+    """A share of the crash states of a log, and the path of its results."""
 
     log: str
     base: str | None
@@ -36,7 +36,7 @@ class Share:
 
 @dataclass(frozen=True)
 class ControlsTask:
-    """The controls of an exploration of a log; the fields are those of `controls_of`."""
+    """A task for a worker: run the controls of an exploration; the fields are the arguments of `controls_of`."""
 
     log: str
     base: str | None
@@ -76,7 +76,7 @@ def _stored_share(path: Path) -> Exploration | None:
 
 
 def run_share(share: Share) -> Exploration:
-    """Explore a share; results of an earlier, interrupted run of it are reused."""
+    """Explore a share of the crash states; stored results of an interrupted run of this share are reused."""
     with exit_on_sigterm():
         return _run_share(share)
 
@@ -115,7 +115,7 @@ def _run_share(share: Share) -> Exploration:
 
 
 def executor_for(options: Options, jobs: int) -> Executor:
-    """Return an executor for judging states with several processes, or with one.
+    """Return an executor that checks crash states in several processes, or in one.
 
     States are mounted only in worker processes, which unmount them when their parent is killed.
     """
@@ -125,14 +125,14 @@ def executor_for(options: Options, jobs: int) -> Executor:
 
 
 def run_controls(task: ControlsTask) -> Controls | None:
-    """Judge controls; if a signal ends the process, it removes its mounts."""
+    """Run the controls of an exploration; if a signal ends the process, its mounts are removed."""
     with exit_on_sigterm():
         run, _ = open_run(task.log, base=task.base)
         return judge_controls(run, task.options, is_included=task.is_included)
 
 
 def controls_of(log: str, options: Options, *, base: str | None, is_included: bool) -> Controls | None:
-    """Judge the controls of an exploration of a log; `None` without a check.
+    """Run the controls of an exploration of a log; `None` if there is no check.
 
     Args:
         log: the crash log.
@@ -167,7 +167,7 @@ def explore_in_parallel(
     fresh: bool = False,
     on_results: Callable[[Exploration], None] = lambda _result: None,
 ) -> Exploration:
-    """Explore a log with several processes; the findings do not depend on their number.
+    """Explore a crash log with several processes; the findings do not depend on the number of processes.
 
     Args:
         log: the crash log.
@@ -180,7 +180,7 @@ def explore_in_parallel(
         fresh: do not reuse stored results.
         on_results: called with the results at the end, and with a folder also at the start and every two seconds.
     """
-    # Files of a killed exploration are removed even if all results are stored, so that nothing is explored.
+    # Remove files of a killed exploration here, because nothing is explored if all results are already stored.
     remove_stale()
     share, shares = options.share
     tasks = []
@@ -208,7 +208,7 @@ def explore_in_parallel(
 
 
 def _report(tasks: Sequence[Share], on_results: Callable[[Exploration], None]) -> None:
-    """Report the results that the shares have stored so far."""
+    """Call `on_results` with the results that the shares have stored so far."""
     paths = [task.path for task in tasks if task.path]
     if not paths:
         return

@@ -21,13 +21,13 @@ from emmclab.runtime.files import folder_aside, refuse_link
 from emmclab.runtime.option import complete
 from emmclab.simulation.device import Device
 
-#: The `writer` of logs of dm-log-writes, which record no times, and the nanoseconds assigned to each entry.
+#: The `writer` of logs from dm-log-writes; such logs have no times, so each entry counts as this many nanoseconds.
 DM_WRITER, DM_ENTRY_NS = "dm-log-writes", 2_000
 
 
 @dataclass(frozen=True)
 class LoggedCommand:
-    """A command that arrived before a cut."""
+    """A command in a crash log that arrived before a power cut."""
 
     number: int
     op: str
@@ -35,7 +35,7 @@ class LoggedCommand:
     sectors: int
     flags: tuple[str, ...]
     arrival_ns: int
-    #: `None` if it was not complete at the power cut.
+    #: Completion time in nanoseconds; None if the command was not complete at the power cut.
     complete_ns: int | None
 
 
@@ -45,20 +45,20 @@ def acknowledged_at(run: _core.CrashRun) -> list[int]:
     if not run.acknowledgements():
         return times
     explorer = _core.Explorer(run, _options(1 << 62, None))
-    # The explorer skips moments with the contents and lines of an earlier moment, but no moment with a new line.
+    # The explorer skips moments at which neither the contents nor the lines have changed, so it visits every new line.
     while (state := explorer.next_state()) is not None:
         times += [state["at_ns"]] * (state["acknowledged"] - len(times))
     return times
 
 
 def time_of(run: _core.CrashRun, cut: int) -> int:
-    """Return the time of a cut in nanoseconds; 0 if the log has no state at it."""
+    """Return the time of a power cut in nanoseconds; 0 if the log has no crash state for it."""
     state = _core.Explorer(run, _options(1, (cut, 0))).next_state()
     return 0 if state is None else int(state["at_ns"])
 
 
 def commands_before(run: _core.CrashRun, cut: int) -> list[LoggedCommand]:
-    """Return the commands that arrived before a cut, in order."""
+    """Return the commands that arrived before a power cut, in order of arrival."""
     return [
         LoggedCommand(number, op, sector, sectors, tuple(flags), arrival, complete)
         for number, op, sector, sectors, flags, arrival, complete in run.commands(0, cut + 1)
@@ -69,17 +69,17 @@ def _options(cuts: int, only: tuple[int, int] | None) -> CoreOptions:
     return {**Options(cuts=cuts, states="device", only=only).core(), "from_mark": None}
 
 
-#: Length of the prefix of a log's identity that names its folder, and that `emmclab crash --again` accepts.
+#: Number of digits of a log's identity that name its folder and that `emmclab crash --again` accepts.
 _SHORT = 8
 
 
-#: File names in the folder of a log: the log, its description, and the prefix for options of explorations.
+#: File names in the folder of a log: the log, the description of its run, and the prefix of option files.
 _LOG, _RUN = "run.log", "run.json"
 _OPTIONS = "options-"
 
 
 def _deciding(options: Options) -> dict[str, object]:
-    """Return the options that determine the states of a cut and how they are judged."""
+    """Return the options that determine the crash states of a cut and how they are checked."""
     return {
         name: value
         for name, value in asdict(options).items()
@@ -88,49 +88,49 @@ def _deciding(options: Options) -> dict[str, object]:
 
 
 def digest_of(options: Options) -> str:
-    """Return a short digest of the options that determine states and how they are judged."""
+    """Return a short digest of the options that determine crash states and how they are checked."""
     return hashlib.sha256(json.dumps(_deciding(options), sort_keys=True).encode()).hexdigest()[:6]
 
 
 @dataclass(frozen=True)
 class StoredLog:
-    """A stored log in its folder."""
+    """A stored crash log, and the folder that contains it."""
 
     folder: Path
     log: Path
     base: str | None
     identity: str
     facts: CrashLogFacts
-    #: Device, workload and outcome of the recorded run; empty for a log from elsewhere.
+    #: Device, workload and outcome of the recorded run; empty if the log was not recorded into this folder.
     made: Made
 
     @property
     def short(self) -> str:
-        """The short name of the log in the names of states."""
+        """The short name of the crash log, as used in the names of its states."""
         return self.identity[:_SHORT]
 
     def keep(self, options: Options) -> None:
-        """Store the options of an exploration; they determine the numbers of states. Other options are kept."""
+        """Store the options of an exploration, which determine the numbers of its states; keep other stored options."""
         about = {"made": self.made, "base": self.base, "log": str(self.log)}
         _core.write_whole(refuse_link(self.folder / _RUN), to_checked_json(about))
         named = self.folder / f"{_OPTIONS}{digest_of(options)}.json"
         _core.write_whole(refuse_link(named), to_checked_json(_deciding(options)))
 
     def name_of(self, options: Options, cut: int, state: int) -> str:
-        """Return the name of a state for `--again`: log, cut, state number, and digest of the options."""
+        """Return the name of a crash state for `--again`: log, cut, state number, and digest of the options."""
         return f"{self.short}:{cut}:{state}:{digest_of(options)}"
 
     def explore(
         self, options: Options, jobs: int, on_results: Callable[[Exploration], None], *, reuse: bool | None = None
     ) -> Exploration:
-        """Explore the log, or continue an interrupted exploration whose verdicts are still valid.
+        """Explore the crash log, or continue an interrupted exploration whose verdicts are still valid.
 
         Args:
             options: options of the exploration.
             jobs: number of processes.
             on_results: called with the results so far.
-            reuse: whether to reuse stored results; default: unless the check is a command, whose files may
-                have changed since.
+            reuse: whether to reuse stored results; by default they are reused unless the check is a command, whose
+                files may have changed.
 
         Raises:
             ConfigError: as in `controls`, or the check cannot run.
@@ -166,17 +166,17 @@ class StoredLog:
         return result
 
     def controls(self, options: Options) -> Controls | None:
-        """Judge the controls of an exploration of the log; `None` without a check.
+        """Run the controls of an exploration of the log; `None` if there is no check.
 
         Raises:
-            ConfigError: the disk is damaged before the workload, or the check and the workload do not fit.
+            ConfigError: the disk is damaged before the workload, or the check does not fit the workload.
         """
         is_included = not self.made.get("workload", {}).get("command")
         return controls_of(str(self.log), options, base=self.base, is_included=is_included)
 
 
 def open_log(log: Path, base: str | None) -> tuple[_core.CrashRun, CrashLogFacts]:
-    """Open a log with its base image; its identity is that of both together."""
+    """Open a crash log with its base image; if there is one, the log's identity covers both."""
     run, facts = open_run(str(log), base=base)
     if base is None:
         return run, facts
@@ -194,10 +194,10 @@ def open_log(log: Path, base: str | None) -> tuple[_core.CrashRun, CrashLogFacts
 
 
 class Session:
-    """A folder of stored logs."""
+    """A folder of stored crash logs."""
 
     def __init__(self, folder: Path) -> None:
-        """Set the folder, which is created on first use."""
+        """Set the folder in which logs are stored; it is created on first use."""
         self._folder = folder
 
     def record(
@@ -209,7 +209,7 @@ class Session:
         ready: Callable[[str], None] = lambda _path: None,
         **options: Unpack[RecordingOptions],
     ) -> StoredLog:
-        """Run a workload and store its log; `ready` is as in `record_run`.
+        """Run a workload and store its crash log; `ready` is as in `record_run`.
 
         Raises:
             ConfigError: as in `record_run`.
@@ -242,7 +242,7 @@ class Session:
         return StoredLog(folder, folder / _LOG, None, facts.identity, facts, description)
 
     def take(self, log: Path, base: Path | None) -> StoredLog:
-        """Add a log from elsewhere, or find a stored one; the log file is not moved.
+        """Add a crash log that was recorded elsewhere, or find it among the stored ones; its file is not moved.
 
         Raises:
             EmmclabError: the log cannot be read.
@@ -253,12 +253,12 @@ class Session:
         folder.mkdir(parents=True, exist_ok=True)
         description: Made = {}
         if (folder / _RUN).exists() and (folder / _LOG).exists():
-            # Without this file, the log is treated as one from elsewhere.
+            # Without a description of its run, the log is treated as one that was recorded elsewhere.
             description = (_read_description(folder / _RUN) or {"made": description})["made"]
         return StoredLog(folder, log.absolute(), base_path, facts.identity, facts, description)
 
     def find_state(self, state: str) -> tuple[StoredLog, Options]:
-        """Find the log and the options of a state by its name, such as `c3f2:8812:17:5f0a31`."""
+        """Find the log and the options of a crash state by its name, such as `c3f2:8812:17:5f0a31`."""
         parts = state.split(":")
         if len(parts) not in (3, 4) or not all(parts) or not all(part.isdecimal() for part in parts[1:3]):
             raise _no_state(f"`{state}` is not the name of a state", "copy it from a finding: c3f2:8812:17:5f0a31")
@@ -294,7 +294,7 @@ class Session:
 
 
 def _read_description(path: Path) -> dict[str, Any] | None:
-    """Read the stored description of a log; None if it is damaged or of an earlier version."""
+    """Read the stored description of a crash log; None if it is damaged or of an earlier version."""
     try:
         return from_checked_json(path.read_bytes())
     except OSError as error:
@@ -302,7 +302,7 @@ def _read_description(path: Path) -> dict[str, Any] | None:
 
 
 def _options_of(folder: Path, state: Sequence[str], prefix: str) -> Options:
-    """Return the only stored options whose digest begins with a prefix, for the exploration of a state."""
+    """Return the stored exploration options whose digest begins with a prefix; more than one match is an error."""
     files = sorted(folder.glob(f"{_OPTIONS}*.json"))
     read = {path.stem.removeprefix(_OPTIONS): _read_description(path) for path in files}
     stored = {name: options for name, options in read.items() if options is not None}

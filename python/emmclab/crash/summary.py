@@ -1,4 +1,4 @@
-"""The outcome of one or several explorations as text and JSON, and the comparison of two runs."""
+"""The outcome of explorations of crash states as text and JSON, and the comparison of two runs."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,8 +12,8 @@ from emmclab.crash.recording import failure_text
 from emmclab.crash.stored_log import StoredLog
 from emmclab.runtime.statistics import fisher_exact
 
-#: Verdicts, worst first: a promise was broken; check or workload prove nothing, or not everything; there was
-#: no check; only documented losses; nothing was lost.
+#: Verdicts, worst first: a promise was broken; the check or the workload proves nothing, or not everything; there was
+#: no check; only documented losses occurred; nothing was lost.
 BROKEN, NOT_TESTED, NOT_CHECKED, DOCUMENTED, KEPT = VERDICTS = (
     *("broken", "not tested", "not checked"),
     *("documented", "kept"),
@@ -22,7 +22,7 @@ BROKEN, NOT_TESTED, NOT_CHECKED, DOCUMENTED, KEPT = VERDICTS = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of an exploration: one of `VERDICTS`, a phrase, and why nothing, or not all, was tested."""
+    """The outcome of an exploration: one of `VERDICTS`, a phrase, and reasons why it proves less than it could."""
 
     word: str
     text: str
@@ -30,7 +30,7 @@ class Verdict:
 
 
 def verdict(log: StoredLog, options: Options, result: Exploration) -> Verdict:
-    """Return the outcome of an exploration of a log."""
+    """Return the outcome of exploring the crash states of a log."""
     doubts = (*_doubts(log, options, result),)
     if findings := result.findings():
         levels = ", ".join(dict.fromkeys(finding.level for finding in findings))
@@ -49,7 +49,7 @@ def verdict(log: StoredLog, options: Options, result: Exploration) -> Verdict:
 def _doubts(log: StoredLog, options: Options, result: Exploration) -> Iterator[str]:
     if log.facts.truncated:
         yield f"the log is truncated: only its first {log.facts.moments:,} events were tried"
-    # A log from elsewhere has no status; that of a workload is None if it was ended.
+    # A log that was recorded elsewhere has no status; the status is None if a timeout ended the workload.
     if (status := log.made.get("status", 0)) is None:
         yield f"the workload was ended after {log.made['workload']['timeout_s']:g} s (--timeout)"
     elif status != 0:
@@ -61,7 +61,7 @@ def _doubts(log: StoredLog, options: Options, result: Exploration) -> Iterator[s
 
 
 def after_syncs(result: Exploration, options: Options) -> str | None:
-    """Return the number of generated programs that were cut after their last sync; None for other workloads."""
+    """Return a text on how many generated programs were cut after their last sync; None for other workloads."""
     if options.check != generated_programs.CHECK or not result.covered.get("lines"):
         return None
     cut, programs = result.covered["lines_cut"], result.covered["lines"]
@@ -71,13 +71,13 @@ def after_syncs(result: Exploration, options: Options) -> str | None:
 def finding_fields(
     log: StoredLog, options: Options, finding: Finding, least: MinimalState | None = None
 ) -> FindingFields:
-    """Return a finding as JSON, with the smallest state that shows it."""
+    """Return a finding as JSON, with the smallest crash state that shows it."""
     fields: FindingFields = {
         "promise": finding.promise,
         "level": finding.level,
         "cut": finding.cut,
         "state": finding.state,
-        # Commands break a rule of the journal independent of any state.
+        # A finding about commands has no crash state that could be reproduced.
         "again": None if finding.way == COMMANDS else log.name_of(options, finding.cut, finding.state),
         "states": finding.count,
         "detail": finding.detail,
@@ -93,7 +93,7 @@ def finding_fields(
 
 
 def summary(log: StoredLog, options: Options, result: Exploration, minimal: Mapping[int, MinimalState]) -> CrashSummary:
-    """Return the verdict, its evidence and all findings as JSON."""
+    """Return the verdict, the evidence for it, and all findings as JSON."""
     outcome = verdict(log, options, result)
     return {
         "verdict": outcome.word,
@@ -119,7 +119,7 @@ def summary(log: StoredLog, options: Options, result: Exploration, minimal: Mapp
 
 @dataclass(frozen=True)
 class ExploredRecording:
-    """A recording, its exploration, and the smallest state of each finding by its number."""
+    """A recording, its exploration, and the smallest crash state that shows each finding, by finding number."""
 
     log: StoredLog
     exploration: Exploration
@@ -128,18 +128,18 @@ class ExploredRecording:
 
 @dataclass(frozen=True)
 class Kind:
-    """A promise that is broken in some recordings, with the first state of the first such recording."""
+    """A promise that is broken in some recordings, with the first finding of it."""
 
     first: Finding
     kept: StoredLog
     minimal: MinimalState | None
-    #: Number of recordings that show it, and of their states (or commands).
+    #: Number of recordings that show this kind of finding, and number of their crash states (or commands).
     recordings: int
     count: int
 
 
 def kinds(recordings: Sequence[ExploredRecording], *, documented: bool = False) -> list[Kind]:
-    """Return each kind of finding once, lowest level first; with `documented`, documented losses instead."""
+    """Return each kind of finding once, lowest level first; if `documented` is set, documented losses instead."""
     kinds_by_key: dict[object, Kind] = {}
     for recording in recordings:
         for number, finding in enumerate(recording.exploration.findings(documented=documented)):
@@ -151,14 +151,14 @@ def kinds(recordings: Sequence[ExploredRecording], *, documented: bool = False) 
 
 
 def worst(recordings: Sequence[ExploredRecording], options: Options) -> tuple[Verdict, int]:
-    """Return the verdict of the worst recording, and the number of recordings that have it."""
+    """Return the worst verdict of all recordings, and the number of recordings that have it."""
     verdicts = [verdict(outcome.log, options, outcome.exploration) for outcome in recordings]
     first = min(verdicts, key=lambda outcome: VERDICTS.index(outcome.word))
     return first, sum(outcome.word == first.word for outcome in verdicts)
 
 
 def pauses_of(log: StoredLog) -> int:
-    """Return the number of think pauses in the recording of a workload."""
+    """Return how often the workload paused to think while it was recorded."""
     return log.made.get("pauses", 0)
 
 
@@ -184,7 +184,7 @@ def together(recordings: Sequence[ExploredRecording], options: Options) -> AllRe
 
 
 def as_json_of(recordings: Sequence[ExploredRecording], options: Options) -> CrashSummary | AllRecordings:
-    """Return the findings as JSON: of one recording, or of all."""
+    """Return the findings as JSON: those of one recording, or of several recordings together."""
     if len(recordings) == 1:
         return summary(recordings[0].log, options, recordings[0].exploration, recordings[0].minimal)
     return together(recordings, options)
@@ -192,20 +192,20 @@ def as_json_of(recordings: Sequence[ExploredRecording], options: Options) -> Cra
 
 #: Significance level: p-values below it count as a difference.
 ALPHA = 0.01
-#: Maximum number of cuts of each run that is considered for `enough`.
+#: Maximum number of cuts of each run up to which `enough` is searched.
 _MOST_CUTS = 10_000
 
 
 @dataclass(frozen=True)
 class LossDifference:
-    """Comparison of the losses of two runs.
+    """How often two runs lose data, compared.
 
     Attributes:
-        cuts: number of cuts tried, for each run.
-        losing: number of cuts with a state that breaks a promise, for each run.
-        p: probability of a difference as large as this one if both lose the same share (Fisher's exact test,
-            two-sided).
-        enough: smallest number of cuts of each run with which these shares differ with a `p` below `ALPHA`;
+        cuts: number of power cuts tried, for each run.
+        losing: number of power cuts with a state that breaks a promise, for each run.
+        p: probability of a difference at least this large if both lose data at the same share of cuts (Fisher's exact
+            test, two-sided).
+        enough: smallest number of cuts of each run with which these shares would differ with a `p` below `ALPHA`;
             `None` if the shares are equal, or more than 10,000 cuts would be needed.
     """
 
@@ -220,7 +220,7 @@ class LossDifference:
 
 
 def difference(first: Sequence[Exploration], second: Sequence[Exploration]) -> LossDifference:
-    """Compare the recordings of two runs, cut by cut."""
+    """Compare how many power cuts lose data in the recordings of two runs."""
     cuts = _cuts(first), _cuts(second)
     losing = _losing(first), _losing(second)
     return LossDifference(cuts, losing, fisher_exact(losing, cuts), _enough(losing, cuts))

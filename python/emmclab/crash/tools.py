@@ -1,4 +1,4 @@
-"""Runs system programs that recover or judge a disk."""
+"""Runs system programs, such as e2fsck, that recover or check a disk."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-#: Search path for programs, including those of the administrator.
+#: Search path for programs: the user's PATH and the folders of administration tools.
 TOOLS_PATH = {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
 
 
@@ -15,8 +15,8 @@ def run_tool(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program without input, with additional environment variables, and return its status and output.
 
-    After the timeout, or if this process is interrupted, the program and its children are killed, because
-    the disk in whose folder they run would stay mounted.
+    After the timeout, or if this process is interrupted, the program and its children are killed; otherwise the disk in
+    whose folder they run could not be unmounted.
     """
     with subprocess.Popen(
         command,
@@ -38,7 +38,7 @@ def run_tool(
 
 
 def full_path_hint(program: str) -> str:
-    """Return a hint to use the absolute path of a program; empty unless its relative path is a file here.
+    """Return a hint to use a program's absolute path; empty unless the name is that of a file in this folder.
 
     >>> full_path_hint("/bin/sh"), full_path_hint("no-such-program")
     ('', '')

@@ -1,7 +1,7 @@
-"""Everything that a verdict depends on: log, base image, this build, tools and kernel.
+"""Everything that a verdict depends on: crash log, base image, this build, tools and kernel.
 
-Findings are stored under a digest of these grounds, so that they are reused only if none of the grounds has changed.
-The files and programs that the command of a check uses are not known: its verdicts are reused only on request.
+Findings are stored under a digest of these values, so that they are reused only if no value has changed. The files and
+programs that a check command uses are not known: its verdicts are reused only on request.
 """
 
 import errno
@@ -22,7 +22,7 @@ from emmclab.crash.guest.kernel import Kernel
 from emmclab.crash.guest.machine import QEMU
 from emmclab.crash.tools import TOOLS_PATH
 
-#: Bytes of an image that are processed at once.
+#: Number of bytes of a disk image that are processed at once.
 _PIECE = 1 << 20
 
 
@@ -85,13 +85,13 @@ def _digest(path: Path, *_about: int) -> str:
 
 @functools.cache
 def build() -> str:
-    """Return a digest of the judging code: the core, and the Python code of power cuts."""
+    """Return a digest of the code that checks crash states: the Rust core, and the Python code of power cuts."""
     files = [Path(str(_core.__file__)), *sorted(Path(__file__).parent.rglob("*.py"))]
     return hashlib.sha256("".join(digest_of_file(path) for path in files).encode()).hexdigest()
 
 
 class Grounds(TypedDict):
-    """What a verdict depends on: names, versions and digests of the judging programs."""
+    """What a verdict depends on: names, versions and digests of log, tools and kernel."""
 
     log: str
     build: str
@@ -110,8 +110,8 @@ def grounds(check: str | None, recovery: str, *, identity: str, guest: str | Non
     Args:
         check: as in `Options`.
         recovery: as in `Options`.
-        identity: digest of the log and, if it has one, of its base image.
-        guest: kernel file of the guest that mounts.
+        identity: digest of the crash log and, if it has one, of its base image.
+        guest: kernel file of the guest that mounts the crash states.
     """
     command = command_of(check)
     result: Grounds = {"log": identity, "build": build(), "python": platform.python_version()}
@@ -130,7 +130,7 @@ def grounds(check: str | None, recovery: str, *, identity: str, guest: str | Non
 
 
 def digest(values: Grounds) -> str:
-    """Return a short digest of grounds."""
+    """Return a short digest of everything that a verdict depends on."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -1,15 +1,15 @@
-"""Workloads for power cuts: each prints its next operation, acknowledges it when it is durable, and pauses at times.
+"""Workloads for power cuts: each announces an operation, acknowledges it when it is durable, and may pause.
 
-This module is also a script that uses only the standard library: `python workloads.py NAME OPERATIONS SEED`, run in
-the working folder. After each line it waits for a byte on the standard input, or for its end.
+This module is also a script that uses only the standard library: `python workloads.py NAME OPERATIONS SEED`, run in the
+working folder. After each line it waits for a byte on the standard input, or for the input's end.
 
 Lines: `safe NAME WHAT` after the system has confirmed durability; before that, for a file, `makes NAME WHAT` (it may
 exist in part), `grows NAME WHAT` (it may have any length up to the new one) or `turns NAME WHAT` (it has the old or the
 new contents). For a file, `WHAT` is its size and SHA-256, or `gone`; for a log or database, the last record's number.
 
-A workload without pauses ends before any timer of the kernel expires (ext4 commits every 5 s, dirty pages are
-written after 30 s). Then nothing reaches the device between two calls of a program, and cuts miss the states
-of a program that waits there: for its user, for another program, or for a processor.
+A workload without pauses ends before any timer of the kernel expires (ext4 commits every 5 s, dirty pages are written
+after 30 s). Then nothing reaches the device between two system calls, and cuts miss the states of a program that waits
+between them: for its user, for another program, or for a processor.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-#: Journal modes of SQLite, and levels of `synchronous`, which follow the mode in a workload's name.
+#: SQLite's journal modes, and levels of `synchronous`; the name of a workload contains both in this order.
 MODES = ("delete", "truncate", "persist", "wal")
 LEVELS = ("off", "normal", "full", "extra")
-#: Suffix of the name of a workload whose syncs return at once, as on hosts that ignore the syncs of some
-#: files. Everything is written back each time after this number of operations, because a short run ends
-#: before the kernel's timer writes it back.
+#: Suffix of the names of workloads whose syncs return at once, as on hosts that ignore the syncs of some files, and the
+#: number of operations after which all data is written back. A short run would end before the kernel's timer writes
+#: anything back.
 UNSYNCED, WRITE_BACK_EVERY = "-unsynced", 16
-#: Workloads that come with emmclab, with one line on each; SQLite's are `sqlite-MODE[-LEVEL]`.
+#: Workloads that come with emmclab, with a one-line description of each; SQLite's are `sqlite-MODE[-LEVEL]`.
 ABOUT = {
     "files": "create, append, replace by rename, and remove files, each followed by fsync of file and folder",
     "append-log": "append records to one file, each followed by fdatasync",
@@ -43,14 +43,14 @@ ABOUT = {
     "NAME-unsynced": "the same, but syncs return at once; all data is written back every "
     f"{WRITE_BACK_EVERY} operations",
 }
-#: The file of the log, and of the database.
+#: Names of the files to which workloads write: the log of `append-log`, and the SQLite database.
 LOG, DATABASE = "log", "test.db"
-#: Bytes of a record of the log.
+#: Size of a record in the log of the workload `append-log`, bytes.
 RECORD = 256
 
 
 def sqlite_setting(name: str) -> tuple[str, str] | None:
-    """Return journal mode and level of a workload of SQLite; `None` for other workloads."""
+    """Return the journal mode and the level of `synchronous` of an SQLite workload; `None` for other workloads."""
     base = name.removesuffix(UNSYNCED)
     parts = base.split("-")
     if parts[0] != "sqlite" or not 2 <= len(parts) <= 3:
@@ -67,13 +67,13 @@ def is_known(name: str) -> bool:
 
 
 def record(number: int) -> bytes:
-    """Return a record of the log: its number, filling, and a digest of both."""
+    """Return a record of the log file: its number, filling, and a digest of both."""
     body = number.to_bytes(8, "little") + bytes(number * 7 % 251 for _ in range(RECORD - 40))
     return body + hashlib.sha256(body).digest()
 
 
 def _say(line: str) -> None:
-    """Print a line and wait until it is recorded, so that each operation is announced before it runs."""
+    """Print a line and wait for its confirmation, so that each operation is logged before it is executed."""
     print(line, flush=True)
     os.read(0, 1)
     if line.startswith("safe "):
@@ -120,7 +120,7 @@ def _described(data: bytes) -> str:
 
 
 def files(operations: int, dice: random.Random) -> None:
-    """Change small files, one at a time."""
+    """Create, overwrite, extend and delete small files, one at a time."""
     contents: dict[str, bytes] = {}
     for number in range(operations):
         choice = dice.random()
@@ -196,7 +196,7 @@ if __name__ == "__main__":
     main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
 
 
-#: Minimum and maximum of the mean time between two pauses, seconds; each seed draws its own mean.
+#: Range of the mean time between two pauses of a workload, seconds; each seed draws its own mean.
 _MEAN_S = (0.0005, 0.02)
 
 
@@ -210,7 +210,7 @@ def sync_file_system(folder: Path) -> None:
 
 
 class Thinking:
-    """Pauses the process group of a workload at random times while the context is active; never with seed 0."""
+    """Pauses the process group of a workload at random times while the context is active; seed 0 means no pauses."""
 
     def __init__(self, group: int, folder: Path, seed: int) -> None:
         """Set the process group, the mount point of its file system, and the seed."""

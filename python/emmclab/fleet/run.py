@@ -31,7 +31,7 @@ _NAME_BYTES = 100
 
 
 class Source(Protocol):
-    """A folder or bucket that contains recordings; it is pickled for workers."""
+    """A folder or bucket that contains recordings; it can be pickled and sent to worker processes."""
 
     def recordings(self, files: str) -> list[Recording]:
         """Return the recordings whose file names match the pattern `files`, sorted by path.
@@ -60,7 +60,7 @@ def source_of(place: str | Path) -> Source:
 
 
 class InFolder:
-    """A local folder."""
+    """A local folder that contains recordings."""
 
     def __init__(self, folder: Path) -> None:
         """Set the path of the folder."""
@@ -116,7 +116,7 @@ class InBucket:
         return f"{self._address}/{path}"
 
     def local_files(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
-        """Copy each recording to a temporary folder, which is removed after use; copy some recordings in advance."""
+        """Yield each recording with a temporary copy, removed after use; some recordings are copied in advance."""
         remaining = deque(enumerate(batch))
         copies: deque[tuple[Recording, Future[Path | InputError]]] = deque()
         size = 0
@@ -153,8 +153,8 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2].encode()[-_NAME_BYTES:].decode("utf-8", "ignore")
 
 
-#: Maximum bytes and files of a batch of recordings: about a second of work, so that an interruption loses little
-#: work, and the overhead of a task is negligible.
+#: Maximum total bytes and number of files of a batch of recordings. A batch takes about a second, so that an
+#: interruption loses little work and the overhead per task is negligible.
 _BATCH_BYTES = 16 << 20
 _BATCH_FILES = 64
 
@@ -163,7 +163,7 @@ FleetProgress = Callable[[int, int, int], None]
 
 
 class Doubtful(NamedTuple):
-    """A recording that may have changed, with the digest of its earlier profile, if any."""
+    """A recording that may have changed since it was profiled, with the digest of its earlier contents, if known."""
 
     recording: Recording
     digest: str | None
@@ -254,7 +254,7 @@ def _update(
     executor: Executor,
     progress: FleetProgress | None,
 ) -> int:
-    """Update the table; return how many recordings were profiled."""
+    """Profile the recordings that may have changed, and update the table; return how many were profiled."""
     identity = description["identity"]
     in_table = dict(former.digests()) if former else {}
     doubtful = [doubt for recording in in_fleet if (doubt := _doubt(recording, state, in_table)) is not None]
@@ -271,7 +271,7 @@ def _update(
         for task, outcome in executor.run(work, lambda _previous: waiting.popleft() if waiting else None):
             if isinstance(outcome, Crash):
                 if len(task) > 1:
-                    # One recording is the cause; each is tried in its own task, so that the others are profiled.
+                    # One recording is the cause of the crash: each is retried in a task of its own.
                     waiting.extend((doubt,) for doubt in task)
                     continue
                 outcome = _crashed(source, task[0].recording, outcome)
@@ -279,7 +279,7 @@ def _update(
             profiled += sum(result.row is not None for result in outcome)
             report()
     except KeyboardInterrupt:
-        # The interrupt may have come before the rows of a batch were counted.
+        # The interrupt may have come before the rows of the last batch were counted, so they are counted here.
         state.count()
         report()
         raise
@@ -296,7 +296,7 @@ def _update(
 
 
 def _former(copy: Copy, identity: Identity) -> tuple[Table | None, bool]:
-    """Return the table of an earlier run, or None if its rows are not valid for this run, and whether it is damaged."""
+    """Return an earlier run's table, or None if its rows are not valid for this run, and whether it is damaged."""
     if not copy.path.exists():
         return None, False
     try:
@@ -307,7 +307,7 @@ def _former(copy: Copy, identity: Identity) -> tuple[Table | None, bool]:
 
 
 def _doubt(recording: Recording, state: State, in_table: Mapping[str, str]) -> Doubtful | None:
-    """Return the recording if it may have changed; None if its size and times of change are those of the last run."""
+    """Return the recording if it may have changed; None if size and times of change are those of the last run."""
     name = printable(recording.path)
     before, digest = state.profiled.get(recording.path, (None, in_table.get(name)))
     has_row = state.has_row(recording.path) or (digest is not None and in_table.get(name) == digest)
@@ -331,7 +331,7 @@ def _batches(doubtful: Sequence[Doubtful]) -> list[tuple[Doubtful, ...]]:
 
 
 def _crashed(source: Source, recording: Recording, crash: Crash) -> list[Profiled]:
-    """Return the row of a recording that crashed the process that read it."""
+    """Return a row for a recording whose reading crashed the worker process."""
     return [
         _refused(recording, place, f"reading it crashed: {crash.reason}")
         for _, place in source.local_files([recording])

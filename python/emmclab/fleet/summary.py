@@ -65,7 +65,7 @@ def deviations(values: Sequence[float], *, logarithmic: bool) -> list[float]:
 
 #: Name of the group of all recordings.
 ALL = "all recordings"
-#: Text for a key that a recording does not have.
+#: Text that replaces the value of a metadata key that a recording does not have.
 NONE = "(none)"
 
 
@@ -75,7 +75,7 @@ class Group:
 
     name: str
     recordings: int
-    #: Known values of each main figure, sorted.
+    #: Sorted values of each main figure, without recordings that lack the figure.
     values: dict[str, list[float]]
 
     def points(self, figure: str) -> list[float] | None:
@@ -84,21 +84,21 @@ class Group:
         return [percentile(values, point) for point in POINTS] if values else None
 
     def median(self, figure: str) -> float | None:
-        """Return the median of a figure over the recordings that have it."""
+        """Return the median of a figure over the recordings of the group that have it."""
         values = self.values[figure]
         return median(values) if values else None
 
 
 @dataclass(frozen=True)
 class Outlier:
-    """A recording that is an outlier in its group in one figure."""
+    """A recording, and the figure in which it is an outlier among the recordings of its group."""
 
     path: str
     group: str
     field: Field
     value: float
     median: float
-    #: Modified z-score: robust standard deviations from the median.
+    #: Modified z-score: distance from the median in robust standard deviations.
     score: float
 
 
@@ -146,7 +146,7 @@ class Summary:
     by: tuple[str, ...]
     #: The group of all recordings.
     whole: Group
-    #: The groups, largest first; only `whole` if nothing is grouped.
+    #: Groups of recordings, largest first; only `whole` if the recordings are not grouped.
     groups: tuple[Group, ...]
     #: Outliers, highest absolute score first.
     outliers: tuple[Outlier, ...]
@@ -291,7 +291,7 @@ def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' if count != 1 else ''}"
 
 
-#: Ratio of the median durations of two fleets above which their totals differ because of the durations.
+#: Ratio of the median durations of two fleets above which a difference in totals is attributed to the durations.
 _MUCH_LONGER = 1.1
 
 #: Significance level: accepted probability that any of the figures shows a difference by chance.
@@ -300,10 +300,10 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class FleetDifference:
-    """Comparison of one figure of two fleets."""
+    """Comparison of one figure of the recordings of two fleets."""
 
     field: Field
-    #: Number of recordings of the first fleet and of the second that have the figure.
+    #: Number of recordings that have the figure, in the first and in the second fleet.
     before_recordings: int
     after_recordings: int
     before_median: float | None
@@ -314,10 +314,10 @@ class FleetDifference:
     p: float | None
     #: The p-value corrected for the number of figures (Holm); None if there are too few recordings.
     corrected_p: float | None
-    #: Number of recordings that each fleet needs: for the verdict `too few recordings`, to show any difference; for
-    #: `no difference shown`, to show a difference of the measured size. None for other verdicts.
+    #: Number of recordings that each fleet needs to show any difference (verdict `too few recordings`), or to show a
+    #: difference of the measured size (verdict `no difference shown`). None for other verdicts.
     needed: int | None
-    #: `higher`, `lower`, `no difference shown`, `too few recordings` or `not recorded`.
+    #: Verdict on the figure: `higher`, `lower`, `no difference shown`, `too few recordings` or `not recorded`.
     verdict: str
 
     @property
@@ -328,12 +328,12 @@ class FleetDifference:
 
     @property
     def effect(self) -> str:
-        """The size of the difference in words."""
+        """The size of the difference (Cliff's delta) in words; a dash if it is not known."""
         return "–" if self.delta is None else effect(self.delta)
 
 
 class ComparedFleet(SummaryFields):
-    """The summary of a compared fleet, with its name."""
+    """The summary of one of two compared fleets, with the name of the fleet."""
 
     name: str
 
@@ -361,7 +361,7 @@ class FleetComparison:
     before: Summary
     after: Summary
     differences: tuple[FleetDifference, ...]
-    #: Sentences on differences in how the fleets were recorded or profiled.
+    #: Warnings about differences in how the two fleets were recorded or profiled.
     cautions: tuple[str, ...]
 
     @property
@@ -370,7 +370,7 @@ class FleetComparison:
         return sum(difference.delta is not None for difference in self.differences)
 
     def headline(self) -> str:
-        """Return the result in a sentence."""
+        """Return the result of the comparison in a sentence."""
         first, second = self.names
         differing = [difference for difference in self.differences if difference.verdict in ("higher", "lower")]
         if differing:
@@ -454,7 +454,7 @@ def _differences(before: Group, after: Group) -> Sequence[FleetDifference]:
         else:
             verdict = "higher" if delta > 0 else "lower"
         needed = None
-        # With ties, more recordings may be needed than for values that all differ.
+        # With tied values, more recordings may be needed than for values that all differ, so require one more than now.
         least = min(len(first), len(second)) + 1
         if delta == 0 and len({*first, *second}) == 1:
             verdict = "no difference shown"
@@ -530,7 +530,7 @@ def _by_recording(summary: Summary) -> list[list[Outlier]]:
 
 
 def outlier_remarks(summary: Summary, most: int) -> Iterator[str]:
-    """Yield notes on the table of outliers: how many it leaves out, how they are detected, and groups without."""
+    """Yield notes on the table of outliers: how outliers are detected, and which rows and groups it leaves out."""
     left_out = len(_by_recording(summary)) - most
     if left_out > 0:
         yield f"{left_out:,} more recordings are in the output of --json."

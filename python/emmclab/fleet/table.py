@@ -20,10 +20,10 @@ from emmclab.traces.reading import read
 from emmclab.traces.recording_files import metadata
 from emmclab.traces.trace import Trace
 
-#: Figures on the extent of a recording; they depend on the recording, not on the workload, and are not compared.
+#: Figures on the extent of a recording; they do not describe the workload, so they are not compared between fleets.
 EXTENTS = tuple(TABLE_FIELDS[name] for name in ("data_size_kb", "duration_s"))
 
-#: Totals of a recording, in which fleets with the same activity can be compared.
+#: Totals of a recording; they can be compared between fleets with the same activity.
 TOTALS = (
     TABLE_FIELDS["requests"],
     Field("write_data_kb", "Data written", "KB", 0, "bytes written"),
@@ -47,12 +47,12 @@ COMPARED = (
     *TOTALS,
 )
 
-#: All main figures.
+#: Main figures of a recording: its extents, and the figures that are compared.
 FIGURES = (*EXTENTS, *COMPARED)
 
 
 class Identity(TypedDict):
-    """What a row depends on besides the recording: version and build of emmclab, and the options of `emmclab.read`."""
+    """What a row depends on besides the recording: version and build of emmclab, and how traces are read."""
 
     version: str
     build: str
@@ -68,14 +68,14 @@ class Bins(TypedDict):
 
 
 class Description(TypedDict):
-    """Description of a table: `metadata` lists keys from folder names, `bins` describes histograms by column."""
+    """Description of a table: `metadata` lists columns from folder names, `bins` describes histograms by column."""
 
     identity: Identity
     metadata: list[str]
     bins: dict[str, Bins]
 
 
-#: The first columns of every table, with their meaning; columns of metadata and figures follow.
+#: First columns of every fleet table, with their meaning; columns of metadata and figures follow.
 FIXED = {
     "path": "the file, below the folder of the fleet",
     "refused": "why the file could not be read; null for a recording",
@@ -86,11 +86,11 @@ FIXED = {
 }
 #: Prefix of the column names of histograms.
 HISTOGRAM = "histogram_"
-#: Field of an error in the heading of a file; options of reading cannot be its cause.
+#: Value of `error.field` if the heading of a file is wrong; options for reading cannot cause this error.
 _HEADING = "heading"
 #: Histograms that depend on the order of arrivals, which is unknown if the clock is coarse.
 _OF_ARRIVALS = ("inter_arrival", "idle_gap")
-#: Options of reading that apply only to files without a unit, with their values.
+#: Options for reading that apply only to files that do not state their units, with their values.
 _UNITS = {"time_unit": ("s", "ms", "us", "ns"), "size_unit": ("sector", "byte", "kb", "page")}
 #: Fields of a profile and of its groups that are not figures, or have another name in the row.
 _NO_FIGURES = {"name", "header", "figures", "findings", "by_operation", "assumed"}
@@ -103,10 +103,10 @@ _NAMED_ROWS = {
 
 
 def row_of(place: Path, path: str, options: Mapping[str, Any]) -> Row:
-    """Profile the recording in a file; if it cannot be read, return a row with the reason.
+    """Profile the recording in a file and return its row; if it cannot be read, the row contains the reason.
 
     Raises:
-        ConfigError: an option of reading is invalid, or a key of the folders is the name of a figure.
+        ConfigError: an option for reading is invalid, or a key in a folder name equals the name of a figure.
     """
     row = _empty(path)
     try:
@@ -138,7 +138,7 @@ def row_of(place: Path, path: str, options: Mapping[str, Any]) -> Row:
 
 
 def _open(place: Path, options: Mapping[str, Any]) -> Trace:
-    """Open a recording; a unit option is ignored if the format or the heading already states the unit."""
+    """Open a recording; an option for a unit is ignored if the format or the header already states the unit."""
     try:
         return read(place, **options)
     except ConfigError as error:
@@ -166,12 +166,12 @@ def bins() -> dict[str, Bins]:
 
 
 def reason(error: EmmclabError, place: str, path: str) -> str:
-    """Return the message of an error without the local path of the file; the row contains the path in the fleet."""
+    """Return an error message in which the local path of a file is replaced by its path in the fleet."""
     return printable(str(error).removeprefix(f"{place}: ").replace(place, path))
 
 
 def _refuse_keys(path: str, taken: set[str]) -> None:
-    """Reject keys of folders that are already columns (`taken`, in lower case)."""
+    """Reject keys in folder names that equal the name of a column (`taken`, in lower case)."""
     for key in metadata(path):
         if key.lower() in taken:
             raise ConfigError(
@@ -206,7 +206,7 @@ def _flat(group: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def _of_operation(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the numbers of one operation: `read_requests`, `read_response_p99_ms`."""
+    """Yield the figures of one operation with their columns, such as `read_requests` and `read_response_p99_ms`."""
     op = row["op"].replace(" ", "_")
     for name, value in row.items():
         if isinstance(value, dict):
@@ -216,16 +216,16 @@ def _of_operation(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield f"{op}_{name}", value
 
 
-#: Metadata key of the description of the table.
+#: Parquet metadata key for the description of the fleet table.
 _KEY = "emmclab_fleet"
-#: Columns of every table, with their types.
+#: Columns that every fleet table has, with their types.
 _ALWAYS = (
     dict.fromkeys(FIXED, "VARCHAR")
     | dict.fromkeys((figure.name for figure in FIGURES), "DOUBLE")
     | dict.fromkeys(("bytes", "requests", "fsyncs"), "BIGINT")
 )
 
-#: Columns that identify a row of the former table, with their types.
+#: Columns that identify a recording in the table of an earlier run, with their types.
 _SAME = {"path": "VARCHAR", "digest": "VARCHAR"}
 _TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "list": "BIGINT[]"}
 
@@ -306,10 +306,10 @@ def write(
     former: Table | None = None,
     kept: Iterable[tuple[str, str]] = (),
 ) -> None:
-    """Write a table atomically: the new `rows` (lines of JSON), and rows of the former table.
+    """Write a table atomically: the new `rows` (lines of JSON), and rows that are kept from the former table.
 
-    `kept` contains path and digest of each row of the former table to write. The same recordings result in the
-    same bytes, whichever are new. Columns without values are left out, except those that every table has.
+    `kept` contains path and digest of each row of the former table to write. The bytes depend only on the recordings,
+    not on which of them are new. Columns without values are left out, except those that every table has.
     """
     with folder_aside(path.absolute().parent) as aside, refusing(aside):
         lines, kept_lines, finished = aside / "rows.json", aside / "kept.json", aside / "fleet.parquet"
@@ -319,7 +319,7 @@ def write(
                 for name, value in json.loads(line).items():
                     kinds.setdefault(name, set()).update([] if value is None else [type(value).__name__])
                 file.write(line)
-        # Data that does not fit into memory is written to this folder.
+        # DuckDB writes data that does not fit into memory to this folder.
         with duckdb.connect(config={"threads": 1, "temp_directory": str(aside / "spilled")}) as database:
             types = _ALWAYS | dict.fromkeys(description["metadata"], "VARCHAR")
             types |= {name: _type(kind) for name, kind in kinds.items() if kind and name not in types}

@@ -1,9 +1,9 @@
-"""The state file of a fleet's table, which is also its lock; and the local copy of a table in a bucket.
+"""The state file of a fleet's table, which is also its lock, and the local copy of a table in a bucket.
 
-Each line of the state file is JSON. The first line contains the build and the options of reading. Each other line
-describes a profiled recording: size, times of change, digest, and `row`, its row if the table does not contain it
-yet. `check` is the SHA-256 of the line up to this key, first 16 digits. If the file is lost, the next run only takes
-longer: it compares the digests of all recordings with those in the table.
+Each line of the state file is JSON. The first line contains the build and the options for reading traces. Each other
+line describes a profiled recording: size, times of change, digest, and `row`, its row if the table does not contain it
+yet. `check` is the start (16 digits) of the SHA-256 of the line up to this key. If the file is lost, the next run only
+takes longer: it compares the digests of all recordings with those in the table.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ class Profiled(NamedTuple):
 
     recording: Recording
     digest: str | None
-    #: The row as JSON, in one line.
+    #: Table row of the recording as JSON in one line; None if the table already contains the row.
     row: str | None
 
 
-#: The text before the checksum of a line.
+#: Text that precedes the checksum at the end of a line.
 _CHECK = ', "check": "'
 
 
@@ -54,7 +54,7 @@ def busy(table: object) -> ConfigError:
 
 
 class State:
-    """The state of one table; while it is open, no other process can work on the table."""
+    """The open state file of one table; while it is open, no other process can work on the table."""
 
     def __init__(self, table: Path, identity: Identity) -> None:
         """Set the table, and what its rows depend on besides the recordings."""
@@ -63,9 +63,9 @@ class State:
         self._identity = identity
         self._file: IO[str] | None = None
         self._size = 0
-        #: Profiled recording and its digest by path.
+        #: Profiled recordings and their digests, by path.
         self.profiled: dict[str, tuple[Recording, str | None]] = {}
-        #: Offset of the line in this file, by path, for each row that the table does not contain yet.
+        #: By path: offset in the state file of the line with the row, for rows that the table does not contain yet.
         self._row_offsets: dict[str, int] = {}
         #: Number of recordings added since the state was opened.
         self.added = 0
@@ -90,17 +90,17 @@ class State:
         self._open.flush()
 
     def count(self) -> None:
-        """Count the added lines in the file again: an interrupt may have come after a line was written."""
+        """Set `added` by counting lines of the file, because an interrupt may come directly after a line is written."""
         self._open.flush()
         self._open.seek(0)
         self.added = sum(1 for _ in self._open) - self._lines_before
 
     def has_row(self, path: str) -> bool:
-        """Return whether this file contains the row of a recording."""
+        """Return whether the state file contains the row of a recording."""
         return path in self._row_offsets
 
     def rows(self, paths: Iterable[str]) -> Iterator[str]:
-        """Yield the rows of these recordings that this file contains, as lines of JSON."""
+        """Yield the rows of these recordings that the state file contains, as lines of JSON."""
         for path in paths:
             if path in self._row_offsets:
                 self._open.seek(self._row_offsets[path])
@@ -132,7 +132,7 @@ class State:
         self.added += 1
 
     def _record(self, recording: Recording, digest: str | None, has_row: bool) -> None:
-        """Update the fields for a line that starts at the end of the file."""
+        """Update the index for a line about a recording that is written at the end of the state file."""
         path = recording.path
         if has_row:
             self._row_offsets[path] = self._size
@@ -168,10 +168,10 @@ class State:
 
 
 class Copy:
-    """The local copy of the table of a fleet in a bucket; for a table on this machine, the table itself."""
+    """The local copy of a fleet's table that is stored in a bucket; for a local table, the table itself."""
 
     def __init__(self, address: str | Path) -> None:
-        """Set the table: a path, or an address such as `s3://BUCKET/PREFIX/NAME`."""
+        """Set the address of the table: a path, or an address in a bucket such as `s3://BUCKET/PREFIX/NAME`."""
         self.name = str(address)
         self._bucket: Bucket | None = None
         #: Path of the copy, and path at which a new table is written.
@@ -184,7 +184,7 @@ class Copy:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the copy for this process, and update it."""
+        """Lock the local copy for this process, and update it from the bucket."""
         if self._bucket is None:  # A local table is locked by its state.
             yield
             return
@@ -196,7 +196,7 @@ class Copy:
             yield
 
     def fetch(self) -> Path:
-        """Update the copy; return its path."""
+        """Update the local copy of the table; return its path."""
         with self.locked():
             if not self.exists():
                 raise InputError(f"{self.name}: file not found", file=self.name, hint="check the path")
@@ -227,7 +227,7 @@ class Copy:
             self._bucket.write(state_of(Path(self._object)).name, state_of(self.path))
 
     def _update(self) -> None:
-        """Copy the table and its state to this machine; keep a local state with rows of an interrupted run."""
+        """Copy the table and its state file to this machine; keep a local state file of an interrupted run."""
         if self._bucket is None:
             return
         current, copied = self._bucket.head(self._object), self._former()
@@ -251,7 +251,7 @@ class Copy:
 
     @property
     def _noted(self) -> Path:
-        """Return the path of the file that contains the version of the copied object."""
+        """The path of the file that records which version of the table was copied."""
         return self._folder / "copied.json"
 
     def _former(self) -> PutObject | None:

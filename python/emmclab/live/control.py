@@ -16,7 +16,7 @@ from typing import Any, NotRequired, TypedDict, cast
 from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.files import lock
 
-#: Longest line that is read, bytes.
+#: Maximum length of a line from a client, bytes.
 _MOST = 4096
 #: Time limit for a client to send its line, and interval between checks for it, seconds.
 _PATIENCE_S, _LOOK_S = 5.0, 0.1
@@ -29,10 +29,10 @@ COMMANDS = ("status", "cut", "restore", "set", "stop")
 
 
 class Reply(TypedDict):
-    """The answer to a line: the figures of the device, or the error with its hint."""
+    """The answer to a request: the figures of the device, or an error with its hint."""
 
     ok: bool
-    #: As `LiveStatus`.
+    #: Status of the device, with the fields of `LiveStatus`.
     status: NotRequired[dict[str, Any]]
     error: NotRequired[str]
     hint: NotRequired[str | None]
@@ -62,7 +62,7 @@ class Control:
         """Answer each client when it has sent its line; disconnect clients that send none in time."""
         with selectors.DefaultSelector() as waiting, contextlib.ExitStack() as cleanup:
             waiting.register(self._socket, selectors.EVENT_READ)
-            # The bytes of each client so far, and the time until which it may send the rest; oldest first.
+            # By client: the bytes received so far and the deadline for the rest; oldest client first.
             clients: dict[socket.socket, tuple[bytes, float]] = {}
 
             def drop(client: socket.socket) -> None:
@@ -94,7 +94,7 @@ class Control:
                         if data and b"\n" not in received and len(received) < _MOST:
                             clients[client] = received, deadline
                             continue
-                        # The answer fits into the buffer of the socket.
+                        # This does not block, because the answer fits into the buffer of the socket.
                         client.sendall(json.dumps(self._answer(received.split(b"\n")[0])).encode() + b"\n")
                     drop(client)
                 now = time.monotonic()
@@ -147,7 +147,7 @@ def _bound(path: Path) -> socket.socket:
             hint="use a folder to which only you can write, such as $XDG_RUNTIME_DIR",
         )
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # Set before `bind` creates the file, so that no other user can connect in the meantime.
+    # The file mode is set before `bind` creates the file, so that no other user can connect in the meantime.
     os.fchmod(listening.fileno(), 0o600)
     try:
         with _locked(folder):
@@ -198,7 +198,7 @@ def _remove_stale(path: Path) -> None:
 
 
 def _connect(client: socket.socket, path: Path) -> None:
-    """Connect to a socket; retry for some seconds while its queue of clients is full."""
+    """Connect to a socket; retry for some seconds while the server's queue of waiting clients is full."""
     client.setblocking(False)
     deadline = time.monotonic() + _PATIENCE_S
     while True:

@@ -12,7 +12,7 @@ from emmclab.simulation.device import Device
 from emmclab.simulation.layers import refuse_lines
 from emmclab.simulation.result import Result
 
-#: The clock setting with which a device finishes its background work: 10,000 times as fast.
+#: Clock setting that lets a device finish its background work 10,000 times as fast.
 _FAST = "x0.0001"
 #: Background work of the device is polled every 0.25 s, since the core continues it every 0.2 s. It counts
 #: as finished after 3 polls without a change; after 40 polls the wait ends in any case.
@@ -28,7 +28,7 @@ class LiveDevice:
     """
 
     def __init__(self, live: _core.Live, device: Device, options: dict[str, Any], temporary: str | None) -> None:
-        """Wrap a served device of the core; called by `serve`."""
+        """Wrap a served device of the Rust core; called by `serve`."""
         self._live = live
         self._device = device
         self._options = options
@@ -36,11 +36,11 @@ class LiveDevice:
         self._result: Result | None = None
         #: What clients open (paths and URIs), in the order in which the exports were requested.
         self.paths: list[str] = []
-        #: The QEMU command of a guest with the device as its eMMC card; None without `sdhci`.
+        #: QEMU command for a guest that has the device as its eMMC; None if `sdhci` was not requested.
         self.qemu: str | None = None
         #: Folder at which the file system is mounted; None if it is not mounted.
         self.mounted: str | None = None
-        #: Figures of creating and mounting a file system, which the result excludes; None without a file system.
+        #: Figures of creating and mounting the file system, which the result excludes; None without a file system.
         self.prepared: Result | None = None
         #: Figures of the background work after the mount, until the device was idle (`settle`); the result
         #: excludes them, too.
@@ -48,7 +48,7 @@ class LiveDevice:
 
     @property
     def path(self) -> str:
-        """What a client opens.
+        """The path or URI that a client opens to use the device.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -118,7 +118,7 @@ class LiveDevice:
         return Result({"trace": "live", **fields, "options": self._options})
 
     def clear_counters(self) -> None:
-        """Start the result and the recorded trace anew; earlier requests are in neither.
+        """Reset the result and the recorded trace, so that they contain only later requests.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -129,11 +129,11 @@ class LiveDevice:
         self._live.clear_counters()
 
     def settle(self) -> Result:
-        """Let the device finish background work on the data so far: write-back, folding, idle collection.
+        """Let the device finish its background work: write-back, folding, and garbage collection when idle.
 
-        Simulated time advances without requests until nothing changes, which takes about a second of the
-        host. On a free clock without `think`, time does not advance and no such work is done. Result and
-        trace start anew after it. Returns the figures of that work.
+        Simulated time advances without requests until nothing changes, which takes about a second of real time. On a
+        free clock without `think`, time does not advance, so that no such work is done. Returns the figures of this
+        work; the result and the recorded trace are reset.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -186,7 +186,7 @@ class LiveDevice:
         self._live.make_plain()
 
     def news(self) -> list[str]:
-        """Return messages of the exports since the last call, such as that a guest has connected.
+        """Return messages about clients since the last call, for example that a guest has connected.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -240,7 +240,7 @@ class LiveDevice:
         return self._live.new_lines()
 
     def mark(self, name: str) -> None:
-        """Name the current position in the crash log.
+        """Write a named mark into the crash log at the current position.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -375,9 +375,9 @@ class LiveDevice:
         return self._result
 
     def abort(self) -> None:
-        """Stop a device whose start failed; an existing trace and existing images remain unchanged.
+        """Stop a device that failed to start; leave an existing trace and existing images unchanged, remove new images.
 
-        But an image that requests have changed, such as those of `mkfs`, is saved. New images are removed.
+        An existing image that requests have already changed, such as those of `mkfs`, is saved.
 
         >>> import emmclab
         >>> emmclab.serve("small-1gb", clock="free", nbd="auto").abort()

@@ -43,25 +43,25 @@ def qemu_command(socket: str | PathLike[str]) -> str:
     return f"qemu-system-x86_64 {memory} -device {shlex.quote(json.dumps(card, separators=(',', ':')))}"
 
 
-#: The panels of the options in the help of commands.
+#: Names of the option panels in the help of commands that serve devices.
 WHERE, TIME, RUN = "Access for clients", "Time", "The run"
 _port, _time, _run = (partial(Option, panel=panel) for panel in (WHERE, TIME, RUN))
 #: Path of a file; None for no file.
 _Path = str | PathLike[str] | None
 #: File systems that can be made on a loop or ublk device.
 FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "f2fs", "vfat")
-#: Python code that another process runs after this one was killed; its arguments are the package's folder and
-#: the number of the ublk device.
+#: Python code that another process runs after this one was killed, to delete its ublk device; the arguments are the
+#: package's folder and the number of the device.
 _CLEANER = """import sys
 sys.path.insert(0, sys.argv[1])
 from emmclab import _core
 _core.delete_left_ublk(int(sys.argv[2]))"""
-#: Folders of tools that are not in every user's PATH.
+#: Folders with administration tools, which are not in every user's PATH.
 MORE_PATH = ":/usr/sbin:/sbin"
 
 
 def _cleaner() -> list[str]:
-    """Return the command that deletes a ublk device whose process was killed."""
+    """Return the command line of a helper that deletes the ublk device if its process is killed."""
     import sys  # Imported here: only ublk devices need it.
 
     return [sys.executable, "-c", _CLEANER, str(Path(__file__).absolute().parents[1])]
@@ -152,7 +152,7 @@ class ServeOptions(TypedDict, total=False):
     ]
 
 
-#: The declaration of each option of `serve`, by name.
+#: Declarations of the options of `serve`, by name.
 SERVE_OPTIONS = declarations(ServeOptions)
 ServeOptions.__doc__ = f"{ServeOptions.__doc__}\n\n{attributes(SERVE_OPTIONS)}"
 
@@ -160,10 +160,10 @@ ServeOptions.__doc__ = f"{ServeOptions.__doc__}\n\n{attributes(SERVE_OPTIONS)}"
 def serve(device: Device | str, **options: Unpack[ServeOptions]) -> LiveDevice:
     """Serve a simulated device as a block device of this machine.
 
-    Without `nbd`, `tcp`, `sdhci`, `file`, `loop` or `ublk` it is a loop device for root, else a file. `nbd`
-    may be `auto`: a socket in a temporary folder. Without `image`, contents and state are discarded at the
-    end; with `image` and `second`, `second_image` is required. `record` has the requests that the result
-    counts; both exclude creating and mounting a file system.
+    Without `nbd`, `tcp`, `sdhci`, `file`, `loop` or `ublk`, root gets a loop device, other users a file. `nbd` may be
+    `auto`: a socket in a temporary folder. Without `image`, contents and state are discarded at the end; with `image`
+    and `second`, `second_image` is required. `record` writes the requests that the result counts, without those for
+    creating and mounting a file system.
 
     Args:
         device: the device, or the name of a preset or TOML file.
@@ -289,7 +289,7 @@ def require_servable(*, clock: str, tcp: str | None, mkfs: str | None, mount: st
     _core.Live.require(clock=clock, tcp=tcp)
     if mkfs is not None and mkfs not in FILE_SYSTEMS:
         raise ConfigError(f"there is no file system `{mkfs}`", field="mkfs", hint=f"use {', '.join(FILE_SYSTEMS)}")
-    # The folder itself is created if it is missing.
+    # Only the parent folder must exist, because a missing mount folder is created.
     if mount is not None and not Path(mount).absolute().parent.is_dir():
         raise InputError(
             f"{fspath(mount)}: the parent folder was not found", file=fspath(mount), hint="create it, or check the path"

@@ -17,12 +17,12 @@ from emmclab.runtime.number_format import signed
 from emmclab.simulation.result_text import device_before, mode_line
 from emmclab.traces.profile_fields import ledger_line
 
-#: Maximum number of options on the first screen.
+#: Maximum number of advised options on the first screen of the page.
 _BEST = 3
 
 
 def write_advice(advised: Advised, html: Path) -> None:
-    """Write the page; the same results produce the same bytes."""
+    """Write the HTML page of `emmclab advise`; equal results produce equal bytes."""
     base, options = advised.base, advised.options
     rows = [
         {"trace": base.trace, "option": advice.option, "time": kind, "change_pct": change}

@@ -14,14 +14,14 @@ from emmclab.pages.theme import STATE_COLOURS
 from emmclab.runtime.document import Charts, Note, Part, Row, Section, Terms
 from emmclab.traces.inputs import ProvenanceFields
 
-#: Maximum numbers of states and of runs on the first screen.
+#: Maximum numbers of thread states and of runs on the first screen of the page.
 _MOST_STATES, _MOST_TILES = 4, 6
-#: Position of each state in stacked charts.
+#: Position of each thread state in stacked charts.
 _ORDER = {name: number for number, name in enumerate(STATE_COLOURS)}
 
 
 def render(results: Sequence[AppResult], faster: Sequence[AppResult], origin: ProvenanceFields | None = None) -> str:
-    """Return the page; the same results produce the same bytes.
+    """Return the HTML page; equal results produce equal bytes.
 
     `origin` is the group `provenance` of command-line results.
     """
@@ -101,7 +101,7 @@ def _name(result: AppResult) -> str:
 
 
 def _bins(result: AppResult, lane: ThreadStateLane) -> list[tuple[float, float, dict[str, int]]]:
-    """Return the bins of a lane: start and end in seconds, and the time in each state in ns."""
+    """Return the time bins of a thread: start and end in seconds, and the time in each thread state in ns."""
     width, end = result.app.over_time.bin_ns, result.app.runtime_ns
     count = max((len(times) for times in lane.states.values()), default=0)
     bins = []
@@ -142,7 +142,7 @@ def _threads(result: AppResult) -> Rows:
                 continue
             label = STATES[max(times, key=lambda state: times[state])]
             if last is not None and last["state"] == label:
-                # Adjacent bins with the same state are merged into one bar.
+                # If the next time bin has the same state, the last bar is extended.
                 last["to_s"] = end
                 continue
             last = {"trace": _name(result), "thread": lane.name, "from_s": begin, "to_s": end, "state": label}
@@ -178,7 +178,7 @@ def _colours(rows: Rows) -> alt.Color:
 
 @figure("Waits of the user over time", "Waits for threads are shown as their activity.", wide=True, each=True)
 def path(rows: Rows) -> Chart:
-    """Draw the share of each state in each bin of the user's waiting time."""
+    """Draw the share of each thread state in each time bin of the user's waiting time."""
     return (
         chart_of(rows, 180)
         .mark_rect(strokeWidth=0)
@@ -200,7 +200,7 @@ def path(rows: Rows) -> Chart:
     each=True,
 )
 def threads(rows: Rows) -> Chart:
-    """Draw each thread as a lane; each bin has the colour of the state with the largest share."""
+    """Draw each thread as a row of the diagram; each time bin has the colour of the state with the largest share."""
     lanes = in_order(rows, "thread")
     return (
         chart_of(rows, max(60, _LANE_PX * len(lanes)))
@@ -217,7 +217,7 @@ def threads(rows: Rows) -> Chart:
 
 @figure("Runtime by device and network", "Parts of the time that the user waited, along the critical path.", wide=True)
 def runtimes(rows: Rows) -> Chart:
-    """Draw the runtime of each run, divided into parts."""
+    """Draw the runtime of each run as a bar, divided into its parts along the critical path."""
     runs = in_order(rows, "run")
     return (
         chart_of(rows, 24 * len(runs))

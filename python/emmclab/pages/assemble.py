@@ -42,8 +42,8 @@ def assemble(
 
     The template `document.html.j2` shows `sections`. In each template, `picture` is the figure of the first screen,
     whose name is in `head`, and `figures` is the list of all other figures, with a text for those without data.
-    `figure_claims` contains the claims below each figure. `trace_names` are those of `names` that are names of traces;
-    others may be names of settings or readings.
+    `figure_claims` contains the claims below each figure. `trace_names` are those of `names` that are traces; the
+    others may be settings or interpretations of a paper.
     """
     figures = [figure for figure in figures if rows[figure.name] or not figure.optional]
     drawn = [_figure(figure, rows[figure.name], names, trace_names) for figure in figures]
@@ -91,7 +91,7 @@ def _templates() -> jinja2.Environment:
 
 
 def _visible(value: Any) -> Any:
-    """Replace control characters and marks of text direction in a text, such as the name of a trace.
+    """Make control characters and marks of text direction visible in a text, such as the name of a trace.
 
     Code and JSON, which are marked as safe, are not changed.
     """
@@ -116,9 +116,9 @@ class _DrawnFigure(TypedDict):
     charts: list[_DrawnChart]
     wide: bool
     count: int
-    #: Inputs without data for the figure.
+    #: Names of the inputs that have no data for this figure.
     without: list[str]
-    #: Claims below the figure.
+    #: Claims of a paper that the page shows below the figure.
     claims: Sequence[Mapping[str, str]]
 
 
@@ -130,7 +130,7 @@ class _Columns(TypedDict):
 
 
 def _figure(figure: Figure, rows: Rows, traces: Sequence[str], inputs: Sequence[str] | None) -> _DrawnFigure:
-    """Return a figure with its charts; the rows of the charts are in the data of the page, by the figure's name."""
+    """Return a figure with its charts; their data is stored separately in the page, by the figure's name."""
     parts: list[tuple[str | None, Rows]] = [(None, rows)]
     if figure.each:
         parts = [(trace, [row for row in rows if row["trace"] == trace]) for trace in traces]
@@ -157,7 +157,7 @@ def _figure(figure: Figure, rows: Rows, traces: Sequence[str], inputs: Sequence[
 
 
 def _without(drawn_traces: set[str], inputs: Sequence[str]) -> list[str]:
-    """Return the inputs without data for a figure; empty for figures of settings or readings."""
+    """Return the inputs for which a figure has no data; empty if the figure shows settings instead of inputs."""
     return [name for name in inputs if name not in drawn_traces] if drawn_traces & {*inputs} else []
 
 
@@ -172,7 +172,7 @@ def _remove_rows(spec: dict[str, Any]) -> None:
 
 
 def _columns(rows: Rows, traces: Sequence[str]) -> list[_Columns]:
-    """Return the rows of each trace by column, with constant columns as one value, which saves much space."""
+    """Return the rows of each trace by column; a constant column is stored as one value, which saves much space."""
     parts: list[_Columns] = []
     for trace in traces:
         part = [row for row in rows if row["trace"] == trace]
@@ -194,7 +194,7 @@ def _round(value: Any) -> Any:
 
 
 def _code(text: str) -> Markup:
-    """Return a text in which backticks mark code.
+    """Convert a text to HTML in which passages between backticks are code.
 
     >>> _code("`a < b`, or not")
     Markup('<code>a &lt; b</code>, or not')

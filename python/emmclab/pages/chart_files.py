@@ -1,7 +1,7 @@
-"""Charts as files (SVG and PDF, and their rows as CSV), and the JavaScript library of the pages.
+"""Writes charts to files (SVG and PDF, and their data as CSV), and provides the JavaScript library of the pages.
 
-vl-convert draws and bundles in a separate process, because it holds the interpreter's lock while it works, at first
-for seconds, which would delay Ctrl-C. The bundle of Vega, Vega-Lite and vega-embed depends only on the version of
+vl-convert draws and bundles in a separate process: while it works, at first for seconds, it holds Python's global
+interpreter lock, which would delay Ctrl-C. The bundle of Vega, Vega-Lite and vega-embed depends only on the version of
 vl-convert; it is cached in the user's cache folder, with its digest.
 """
 
@@ -36,7 +36,7 @@ def convert(function: str, *arguments: Any, **options: Any) -> Any:
     """
     global _process
     if _process is None:
-        # The process has its own session, so that it does not get Ctrl-C; it ends when its input is closed.
+        # The process runs in its own session, so that Ctrl-C does not reach it; it ends when its stdin is closed.
         command = [sys.executable, "-P", str(Path(__file__).with_name("vega_process.py"))]
         _process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     if _process.stdin is None or _process.stdout is None:
@@ -64,7 +64,7 @@ def _end() -> None:
         _process.wait()
 
 
-#: Configuration for PDF, with fonts that can be embedded, unlike those of the page.
+#: Vega configuration for PDF files: other fonts than on the page, because they must be embeddable.
 _PDF = {**LIGHT, "font": "Liberation Sans, DejaVu Sans, sans-serif"}
 #: Width of a chart, pixels.
 _WIDTH = 560
@@ -100,7 +100,7 @@ def write_figures(profiles: Sequence[Profile], folder: Path) -> int:
     return write_charts(charts(), folder)
 
 
-#: Code that is bundled with the libraries, so that pages can use them.
+#: JavaScript that makes `vegaEmbed` available to pages; it is bundled with the Vega libraries.
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
@@ -129,7 +129,7 @@ def library() -> str:
 
 
 def _cached_script() -> Path | None:
-    """Return the path of the cached script of this version; None if the user has no cache folder."""
+    """Return the path of the cached JavaScript library; None if the user has no cache folder."""
     caches = os.environ.get("XDG_CACHE_HOME", "")
     try:
         folder = Path(caches) if caches.startswith("/") else Path.home() / ".cache"
@@ -139,7 +139,7 @@ def _cached_script() -> Path | None:
 
 
 def _read(file: Path | None) -> str | None:
-    """Return the script from a file; None if the file is missing or damaged."""
+    """Return the JavaScript library from a file; None if the file is missing or damaged."""
     if file is None:
         return None
     try:

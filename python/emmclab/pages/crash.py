@@ -59,7 +59,7 @@ _BROKEN = {
     ("application", "integrity"): "the database was damaged",
     ("application", "check"): "the check failed",
 }
-#: Flags of a command that imply promises.
+#: Flags of a command that promise durability or order.
 PROMISES = ("FORCED", "RELIABLE", "PREFLUSH", "BARRIER")
 _RECOVERIES = {
     "process": "emmclab replays the journal in memory and reads the files",
@@ -69,12 +69,12 @@ _RECOVERIES = {
 
 
 def broken(finding: FindingFields) -> str:
-    """Return the meaning of a broken promise."""
+    """Return a text that explains which durability promise a finding breaks."""
     return _BROKEN.get((finding["level"], finding["promise"]), f"the promise `{finding['promise']}`")
 
 
 def who(level: str, summary: CrashSummary) -> str:
-    """Return a text for the level that made the promise."""
+    """Return a text that names the level (such as the device or file system) that made the promise."""
     run, log = summary["run"], summary["log"]
     system = run.get("file_system", "ext4")
     mounted = f" (mounted with {run['mount_options']})" if run.get("mount_options") else ""
@@ -96,7 +96,7 @@ def workload(summary: CrashSummary) -> str:
 
 
 def headline(summary: CrashSummary) -> str:
-    """Return the result in one sentence."""
+    """Return the result of the exploration in one sentence."""
     states, findings = summary["states"], summary["findings"]
     if findings:
         finding = findings[0]
@@ -122,12 +122,12 @@ def states_text(finding: FindingFields, states: int) -> str:
 
 
 def is_of_commands(finding: FindingFields) -> bool:
-    """Return whether commands break the promise, independent of the states after cuts."""
+    """Return whether the recorded commands themselves break the promise, independent of crash states."""
     return finding["chosen_by"] == COMMANDS
 
 
 def cautions(summary: CrashSummary) -> list[str]:
-    """Return sentences on what limits the trust in the result."""
+    """Return sentences on reasons to trust the result less."""
     log, (number, shares) = summary["log"], summary["options"]["share"]
     sentences = list(summary["doubts"])
     if log["lies"] != "none":
@@ -153,7 +153,7 @@ def power_of_ten(logarithm: float) -> tuple[str, str]:
 
 
 def covered(summary: CrashSummary) -> list[tuple[str, str]]:
-    """Return what was tried, as rows of label and text."""
+    """Return what was explored, as rows of label and text."""
     options, tried = summary["options"], summary["covered"]
     digits, power = power_of_ten(tried["legal_log10"])
     legal = f"{digits} x 10^{power}" if power else digits
@@ -196,7 +196,7 @@ def covered(summary: CrashSummary) -> list[tuple[str, str]]:
 
 
 def not_covered(summary: CrashSummary) -> list[str]:
-    """Return what was not tried, with the options that try it."""
+    """Return texts on what was not explored, with the options that would include it."""
     options, tried, log = summary["options"], summary["covered"], summary["log"]
     missing = []
     if tried["cuts"] < tried["moments"]:
@@ -225,7 +225,7 @@ def not_covered(summary: CrashSummary) -> list[str]:
 
 #: Number of distinguishable positions on the time line; cuts at the same position are counted together.
 _PLACES = 500
-#: Maximum numbers of drawn commands before a cut, and of earlier missing commands.
+#: Maximum number of the last commands before a cut that are drawn, and of earlier commands that are missing after it.
 _MOST_COMMANDS, _MOST_MISSING = 16, 12
 #: Maximum number of missing writes in a table; the JSON contains all.
 _MOST_LISTED = 20
@@ -233,12 +233,13 @@ _MOST_LISTED = 20
 
 @dataclass(frozen=True)
 class Scene:
-    """Data from the log that the page shows in addition to the findings.
+    """Data from the crash log that the page shows in addition to the findings.
 
     Attributes:
-        verdicts: counts of the states of each cut, by its number in the log.
+        verdicts: counts of the crash states of each power cut, by the number of the cut in the log.
         acknowledged_ns: the time of each acknowledgement.
-        before: for each finding, the time of the cut that shows it, and the commands that had arrived before the cut.
+        before: for each finding, the time in ns of the cut that shows it, and the commands that had arrived before the
+            cut.
     """
 
     verdicts: Mapping[int, CutTally]
@@ -248,7 +249,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class _Clock:
-    """The unit of times of a log in ns (`per`), and the titles of the time axes of both charts."""
+    """The unit of the time axes: its length in ns of log time (`per`), and the axis titles of both charts."""
 
     per: float
     line: str
@@ -279,7 +280,7 @@ def write_crash_report(
 
 
 def render(summary: CrashSummary, scene: Scene, *, results: Path | None = None) -> str:
-    """Return the page; the same findings produce the same bytes."""
+    """Return the HTML page; equal findings produce equal bytes."""
     log = summary["log"]
     clock = _DM_CLOCK if log["writer"] == DM_WRITER else _DEVICE_CLOCK
     name = log["identity"][:8]
@@ -354,8 +355,9 @@ def _power(factor: str, power: str) -> Markup | str:
 class _ShownFinding(FindingFields):
     """A finding in the form that the page shows.
 
-    `meaning` and `shown_in` are texts, `command` reproduces the state, and `smallest` is the smallest state. `listed`
-    contains the first missing writes, also as a table, and `unlisted` is the number of the others.
+    `meaning` and `shown_in` are texts, `command` reproduces the crash state, and `smallest` is the smallest crash state
+    that shows the finding. `listed` contains the first missing writes, also as a table, and `unlisted` is the number of
+    further missing writes.
     """
 
     meaning: str
@@ -377,7 +379,7 @@ def _finding_content(summary: CrashSummary, finding: FindingFields, results: Pat
         **finding,
         "meaning": broken(finding),
         "shown_in": states_text(finding, summary["states"]),
-        # A finding about commands has no state that could be reproduced.
+        # A finding about commands has no crash state that a command could reproduce.
         "command": None if is_of_commands(finding) else shlex.join(command),
         "smallest": minimal,
         "listed": missing[:_MOST_LISTED],
@@ -423,7 +425,7 @@ def _commands_figure(number: int, clock: _Clock) -> Figure:
 
 
 def _line_rows(name: str, summary: CrashSummary, scene: Scene, clock: _Clock) -> Rows:
-    """Return the marks of the time line; marks at one position are merged."""
+    """Return the data of the time line: cuts, acknowledgements and findings; marks at one position are merged."""
     times = [tally.at_ns for tally in scene.verdicts.values()] + list(scene.acknowledged_ns)
     times += [at_ns for at_ns, _ in scene.before]
     first, last = min(times, default=0), max(times, default=0)
@@ -432,7 +434,7 @@ def _line_rows(name: str, summary: CrashSummary, scene: Scene, clock: _Clock) ->
 
     def mark(row: str, at_ns: int, number: str, counts: tuple[int, int, int]) -> None:
         position = (at_ns - first) // step
-        # Findings are not merged, even at the same position.
+        # The key contains the number of a finding, so that findings at the same position are not merged.
         merged = marks.setdefault(
             (f"{row}{number}", position),
             {
@@ -466,9 +468,9 @@ def _line_rows(name: str, summary: CrashSummary, scene: Scene, clock: _Clock) ->
 def _command_rows(
     name: str, finding: FindingFields, cut_ns: int, before: Sequence[LoggedCommand], clock: _Clock
 ) -> Rows:
-    """Return the commands that are drawn: the last commands before the cut, and earlier missing commands."""
+    """Return the commands to draw: the last ones before the power cut, and earlier ones whose writes are missing."""
     missing = {write["command"] for write in finding["minimal"]["missing"]} if "minimal" in finding else set()
-    # Reads have no effect on the state.
+    # Reads are left out, because they do not affect the crash state.
     before = [command for command in before if command.op != "read"]
     earlier = [command for command in before[:-_MOST_COMMANDS] if command.number in missing]
     return [
@@ -524,17 +526,17 @@ def _provenance(summary: CrashSummary) -> list[tuple[str, str]]:
     return rows
 
 
-#: The row of the timeline that marks each finding by its number.
+#: Name of the row of the time line that marks findings by number.
 FINDINGS = "findings"
 _ROW_PX = 30
 #: Width for the labels of lanes, pixels.
 _LABEL_PX = 260
-#: The axis is logarithmic if the first command is this many times farther from the cut than the last quarter of them.
+#: The axis is logarithmic if the first command is this many times as far from the cut as the last quarter of them.
 _FAR_APART = 60
 
 
 def _time_line_chart(rows: Rows, axis: str) -> Chart:
-    """Draw a lane of cuts for each verdict, a lane of acknowledgements, and the numbers of the findings."""
+    """Draw a time line with a row of power cuts for each verdict, a row of acknowledgements, and finding numbers."""
     lanes = in_order(rows, "row")
     base = chart_of(rows, _ROW_PX * len(lanes)).encode(
         x=alt.X("time:Q", title=axis, scale=alt.Scale(zero=False)),
@@ -554,12 +556,12 @@ def _time_line_chart(rows: Rows, axis: str) -> Chart:
 
 
 def _commands_chart(rows: Rows, axis: str) -> Chart:
-    """Draw each command from its arrival to its completion; time 0 is the cut."""
+    """Draw each command from its arrival to its completion; time 0 is the power cut."""
     names = in_order(rows, "command")
     states = [name for name in CRASH_COLOURS if any(row["state"] == name for row in rows)]
     begins = sorted(row["begin"] for row in rows)
     typical = min(begins[len(begins) * 3 // 4], -1e-3)
-    # A missing write may have arrived long before the other commands.
+    # A logarithmic axis shows a missing write that arrived long before the other commands.
     is_logarithmic = begins[0] < _FAR_APART * typical
     scale = alt.Scale(type="symlog", constant=-typical) if is_logarithmic else alt.Scale(zero=True)
     base = chart_of(rows, 18 * len(names))

@@ -17,7 +17,7 @@ _NONE = "–"
 
 @dataclass(frozen=True)
 class Tile:
-    """A figure with its label. `exact` is shown on hover, `note` below; `kind` is the CSS class of a badge."""
+    """A box with a figure and its label. `exact` is shown on hover, `note` below; `kind` is a badge's CSS class."""
 
     label: str
     value: str
@@ -37,7 +37,7 @@ class Notice:
 
 
 class PageRecord(TypedDict):
-    """Data that programs read from a page: its provenance, and the simulated runs that it shows."""
+    """Machine-readable data in a page: its provenance, and the simulated runs that it shows."""
 
     provenance: ProvenanceFields
     runs: NotRequired[list[Mapping[str, object]]]
@@ -45,10 +45,10 @@ class PageRecord(TypedDict):
 
 @dataclass(frozen=True)
 class Provenance:
-    """Provenance of the page: one visible line, and folded details.
+    """Provenance that a page shows: one visible line, and folded details.
 
     Attributes:
-        summary: one line.
+        summary: the visible line.
         lines: label and text of each further fact.
         lost: description of lost records; empty if there are none.
         made: the group `provenance` of results; it is shown before the lines, and `emmclab explain` reads it.
@@ -63,7 +63,7 @@ class Provenance:
 
     @property
     def made_lines(self) -> list[tuple[str, str]]:
-        """Label and text of the command, of each input and of the changed settings."""
+        """Lines of the provenance: label and text of the command, of each input and of the changed settings."""
         lines = [("Command", self.made["command"])] if self.made.get("command") else []
         for label, inputs in (
             ("Input", self.made.get("inputs", [])),
@@ -108,17 +108,17 @@ class Head:
 
 
 def note_notices(text: str) -> list[Notice]:
-    """Return a list with a note as a notice; an empty list if the text is empty."""
+    """Return a text as a list of one notice; an empty list if the text is empty."""
     return [Notice("note", text)] if text else []
 
 
 def tile(label: str, value: float | None, unit: str = "", *, digits: int = 3, note: str = "") -> Tile:
-    """Return a tile with a figure in a suitable unit; the exact value is shown on hover."""
+    """Return a tile (box) with a figure in a suitable unit; the exact value is shown on hover."""
     return Tile(label, amount(value, unit, digits), exact(value, unit), note)
 
 
 def tile_of(figure: Field, value: float | None, *, note: str = "") -> Tile:
-    """Return the tile of a field of a profile."""
+    """Return a tile (box) with the value of a field of a profile."""
     unit = figure.unit
     text = amount(value, unit) if unit in _TIMES or unit in _SIZES else f"{figure.text(value)} {unit}".strip()
     return Tile(figure.label, text, exact(value, unit), note)

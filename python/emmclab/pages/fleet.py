@@ -29,15 +29,15 @@ from emmclab.pages.theme import VERDICT_COLOURS
 from emmclab.runtime.document import Charts, Heading, Note, Part, Row, Section, TextTable
 from emmclab.runtime.number_format import signed
 
-#: Maximum number of groups in a chart that readers can distinguish; the largest are drawn.
+#: Maximum number of groups that a chart draws, largest first, so that readers can distinguish them.
 _MOST_LINES = 8
-#: Maximum number of differences on the first screen.
+#: Maximum number of differences between fleets on the first screen of the page.
 _MOST_TILES = 5
-#: Maximum number of points of the line of a distribution over recordings.
+#: Maximum number of points of a line that shows the distribution of a figure over recordings.
 _MOST_POINTS = 100
 #: Maximum number of rows in the tables of outliers and of refused files.
 _MOST_ROWS = 200
-#: Titles of the histograms, by column; each has a chart.
+#: Titles of the histogram charts, by column of the table.
 _HISTOGRAMS = {
     "histogram_size_read": "Sizes of reads",
     "histogram_size_write": "Sizes of writes",
@@ -50,7 +50,7 @@ _HISTOGRAMS = {
 
 
 def render(tables: Sequence[Table], result: Summary | FleetComparison) -> str:
-    """Return the page of a fleet (table and summary) or of two; the same tables produce the same bytes."""
+    """Return the HTML page of one fleet, or of two compared fleets; equal tables produce equal bytes."""
     if isinstance(result, FleetComparison):
         return _compared(tables, result)
     groups = result.groups[:_MOST_LINES]
@@ -171,7 +171,7 @@ def _sections(
 
 
 def _titled(name: str, table: TextTable) -> list[Part]:
-    """Return a table; if there are several fleets, below the name of its fleet."""
+    """Return a table, with the name of its fleet as a heading if there are several fleets."""
     titled = table._replace(title=f"{table.title} of {name}") if name else table
     return [*([Heading(name)] if name else []), titled if table.rows else Note("None.", "quiet")]
 
@@ -203,7 +203,7 @@ def _provenance(tables: Sequence[Table]) -> Provenance:
 
 
 def _differences(result: FleetComparison) -> list[Tile]:
-    """Return tiles with the largest significant differences, by Cliff's delta; if none, with what was compared."""
+    """Return tiles with the largest significant differences by Cliff's delta; if none, with what was compared."""
     rows = [row for row in result.differences if row.delta is not None]
     ordered = sorted((row for row in rows if row.verdict in ("higher", "lower")), key=lambda row: -abs(row.delta or 0))
     if not ordered:
@@ -217,7 +217,7 @@ def _differences(result: FleetComparison) -> list[Tile]:
 
 
 def _tiles(group: Group) -> list[Tile]:
-    """Return tiles with the most important medians, and the interquartile ranges over the recordings."""
+    """Return tiles with the medians of the most important figures, and their interquartile ranges."""
     tiles = [Tile("Recordings", f"{group.recordings:,}")]
     names = ("mean_response_ms", "all_response_p99_ms", "arrival_rate_per_s", "write_requests_pct", "no_wait_pct")
     for field in (figure for figure in FIGURES if figure.name in names):
@@ -241,7 +241,7 @@ def _by_name(counts: dict[tuple[Any, ...], list[int]], summary: Summary) -> dict
 
 
 def _over_recordings(parts: Sequence[tuple[str, Group]]) -> Iterator[tuple[Figure, Rows]]:
-    """Yield a chart for each main figure; extents are last."""
+    """Yield a chart with the distribution of each main figure over the recordings; extents come last."""
     for field in (*(figure for figure in FIGURES if figure not in EXTENTS), *EXTENTS):
         rows = [
             {"trace": name, "value": value, "share_pct": share}
@@ -254,7 +254,7 @@ def _over_recordings(parts: Sequence[tuple[str, Group]]) -> Iterator[tuple[Figur
 
 
 def _steps(values: Sequence[float]) -> Iterator[tuple[float, float]]:
-    """Yield sorted values, each with the percentage of values up to it; at most 100 of them, evenly spaced."""
+    """Yield at most 100 sorted values, evenly spaced, each with the percentage of values up to it."""
     count = len(values)
     for number in range(1, min(count, _MOST_POINTS) + 1):
         rank = number if count <= _MOST_POINTS else math.ceil(count * number / _MOST_POINTS)
@@ -274,7 +274,7 @@ def _over_requests(
 
 
 def _cumulative(name: str, counts: Sequence[int], bins: Bins) -> Iterator[Row]:
-    """Yield the cumulative share up to each upper edge, from the first to the last non-empty bin."""
+    """Yield the cumulative share of the bins of a histogram, from the first to the last non-empty bin."""
     total, upto = sum(counts), 0
     for edge, count in zip(bins["upper_edges"], counts, strict=False):
         before, upto = upto, upto + count

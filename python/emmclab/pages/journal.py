@@ -84,7 +84,7 @@ _FIGURES = (_shares, _changed, _over_time, _rate)
 
 
 def render(journal: Journal) -> str:
-    """Return the page; the same report produces the same bytes.
+    """Return the HTML page; equal reports produce equal bytes.
 
     >>> import emmclab
     >>> "<html lang=" in render(emmclab.read(emmclab.bundled()[0]).journal())

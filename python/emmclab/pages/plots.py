@@ -15,7 +15,7 @@ from emmclab.runtime.document import Row
 from emmclab.traces.profile import Profile
 
 Rows = list[Row]
-#: A chart of altair, whose chained methods have no type annotations.
+#: A chart of Altair; its type is `Any`, because Altair's chained methods have no type annotations.
 Chart = Any
 
 
@@ -43,7 +43,7 @@ class Figure:
     of_all: bool = False
 
     def rows(self, profiles: Iterable[Profile]) -> Rows:
-        """Return the rows of profiles that are drawn."""
+        """Return the rows of these profiles that the figure draws."""
         rows = []
         for profile in profiles:
             for row in profile["figures"][self.source or self.name]:
@@ -75,12 +75,12 @@ _HEIGHT = 240
 
 
 def chart_of(rows: Rows, height: int = _HEIGHT) -> Chart:
-    """Create a chart for rows, with the width of the page's column."""
+    """Create a chart for rows of data, as wide as the text column of the page."""
     return alt.Chart({"values": rows, "name": "rows"}).properties(width="container", height=height)
 
 
 def in_order(rows: Rows, field: str) -> list[Any]:
-    """Return the distinct values of a field in the order of the rows, in which ranges are ordered by size."""
+    """Return the distinct values of a field in the order of the rows; rows of size ranges are ordered by size."""
     return list(dict.fromkeys(row[field] for row in rows))
 
 
@@ -90,7 +90,7 @@ def traces_of(rows: Rows) -> list[str]:
 
 
 class SymLog(NamedTuple):
-    """Scale and axis of a field that spans decades."""
+    """Scale and axis of a chart for a field whose values span several powers of ten."""
 
     scale: alt.Scale
     axis: alt.Axis

@@ -1,4 +1,4 @@
-"""The page of a study of power cuts: the table of losses, then each finding with its command."""
+"""The page of a study of power cuts: the table of losses, then each finding with the command that repeats it."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -29,9 +29,9 @@ _SQLITE = "sqlite-"
 
 
 def render(results: Results, study: str = "") -> str:
-    """Return the page; the same results produce the same bytes.
+    """Return the HTML page; equal results produce equal bytes.
 
-    `study` is the argument of `emmclab run`, the path of the study's file; not needed for a bundled study.
+    `study` is the argument of `emmclab run`: the path of the study's file; not needed for a bundled study.
     """
     name, verdict_counts = results.about["name"], counts(results)
     host = next((", ".join(map(" ".join, run.result.host.items())) for run in results.cut_runs()), "")

@@ -1,4 +1,4 @@
-"""The page for a probed device."""
+"""The page of `emmclab probe`."""
 
 from dataclasses import asdict
 
@@ -13,7 +13,7 @@ from emmclab.runtime.document import Bullets, Charts, Section
 
 @figure("Bandwidth by size", "Synchronous direct I/O, one request at a time.", name="curves", wide=True)
 def _curves(rows: Rows) -> Chart:
-    """Draw bandwidth against size, a line for each operation and order."""
+    """Draw bandwidth against request size, a line for each operation and order (sequential or random)."""
     return (
         chart_of(rows)
         .mark_line(point=True)
@@ -34,7 +34,7 @@ def _curves(rows: Rows) -> Chart:
     wide=True,
 )
 def _places(rows: Rows) -> Chart:
-    """Draw the time of a small request against its offset."""
+    """Draw the response time of small requests against their offset."""
     return (
         chart_of(rows)
         .mark_line(point=True)
@@ -51,7 +51,7 @@ _FIGURES = (_curves, _places)
 
 
 def render(probe: Probe) -> str:
-    """Return the page; the same probe produces the same bytes."""
+    """Return the HTML page; equal probe results produce equal bytes."""
     rows = {
         "curves": [{"trace": probe.target, **asdict(point)} for point in probe.points],
         "places": [{"trace": probe.target, **asdict(place)} for place in probe.places],

@@ -23,7 +23,7 @@ from emmclab.pages.plots import (
 from emmclab.pages.theme import FSYNC_COLOURS, OP_COLOURS
 from emmclab.traces.profile_fields import FSYNC_PARTS
 
-#: Maximum number of processes with distinct colours.
+#: Maximum number of processes that have a colour of their own in a chart.
 _COLOURED = 8
 
 
@@ -152,7 +152,7 @@ def response_over_time(rows: Rows) -> Chart:
     wide=True,
 )
 def address_time(rows: Rows) -> Chart:
-    """Draw the number of requests by time and address."""
+    """Draw a heat map of the number of requests by time and address."""
     return (
         chart_of(rows)
         .transform_calculate(end_s="datum.time_s + datum.width_s", requests="datum.reads + datum.writes")
@@ -177,7 +177,7 @@ def address_time(rows: Rows) -> Chart:
     each=True,
 )
 def wake_up(rows: Rows) -> Chart:
-    """Draw the delay of requests by the preceding idle gap."""
+    """Draw the additional delay of requests after an idle gap, by the length of the gap."""
     bins = in_order(rows, "bin")
     base = (
         chart_of(rows)
@@ -218,7 +218,7 @@ def queue_depth_over_time(rows: Rows) -> Chart:
 
 @figure("Working set", "Unique 4 KB pages accessed so far.")
 def working_set(rows: Rows) -> Chart:
-    """Draw unique pages accessed so far, and for a single trace also those written.
+    """Draw the number of different pages accessed so far, and for a single trace also of those written.
 
     For several traces, the time axis is logarithmic, because their lengths may differ much.
     """
@@ -273,7 +273,7 @@ def hot_pages(rows: Rows) -> Chart:
     "Space utilisation: data divided by the space of its flash pages, if each request is padded to whole pages.",
 )
 def alignment(rows: Rows) -> Chart:
-    """Draw space utilisation by flash page size (section V-A), for several traces that of writes."""
+    """Draw space utilisation by flash page size (section V-A); for several traces, that of writes only."""
     is_single = len(traces_of(rows)) == 1
     chart = chart_of(rows) if is_single else chart_of(rows).transform_filter("datum.op == 'write'")
     return chart.mark_bar().encode(
@@ -295,7 +295,7 @@ def alignment(rows: Rows) -> Chart:
     "to the device sleeps.",
 )
 def reissue_by_idle(rows: Rows) -> Chart:
-    """Draw the share of re-issued requests by the preceding time without requests."""
+    """Draw the share of re-issued requests by the length of the idle time before them."""
     chart = chart_of(rows).encode(
         x=alt.X(
             "bin:N",

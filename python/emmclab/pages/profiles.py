@@ -1,4 +1,4 @@
-"""The page of profiles of traces."""
+"""The page of `emmclab profile`."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ _MOST_TILES = 6
 
 
 def render(profiles: Sequence[Profile], provenance: ProvenanceFields | None = None) -> str:
-    """Return the page for one or several traces; the same profiles produce the same bytes.
+    """Return the HTML page for one or several traces; equal profiles produce equal bytes.
 
     `provenance` is the group of this name in command-line results.
 
@@ -148,7 +148,7 @@ def _range(profiles: Sequence[Profile]) -> str:
 
 
 def _means(profiles: Sequence[Profile]) -> list[Tile]:
-    """Return tiles for the first traces with the mean response time or, if not recorded, the mean size."""
+    """Return tiles with the mean response time of the first traces or, if not recorded, their mean request size."""
     tiles = []
     for profile in profiles[:_MOST_TILES]:
         field = _SIZE if profile[_MEAN.name] is None else _MEAN
@@ -207,7 +207,7 @@ def _findings(profiles: Sequence[Profile]) -> list[dict[str, Any]]:
 
 
 def _published_table(title: str, fields: Sequence[Field], profiles: Sequence[Profile]) -> TextTable:
-    """Return a table of the paper, in which the published figures of a trace follow the measured ones."""
+    """Return a table of the paper; published figures of a trace follow the measured ones."""
     attached: dict[int, Cells] = {}
     for number, profile in enumerate(profiles):
         if published_row(profile.name) is not None:

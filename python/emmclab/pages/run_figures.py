@@ -1,4 +1,4 @@
-"""Figures of simulated runs: functions that draw rows with `trace` and `device`, and the rows of a result."""
+"""Figures of simulated runs: functions that draw data with columns `trace` and `device`, and the data itself."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def _by_device(rows: Rows, value: str, title: str, **scale: Any) -> Chart:
 def mean_response(rows: Rows) -> Chart:
     """Draw Figure 8 (IISWC 2015, section V-B): mean response time by trace and device."""
     values = [row["mean_response_ms"] for row in rows]
-    # As in the paper, very different workloads need a logarithmic axis.
+    # As in the paper's figure, the axis is logarithmic if the values of the workloads differ by a large factor.
     far_apart = max(values) > _FAR_APART * min((value for value in values if value > 0), default=1)
     if far_apart:
         log = symlog(rows, "mean_response_ms", 1.0)
@@ -71,7 +71,7 @@ def space_utilisation(rows: Rows) -> Chart:
     wide=True,
 )
 def response_cdf(rows: Rows) -> Chart:
-    """Draw the share of requests by response time, a line for each device; a point if all take the same time."""
+    """Draw the cumulative share of requests by response time, a line per device; a single time is drawn as a point."""
     base = chart_of(rows).encode(
         x=_log_ms("up_to_ms"),
         y=alt.Y("cumulative_pct:Q", title="requests up to this response time, %", scale=alt.Scale(domain=[0, 100])),
@@ -81,7 +81,7 @@ def response_cdf(rows: Rows) -> Chart:
     lines = base.mark_line(interpolate="step-after")
     if len(_devices(rows)) > 1:
         lines = lines.encode(strokeDash=alt.StrokeDash("op:N", title=None))
-    # A line through a single point would be invisible.
+    # A line with a single point would be invisible, so a dot is added.
     line = ["trace", "device", "op"]
     if 1 not in Counter(tuple(row[name] for name in line) for row in rows).values():
         return lines
@@ -100,7 +100,7 @@ def _log_ms(field: str) -> alt.X:
 
 @figure("Distribution of response times", "Reads and writes together, in ranges that double.", each=True)
 def response_histogram(rows: Rows) -> Chart:
-    """Draw the share of requests by response time, in ranges of equal width on the axis."""
+    """Draw a histogram of response times, with bins of equal width on the axis."""
     bins = sorted({row["up_to_ms"] for row in rows})
     labels = "format(datum.value, '.3~r')"
     return (
@@ -199,11 +199,11 @@ def erase_counts(rows: Rows) -> Chart:
     "Valid data in full blocks", "Number of full blocks by valid map units, which a collection would move.", each=True
 )
 def valid_units(rows: Rows) -> Chart:
-    """Draw the distribution of valid units in full blocks."""
+    """Draw the distribution of the number of valid mapping units in full blocks."""
     return _by_blocks(rows, "valid map units, from")
 
 
-#: Drawn fields of a time step.
+#: Fields of a time step that the chart draws.
 _STEP = (
     *("time_s", "width_s", "reads", "writes", "read_kb", "write_kb"),
     *("response_mean_ms", "response_p99_ms", "response_max_ms"),
@@ -226,7 +226,7 @@ def _cdf(result: Result, _first: Result) -> Rows:
 
 
 def _histogram(result: Result, _first: Result) -> Rows:
-    """Sum the bins of reads and writes into bins that end at powers of two nanoseconds."""
+    """Sum the histograms of reads and writes into bins whose upper edges are powers of two nanoseconds."""
     counts: Counter[int] = Counter()
     for row in result.response_distribution:
         counts[round(row.up_to_ms * 1e6).bit_length()] += row.requests
@@ -242,7 +242,7 @@ def _steps_of_time(result: Result, _first: Result) -> Rows:
     for row in result.over_time:
         busy_ms = (row.reads + row.writes) * (row.response_mean_ms or 0.0)
         rows.append({name: row[name] for name in _STEP} | {"unfinished": busy_ms / 1e3 / row.width_s})
-    # Without requests, the axes would have no range, so there are no rows.
+    # Without requests, the axes would have no range, so the chart gets no rows.
     return rows if any(row["response_mean_ms"] is not None for row in rows) else []
 
 
@@ -274,7 +274,7 @@ def _blocks(path: str) -> Callable[[Result, Result], Rows]:
     return rows
 
 
-#: Functions that return the rows of each figure for a result and the first result of its trace.
+#: By figure: the function that returns its rows for a result and for the first result of the same trace.
 _ROWS: dict[str, Callable[[Result, Result], Rows]] = {
     "response_cdf": _cdf,
     "waits": _waits,
@@ -310,7 +310,7 @@ FIGURES = (
     erase_counts,
     valid_units,
 )
-#: Figures that only pages with several runs have.
+#: Figures that are drawn only on pages with several runs.
 OF_SEVERAL = ("mean_response", "space_utilisation")
 
 

@@ -21,7 +21,7 @@ _MOST_ROWS = 200
 
 
 def render(result: SearchResult, provenance: ProvenanceFields | None = None) -> str:
-    """Return the page; the same trials produce the same bytes."""
+    """Return the HTML page; equal trials produce equal bytes."""
     drawn = _figures(result)
     return assemble(
         "document.html.j2",
@@ -58,7 +58,7 @@ def _sections(result: SearchResult, *, has_figures: bool) -> Iterator[Section]:
 
 
 def front_table(result: SearchResult, most: int) -> TextTable | None:
-    """Return the first trials that no other trial beats, with their settings and figures; None if there is none."""
+    """Return the first Pareto-optimal trials, with their settings and figures; None if there are none."""
     front, settings = result.front(), [parameter.name for parameter in result.space.ranges]
     rows: list[Cells] = [
         [
@@ -134,7 +134,7 @@ def headline(result: SearchResult) -> str:
 
 
 def trial_text(trial: Trial) -> str:
-    """Format the settings of a trial in one line."""
+    """Format the settings of a trial in one line of text."""
     return ", ".join(f"{name} = {text_of(value)}" for name, value in trial.values.items())
 
 
@@ -156,9 +156,9 @@ def number(value: float, metric: str) -> str:
 
 
 class ComparedWay(TypedDict):
-    """Results of a method of choosing trials: numbers of trials, of trials within the bounds, and on the overall front.
+    """Results of a method of choosing trials: numbers of trials, of trials within bounds, and on the Pareto front.
 
-    `best` is the best value by metric. The method beats `beaten` of the `of` trials on the front of TPE.
+    `best` is the best value by metric. The method beats `beaten` of the `of` trials on the Pareto front of TPE.
     """
 
     way: str
@@ -259,7 +259,7 @@ def _so_far(result: SearchResult, objective: Objective) -> Rows:
 
 
 def over_objectives(rows: Rows, x: str, y: str) -> Chart:
-    """Draw each trial by its values `x` and `y`, a colour for each method; Pareto-optimal trials are large."""
+    """Draw trials as points by two figures, `x` and `y`, a colour for each method; Pareto-optimal trials are large."""
     shared = alt.Scale(zero=False, padding=8)
     ways = in_order(rows, "trace")
     legend = alt.Legend(columns=3, orient="bottom")
@@ -279,7 +279,7 @@ def over_objectives(rows: Rows, x: str, y: str) -> Chart:
 
 
 def best_so_far(rows: Rows, title: str) -> Chart:
-    """Draw the best `value` up to each `trial`, a colour for each method."""
+    """Draw the best `value` found up to each `trial`, a line for each method."""
     return (
         chart_of(rows)
         .mark_line(interpolate="step-after")

@@ -23,7 +23,7 @@ from emmclab.simulation.result_text import device_before, headline, mode_line, n
 from emmclab.traces.inputs import ProvenanceFields
 from emmclab.traces.profile_fields import ledger_line
 
-#: Figures of the work of the device.
+#: Figures in the table of the device's work.
 _EVENTS = shown_fields(
     (
         "requests.read",
@@ -50,7 +50,7 @@ _EVENTS = shown_fields(
         "power.wake_ups",
     )
 )
-#: Figures of a single run on the first screen.
+#: Figures of a single run on the first screen of the page.
 _MAIN = shown_fields(
     (
         "response.mean_response_ms",
@@ -62,12 +62,12 @@ _MAIN = shown_fields(
     )
 )
 
-#: Maximum number of runs whose means are on the first screen.
+#: Maximum number of runs whose means are shown on the first screen of the page.
 _TILES = 6
 
 
 def render(results: Sequence[Result], devices: Sequence[Device], made: ProvenanceFields | None = None) -> str:
-    """Return the page for runs of traces on devices; the same results produce the same bytes.
+    """Return the HTML page for runs of traces on devices; equal results produce equal bytes.
 
     `made` is the group `provenance` of command-line results.
     """
@@ -102,7 +102,7 @@ def render(results: Sequence[Result], devices: Sequence[Device], made: Provenanc
 
 
 def _results(results: Sequence[Result]) -> list[Part]:
-    """Return the tables of a run, or tables that compare several runs, with figures that are not compared."""
+    """Return the tables of a single run, or tables that compare several runs, and one of figures not compared."""
     if len(results) == 1:
         tables, style = [run_table(results[0]), response_table(results[0])], "folds"
     else:
@@ -122,7 +122,7 @@ def _results(results: Sequence[Result]) -> list[Part]:
 
 
 def _is_time_or_space(field: ResultField) -> bool:
-    """Return whether a figure is not an event of the device; events have a separate table."""
+    """Return whether a figure is about times or space; counts of device events have a separate table."""
     return field.path.partition(".")[0] not in ("flash", "gc")
 
 
@@ -210,7 +210,7 @@ def _events(results: Sequence[Result], traces: Sequence[str]) -> TextTable:
 
 
 def _change_pct(result: Result, first: Result) -> float | None:
-    """Return the change of the mean response against the first run; None for the first run."""
+    """Return the change of the mean response time over the first run, in percent; None for the first run."""
     if result is first:
         return None
     path = "response.mean_response_ms"
@@ -230,7 +230,7 @@ def _figures(result: Result) -> dict[str, object]:
 
 
 def _tiles(results: Sequence[Result], first: dict[str, Result]) -> list[Tile]:
-    """Return tiles with the main figures of a single run, or with the mean response of each run."""
+    """Return tiles with the main figures of a single run, or with the mean response time of each run."""
     if len(results) == 1:
         return [tile(field.label, results[0].measured(field.path), field.unit) for field in _MAIN]
     tiles = []

@@ -17,7 +17,7 @@ _MOST_TILES = 5
 
 
 def render(result: SolutionComparison, provenance: ProvenanceFields | None = None) -> str:
-    """Return the page; the same comparison produces the same bytes.
+    """Return the HTML page; equal comparisons produce equal bytes.
 
     `provenance` is the group of this name in a command-line comparison.
     """
@@ -96,7 +96,7 @@ def _head(result: SolutionComparison, programs: list[str]) -> Head:
 
 
 def _gains(result: SolutionComparison) -> Rows:
-    """Return a row for each run with a solution; the page treats each application as a trace."""
+    """Return a row of data for each run with a solution; the application is in the field `trace`."""
     return [
         {
             "trace": run["application"],
@@ -113,7 +113,7 @@ def _gains(result: SolutionComparison) -> Rows:
 
 
 def _overall(result: SolutionComparison) -> str:
-    """Return a sentence on the solution with the largest median gain, except solutions that lose data."""
+    """Return a sentence that names the solution with the largest median gain; solutions that lose data are excluded."""
     gains = {
         solution["name"]: [run["gain"] for run in result.runs if run["solution"] == solution["name"] and run["gain"]]
         for solution in result.solutions
@@ -127,7 +127,7 @@ def _overall(result: SolutionComparison) -> str:
 
 
 def _headline(result: SolutionComparison, application: str) -> str:
-    """Return a sentence on the solution with the largest gain, except solutions that lose data."""
+    """Return a sentence that names the solution with the largest gain; solutions that lose data are excluded."""
     lossy = {solution["name"] for solution in result.solutions if solution["loses"]}
     runs = [
         run
@@ -147,7 +147,7 @@ def _headline(result: SolutionComparison, application: str) -> str:
     wide=True,
 )
 def gains(rows: Rows) -> Chart:
-    """Draw the gain of each run as a point, a row for each solution; the plain device is the line at 1."""
+    """Draw a row of points for each solution, a point for the gain of each run, and a line at 1 for no gain."""
     solutions = in_order(rows, "solution")
     base = chart_of(rows, 28 * len(solutions))
     points = base.mark_point(filled=True, size=70, opacity=0.8).encode(

@@ -1,4 +1,4 @@
-"""The page of a study: the result, then tables by input and setting, and charts over swept keys."""
+"""The page of a study: a summary, then tables by input and setting, and charts over varied settings."""
 
 import functools
 import shlex
@@ -51,16 +51,16 @@ from emmclab.traces.profile_fields import TABLES, ledger_line
 
 #: Maximum number of rows in a table; the tables that `query` reads contain all rows.
 _MOST_ROWS = 2_000
-#: Maximum number of best values on the first screen; if there are fewer than the second number, input counts are added.
+#: Maximum number of best values on the first screen, and the minimum; if there are fewer, input counts are added.
 _MOST_TILES, _LEAST_TILES = 5, 3
 #: Maximum number of inputs that are listed for a ranking that does not use all of them.
 _NAMED_INPUTS = 3
-#: Maximum numbers of inputs and of other settings in a chart; if there are more, their average is drawn.
+#: Maximum numbers of inputs and of other settings that a chart draws separately, instead of their average.
 _MOST_LINES = 8
 _MOST_OTHERS = 4
-#: Names of the figures of the inputs on the page.
+#: Names of the figures about the inputs of the study on the page.
 _OF_INPUTS = ("size_distribution", "response_distribution", "inter_arrival_distribution")
-#: Fields of the table of inputs.
+#: Fields in the table of the study's inputs.
 _FIELDS = (
     "requests",
     "data_size_kb",
@@ -73,9 +73,9 @@ _FIELDS = (
 
 
 def render(results: Results, study: str = "") -> str:
-    """Return the page; the same results produce the same bytes.
+    """Return the HTML page; equal results produce equal bytes.
 
-    `study` is the argument of `emmclab run`, the path of the study's file; not needed for a bundled study.
+    `study` is the argument of `emmclab run`: the path of the study's file; not needed for a bundled study.
     """
     grids = summaries(results)
     drawn = figures(results)
@@ -181,14 +181,14 @@ def _free_durability(results: Results) -> list[Notice]:
 
 
 def _modes(results: Results) -> str:
-    """Return a text with the modes in which traces were replayed; empty if none were replayed."""
+    """Return a text with the replay modes of the traces; empty if none were replayed."""
     replays = [cell for cell in results.runs if cell.get("options", {}).get("mode") in REPLAYS]
     modes = dict.fromkeys(cell.run.mode for cell in replays)
     return f", {' and '.join(map(mode_name, modes))}" if modes else ""
 
 
 def incomplete(results: Results) -> list[Notice]:
-    """Return a notice on cells without a result; empty if all cells have a result."""
+    """Return a notice about simulations (cells) without a result; empty if all have one."""
     cells = results.about["cells"]
     if not results.missing:
         return []
@@ -198,7 +198,7 @@ def incomplete(results: Results) -> list[Notice]:
 
 
 def provenance(results: Results, study: str = "", **further: str) -> Provenance:
-    """Return the provenance of a study's page; `further` contains the texts of further lines by label."""
+    """Return the provenance that a study's page shows; `further` adds lines of text by their label."""
     about = results.about
     study = study or (about["name"] if about["name"] in bundled() else "")
     reading = ", ".join(f"{key} = {value}" for key, value in (about.get("reading") or {}).items())
@@ -227,7 +227,7 @@ def study_provenance(results: Results, command: str) -> ProvenanceFields:
 
 
 def command_of(command: Sequence[str], reading: Mapping[str, Setting]) -> str:
-    """Return `command` with the options of reading, as a command line."""
+    """Return `command` with the options for reading traces, as a command line."""
     words = ["emmclab", *command]
     for key, value in reading.items():
         for part in value if isinstance(value, list) else [value]:
@@ -311,7 +311,7 @@ def _ranking(ranked: Ranked) -> str:
 
 
 def _by_key(ranked: Ranked) -> Effect | None:
-    """Return the strongest effect; None if the ranking already distinguishes the best setting from all others."""
+    """Return the strongest effect of a single key; None if one setting is already distinguished as the best."""
     is_clear = ranked.is_distinguishable and not ranked.indistinguishable
     return None if is_clear or len(ranked.effects) < 2 else ranked.strongest
 
@@ -328,7 +328,7 @@ def _distance(best: float, worst: float) -> str:
 
 
 def _effect_line(ranked: Ranked, effect: Effect) -> str:
-    """Return the effect of a key in words, with the number of pairs of runs that show it."""
+    """Return the effect of a key in words, with the number of paired runs that show it."""
     best, worst = (setting_text(((effect.key, value),)) for value in (effect.best, effect.worst))
     label, value = _lower(ranked.metric.label), ranked.metric.text(effect.best_mean)
     return (
@@ -338,14 +338,14 @@ def _effect_line(ranked: Ranked, effect: Effect) -> str:
 
 
 def _pairs(effect: Effect) -> str:
-    """Return the number of pairs of runs in which the best value is better."""
+    """Return a text: in how many pairs of runs the best value of a key is better than the worst."""
     if effect.agreeing == effect.pairs:
         return f"all {effect.pairs:,} pairs of runs that differ only in it"
     return f"{effect.agreeing:,} of {effect.pairs:,} pairs of runs that differ only in it"
 
 
 def _within(ranked: Ranked) -> str:
-    """Return the effect of the other keys if the strongest key has its best value."""
+    """Return a text on the effect of the other keys when the strongest key has its best value."""
     if (inside := ranked.within) is None:
         return ""
     if inside.is_equal:
@@ -364,7 +364,7 @@ def _of_inputs(ranked: Ranked) -> str:
 
 
 def _interval(ranked: Ranked) -> str:
-    """Return the interval of the difference of worst and best; empty if there is only one seed."""
+    """Return the confidence interval of the difference of worst and best; empty if there is only one seed."""
     return _bounds(ranked.interval, ranked.metric)
 
 
@@ -481,7 +481,7 @@ def _badge(point: Point) -> str:
 
 
 def _cell(metric: Metric, spread: Spread | None) -> Number:
-    """Return a cell with the mean, and the range over the seeds if the values differ."""
+    """Return a table cell with the mean of a metric, and its range over the seeds if the values differ."""
     if spread is None:
         return Number("–", None)
     mean, low, high = map(metric.number, spread)
@@ -489,7 +489,7 @@ def _cell(metric: Metric, spread: Spread | None) -> Number:
 
 
 def figures(results: Results) -> list[tuple[Figure, Rows]]:
-    """Return charts of each metric by each swept key that changes it, then figures of the inputs."""
+    """Return a chart of each metric by each varied key that changes it, then charts of the inputs."""
     drawn = [
         chart
         for summary in summaries(results)

@@ -1,4 +1,4 @@
-"""Charts of a metric by the values of a swept key, with the confidence interval over the seeds."""
+"""Charts of a metric by the values of a varied setting, with the confidence interval over the seeds."""
 
 import altair as alt
 
@@ -12,8 +12,9 @@ _FAR_APART = 30
 def over_values(rows: Rows, key: str, title: str) -> Chart:
     """Draw `value` by `setting`, a colour for each `trace`, with vertical bars from `low` to `high`.
 
-    Numeric settings are joined by lines, with a dash pattern for each combination of `others`. Other settings have
-    no order: each is drawn as a bar, or as a point if the axis is logarithmic, where bars would have no base.
+    Numeric settings are joined by lines, with a dash pattern for each combination of `others` (further settings).
+    Non-numeric settings have no order: each is drawn as a bar, or as a point if the axis is logarithmic, where bars
+    would have no base.
     """
     values = [row["value"] for row in rows]
     logarithmic = min(values) > 0 and max(values) > _FAR_APART * min(values)
@@ -43,7 +44,7 @@ def _base(rows: Rows, key: str) -> Chart:
             "setting:N",
             sort=in_order(rows, "setting"),
             title=key,
-            # The label of each setting is shown, also on a narrow screen.
+            # Every setting keeps its label, even on a narrow screen.
             axis=alt.Axis(labelAngle=-20, labelLimit=120, labelOverlap=False),
         ),
         color=alt.Color(
@@ -57,10 +58,7 @@ def _base(rows: Rows, key: str) -> Chart:
 
 
 def _legend_of_others(rows: Rows, symbol: str) -> alt.Legend | None:
-    """Return the legend of the other settings; None if there is only one combination of them.
-
-    Its symbols have the colour of the marks if all marks have the same colour, otherwise grey.
-    """
+    """Return the legend of the settings other than the axis; None if there is only one combination of them."""
     if len(in_order(rows, "others")) < 2:
         return None
     colour = CATEGORIES[0] if len(in_order(rows, "trace")) == 1 else GREY
@@ -84,7 +82,7 @@ def _lines(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
 
 
 def _bars(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
-    """Draw the bars or points of a setting side by side, one for each trace and combination of the others."""
+    """Draw the bars or points of a setting side by side, one for each trace and combination of other settings."""
     others = in_order(rows, "others")
     chart = (
         _base(rows, key)

@@ -28,7 +28,7 @@ VERDICT_COLOURS = {
     "too few recordings": "#b9bfc9",
 }
 
-#: Colours of the states of a thread; states that the device causes are red to yellow.
+#: Colours of thread states; states that the storage device causes are red to yellow.
 STATE_COLOURS = {
     "fsync": "#d1483b",
     "read": "#e07b39",
@@ -53,7 +53,7 @@ CAUSE_COLOURS = {
     "wake-up": "#a58b1f",
 }
 
-#: Colours of the parts of a wait for durability; the unexplained rest is grey.
+#: Colours of the parts of a wait for fsync; the unexplained part is grey.
 FSYNC_COLOURS = {
     "data": "#3b7dd8",
     "commit": "#7b6bd6",
@@ -62,7 +62,7 @@ FSYNC_COLOURS = {
     "unexplained": "#7d8797",
 }
 
-#: Colours of categories, in order.
+#: Colours of categories in charts, in the order of their use.
 CATEGORIES = ["#3b7dd8", "#e07b39", "#2a9d74", "#c4528c", "#a58b1f", "#7b6bd6", "#38a3b8", "#b5533c"]
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 

@@ -7,14 +7,14 @@ import altair as alt
 from emmclab.pages.plots import Chart, Rows, chart_of, in_order, symlog, tooltip
 from emmclab.pages.theme import CAUSE_COLOURS, OP_COLOURS
 
-#: Width for the labels of all panels, pixels, so that the panels are aligned.
+#: Width of the label area, pixels; it is equal in all panels, so that they are aligned.
 _LABELS_PX = 62
-#: Heights of the panels and of a lane, pixels.
+#: Heights of a high panel, a low panel and a lane, pixels.
 _TALL_PX, _LOW_PX, _LANE_PX = 170, 80, 22
-#: Colours of the response times of a single device.
+#: Colours of mean, 99th percentile and maximum of the response time, if the chart shows a single device.
 _TIMES = {"mean": "#3b7dd8", "p99": "#e07b39", "max": "#c4528c"}
 _FIELDS = {"mean": "response_mean_ms", "p99": "response_p99_ms", "max": "response_max_ms"}
-#: Colours of the causes of waiting in a time step, from the bottom; `work` is the remaining time.
+#: Colours of the causes of waiting in a time step, in stacking order from the bottom; `work` is the remaining time.
 WAITS = {
     "queue": CAUSE_COLOURS["queue"],
     "collection": CAUSE_COLOURS["gc"],
@@ -26,8 +26,8 @@ WAITS = {
 def time_line(rows: Rows) -> Chart:
     """Draw response times, causes of waiting, unfinished requests, load and background work of the device.
 
-    Rows are time steps of one trace, each with its `device`. If there are several devices, the panels compare them;
-    causes of waiting are drawn only for a single device.
+    The rows of data are time steps of one trace, each with its `device`. If there are several devices, the charts
+    compare them; causes of waiting are drawn only for a single device.
     """
     devices = in_order(rows, "device")
     is_single = len(devices) == 1
@@ -176,7 +176,7 @@ def _load(rows: Rows) -> Any:
 
 
 def _work(rows: Rows, devices: list[str]) -> Any:
-    """Return a function that draws a lane for each kind of background work of each device; None without such work."""
+    """Return a function that draws a row for each kind of a device's background work; None if there is no such work."""
     kinds = [
         (name, words)
         for name, words in (("collections", "blocks collected"), ("wake_ups", "wake-ups"))

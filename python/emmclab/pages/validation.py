@@ -21,11 +21,11 @@ from emmclab.traces.profile_fields import ledger_line
 
 #: Name of the recorded times in charts that compare them with models.
 _RECORDED = "recorded"
-#: Ticks of the axis of ratios.
+#: Ticks of an axis that shows ratios.
 _RATIOS = [part * 10.0**power for power in range(-4, 5) for part in (1, 2, 5)]
-#: The axis of ratios covers at least 1 / this number to this number.
+#: The axis of ratios always includes the range from 1 / this number to this number.
 _LEAST_SHOWN = 2.0
-#: Titles of the axes of the errors by group.
+#: Axis titles of the charts of errors, by the property that groups the requests.
 _AXES = {
     "size": "size",
     "idle": "idle time before the request",
@@ -37,7 +37,7 @@ _AXES = {
 def write_validation(
     results: Sequence[Validation], html: Path, provenance: ProvenanceFields, refused: Sequence[Mapping[str, str | None]]
 ) -> None:
-    """Write the page; the same results produce the same bytes."""
+    """Write the HTML page; equal results produce equal bytes."""
     rows = {"curves": list(_curves(results)), **{name: list(_errors(results, name)) for name in _AXES}}
     write_atomically(
         html,
@@ -87,7 +87,7 @@ def _sections(results: Sequence[Validation], refused: Sequence[Mapping[str, str 
 
 
 def _curves(results: Sequence[Validation]) -> Iterator[Row]:
-    """Yield the points of the distributions; the last point of a recording is its maximum."""
+    """Yield the points of the distributions of response times; the last point of a recording is its maximum."""
     for row in results:
         for number, model in enumerate(row.simulated):
             for percentile, recorded, predicted in model.judgement.curve:
@@ -139,7 +139,7 @@ def _curve(rows: Rows) -> Chart:
 
 
 def _error_by(title: str) -> Any:
-    """Return a function that draws ratios by group, a colour for each model; the axis is logarithmic."""
+    """Return a function that draws the error ratio of each group, a colour for each model, on a logarithmic axis."""
 
     def draw(rows: Rows) -> Chart:
         models = plots.in_order(rows, "model")

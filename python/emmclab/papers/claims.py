@@ -1,9 +1,9 @@
-"""The ledger of claims: every statement of the papers with its measure, sources, result and verdict.
+"""The ledger of claims: every claim of the papers, how it is measured, its sources, result and verdict.
 
-Presets record the sources of their parameters: `made_from` of a workload (by parameter) and of a host,
-`fitted_to` of a device. A claim is restated if all that its measure reads comes from published tables, from
-profile fields of synthetic inputs whose recorded sources include the claim's own, from runs of inputs or on
-hosts made from them or on devices fitted to them, or from layers that did nothing.
+Presets record the sources of their parameters: `made_from` of a workload (by parameter) and of a host, `fitted_to` of a
+device. A result only restates a claim if everything that it is computed from depends on the claim's own sources:
+published tables, profile fields of synthetic inputs, runs of inputs, hosts or devices that were made from or fitted to
+these sources, or layers that did nothing.
 """
 
 import functools
@@ -22,9 +22,9 @@ from emmclab.studies.results import Results, in_place, stand_ins, without
 from emmclab.studies.stored_types import Run
 from emmclab.traces.workload import PARAMETERS_OF, Workload, benchmark_sources, workloads
 
-#: Counters of the bytes that layers handle themselves.
+#: Names of a layer's counters of bytes that it handles itself instead of passing them on.
 _WORK = ("logged_bytes", "moved_bytes", "padded_bytes", "hot_bytes")
-#: A layer that handled less than this share of the written bytes is treated as one that passed on all requests.
+#: Share of the written bytes below which a layer counts as passing on all requests.
 _LEAST_WORK = 0.001
 
 
@@ -36,7 +36,7 @@ def _made_from(workload: str) -> dict[str, list[str]]:
 
 @functools.cache
 def fitted_to(device: str) -> frozenset[str]:
-    """Return what a device preset was fitted to."""
+    """Return the published sources to which a device preset was fitted."""
     return frozenset(tomllib.loads(Device.named(device).to_toml()).get("fitted_to", ()))
 
 
@@ -79,14 +79,14 @@ def _host(run: Run) -> str:
 
 
 def recorded_in(reads: Reads) -> set[str]:
-    """Return the names of the recorded traces that were read."""
+    """Return the names of the recorded traces that a measurement has read."""
     synthetic = set(workloads())
     of_profiles = {name for name, _ in reads.profiles if name not in synthetic}
     return of_profiles | {run.recorded_as for run in reads.runs.values() if run.recorded_as}
 
 
 def synthetic_workloads(reads: Reads) -> set[str]:
-    """Return the names of the synthetic workloads that were read."""
+    """Return the names of the synthetic workloads that a measurement has read."""
     names = {name for name, _ in reads.profiles}
     names |= {run.input for run in reads.runs.values() if run.recorded_as is None}
     return names & set(workloads())
@@ -97,7 +97,7 @@ def _were(names: set[str]) -> str:
 
 
 def restated(reads: Reads, own: frozenset[str]) -> str:
-    """Return why the values in `reads` restate a claim's `own` sources; empty if they do not."""
+    """Return why values computed from `reads` only restate a claim's `own` sources; empty if they do not."""
     synthetic = set(workloads())
     fields: dict[str, set[str]] = {}
     for name, column in reads.profiles:
@@ -139,10 +139,10 @@ NOT_YET = "not yet"
 #: Verdicts of claims that were tested, and could have failed.
 TESTED = (REPRODUCED, DIRECTION, NOT)
 VERDICTS = (*TESTED, RESTATED, CANNOT, NOT_YET)
-#: Range of the effect of a claim with the same trend, as multiples of the published effect.
+#: Range of the measured effect, as multiples of the published effect, in which a claim has the same trend.
 LEAST_EFFECT, MOST_EFFECT = 0.5, 2.0
 _NONE = "–"
-#: Maximum number of traces that a reason lists; if there are more, it contains their number.
+#: Maximum number of traces that the reason of a verdict names; above it, the reason states their number.
 _NAMED = 5
 _INFINITE = float("inf")
 
@@ -151,10 +151,10 @@ _INFINITE = float("inf")
 class Check:
     """A comparison of a measured value with the published one.
 
-    A value is exact within `within` of `published`, or between `at_least` and `at_most` if the paper
-    states such a bound. It has the same trend if its effect, the distance from `neutral`, is 0.5 to 2
-    times the published one; a count or a range has no neutral value and states its own bounds, `least` and
-    `most`. `part` describes the part of the claim that stays open if the value cannot be measured.
+    A value is exact within `within` of `published`, or between `at_least` and `at_most` if the paper states such a
+    bound. It has the same trend if its effect, the distance from `neutral`, is 0.5 to 2 times the published one; a
+    count or a range has no neutral value, so that the check has bounds for the trend, `least` and `most`. `part`
+    describes the part of the claim that remains unchecked if the value cannot be measured.
     """
 
     value: str
@@ -203,10 +203,10 @@ class Check:
 class Rule:
     """A claim as declared in the ledger of its paper.
 
-    `study` and `measure` specify what computes it. `printed_in` lists the published columns and claims that
-    contain its figures, besides its own id. `cannot` is the reason if no part can be checked, `not_yet` the
-    reason if the system that it is about does not exist yet, and `unchecked` the part that no check covers.
-    `expected` is its declared verdict; `tests/test_claims.py` compares it with that of the results.
+    `study` and `measure` specify how it is measured. `printed_in` lists the published columns and claims that contain
+    its figures, besides its own id. `cannot` is the reason if no part can be checked, `not_yet` the reason if the
+    system in question does not exist yet, and `unchecked` the part that no check covers. `expected` is its declared
+    verdict; `tests/test_claims.py` compares it with the verdict from the results.
     """
 
     id: str
@@ -228,12 +228,12 @@ class Rule:
 
     @property
     def own(self) -> frozenset[str]:
-        """The sources of the claim: agreement with results computed from them would only restate them."""
+        """The claim's own sources; results computed from them would only restate the claim."""
         return frozenset((self.id, *self.printed_in))
 
 
 class GridCells(TypedDict):
-    """The cells of a grid that a measure read."""
+    """The simulations (cells) of a grid from which a claim was measured."""
 
     grid: str
     devices: list[str]
@@ -242,14 +242,14 @@ class GridCells(TypedDict):
 
 
 class SyntheticEvidence(TypedDict):
-    """The result and verdict of a claim on synthetic traces alone."""
+    """The result and verdict of a claim if only synthetic traces are used, without recorded ones."""
 
     measured: str
     verdict: str
 
 
 class Evidence(TypedDict, total=False):
-    """The data that a measure read, and its values; empty if no measure computes the claim."""
+    """The data from which a claim was measured, and the measured values; empty if the claim is not measured."""
 
     study: str
     cells: list[GridCells]
@@ -266,7 +266,7 @@ class Evidence(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim with its result."""
+    """A claim with its result and verdict."""
 
     id: str
     paper: str
@@ -332,7 +332,9 @@ def parse(text: str, name: str) -> list[Rule]:
 
 
 def verdict(checks: tuple[Check, ...], values: Mapping[str, float], full: bool = True) -> str:
-    """Return the verdict on measured values: at most the same trend if a part is unchecked, or if not `full`.
+    """Return the verdict on measured values.
+
+    The best verdict is "same trend" if a value is missing, or if `full` is false because a part is unchecked.
 
     >>> checks = (Check("gain", 86, within=5, neutral=0),)
     >>> [verdict(checks, {"gain": value}) for value in (83.0, 97.0, 40.0)]
@@ -368,12 +370,12 @@ def machine_bound_studies(chosen: Iterable[Paper]) -> list[str]:
 
 
 def judge(results: Mapping[str, Results], chosen: Sequence[Paper] | None = None) -> list[Claim]:
-    """Judge the claims of papers (all if `chosen` is None); `results` are those of their studies, by name.
+    """Return the claims of papers (all if `chosen` is None) with verdicts, from the `results` of studies by name.
 
-    A claim that only a study of `machine_bound_studies` measures is judged if `results` contain that study.
+    A claim that only a study of `machine_bound_studies` measures gets a verdict if `results` contain that study.
 
     Raises:
-        EmmclabError: a study has cells without a result in a grid that claims read.
+        EmmclabError: a study has cells without a result in a grid on which claims are based.
     """
     for name, study_results in results.items():
         _refuse_incomplete(study_results, studies()[name].grids_without_claims.get(name, ()))
@@ -387,7 +389,7 @@ def judge(results: Mapping[str, Results], chosen: Sequence[Paper] | None = None)
 
 
 def judge_study(results: Results) -> list[Claim]:
-    """Judge the claims that one study measures, with the same verdicts as in the whole ledger.
+    """Return the claims that one study measures, with the same verdicts as in the whole ledger.
 
     Raises:
         EmmclabError: the study has cells without a result, so that its claims cannot be judged.
@@ -402,7 +404,7 @@ def judge_study(results: Results) -> list[Claim]:
 
 
 def _refuse_incomplete(results: Results, unread: Collection[str] = ()) -> None:
-    """Reject results with missing cells; cells of the grids `unread` may be missing."""
+    """Reject results of a study with missing cells, except in the grids `unread`."""
     if results.lacks(unread):
         name = results.about["name"]
         raise EmmclabError(
@@ -444,7 +446,7 @@ def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
 
 
 def _weighed(rule: Rule, measurement: Measurement, reads: Reads) -> tuple[str, str]:
-    """Return the verdict on a measurement, and why it only restates its sources (empty if it does not)."""
+    """Return the verdict on a measured claim, and why the result only restates its sources (empty if it does not)."""
     claim_verdict = verdict(rule.checks, measurement.values, full=not rule.unchecked)
     restatement = restated(reads, rule.own)
     if not restatement:
@@ -453,7 +455,7 @@ def _weighed(rule: Rule, measurement: Measurement, reads: Reads) -> tuple[str, s
 
 
 def _judged_on(evidence: Evidence) -> str:
-    """Describe which of the traces are recorded; empty if none of them is."""
+    """Describe which traces of a claim's evidence are recorded; empty if none of them is."""
     recorded, synthetic = evidence["recorded"], evidence["made"]
     if not recorded:
         return ""
@@ -467,7 +469,7 @@ def _judged_on(evidence: Evidence) -> str:
 
 
 def _evidence(rule: Rule, measurement: Measurement, reads: Reads) -> Evidence:
-    """Return the data that the measure read: study, cells by grid, fields of profiles, published tables."""
+    """Return the data from which a claim was measured: study, cells by grid, profile fields, published tables."""
     cells: dict[str, list[Run]] = {}
     for run in reads.runs.values():
         cells.setdefault(run.grid, []).append(run)
@@ -498,7 +500,7 @@ def counts(claims: Iterable[Claim]) -> dict[str, int]:
 
 
 def settled(claims: Iterable[Claim]) -> str:
-    """Describe how many claims are decided by recorded traces, alone or with workloads; empty without recordings."""
+    """Describe how many claims recorded traces decide, alone or with synthetic ones; empty if none are recorded."""
     traced = [claim for claim in claims if claim.evidence.get("recorded") or claim.evidence.get("made")]
     recorded = [claim for claim in traced if claim.evidence["recorded"]]
     if not recorded:
@@ -517,7 +519,7 @@ def settled(claims: Iterable[Claim]) -> str:
 
 
 def headline(claims: Iterable[Claim]) -> str:
-    """Count the tested, restated and unchecked claims in one line."""
+    """Return a line of text with the numbers of tested, restated and unchecked claims."""
     number = counts(claims)
     tested = sum(number[name] for name in TESTED)
     return (

@@ -1,4 +1,4 @@
-"""Measures of claims: functions of the results of a study, with a record of what they read."""
+"""Functions that measure claims (measures) from a study's results, with a record of the data that they read."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ from emmclab.traces.trace import Trace
 
 @dataclass(frozen=True)
 class Measurement:
-    """Result of a measure: a text, the values that are checked, and a note for the reader."""
+    """Result of measuring a claim: a text, the values that are checked, and a note for the reader."""
 
     text: str
     values: dict[str, float]
@@ -33,13 +33,13 @@ Measure = Callable[[Results], Measurement]
 
 
 def measure(function: Measure) -> Measure:
-    """Mark a function as the measure of a claim."""
+    """Mark a function as a measure, that is, a function that measures a claim."""
     function.__dict__["is_measure"] = True
     return function
 
 
 def find_measure(paper: str, name: str) -> Measure:
-    """Find `MODULE.FUNCTION` in the folder of a paper."""
+    """Return the function `MODULE.FUNCTION` in the folder of a paper, which measures a claim."""
     module, _, function = name.partition(".")
     try:
         measure = getattr(import_module(f"emmclab.papers.{paper}.{module}"), function)
@@ -58,12 +58,12 @@ def find_measure(paper: str, name: str) -> Measure:
 
 @dataclass
 class Reads:
-    """The data that a measure read: published tables, fields of profiles, runs, and devices."""
+    """The data from which a claim was measured: published tables, fields of profiles, runs, and devices."""
 
     tables: dict[str, None] = field(default_factory=dict)
-    #: Name of the trace, and name of the field or figure.
+    #: Fields of profiles that were read, as pairs of the trace's name and the field or figure.
     profiles: dict[tuple[str, str], None] = field(default_factory=dict)
-    #: Runs, by `id()`.
+    #: Runs that were read, by their `id()`.
     runs: dict[int, Run] = field(default_factory=dict)
     #: Device presets that the measure simulated itself.
     devices: dict[str, None] = field(default_factory=dict)
@@ -73,7 +73,7 @@ _reads: ContextVar[Reads | None] = ContextVar("reads", default=None)
 
 
 def _current_reads() -> Reads:
-    """Return the record of the running measure; if none is running, a new record that is discarded."""
+    """Return the record of data read by the running measure; if none is running, a new one that is discarded."""
     return _reads.get() or Reads()
 
 
@@ -96,7 +96,7 @@ class _WatchedProfile(Profile):
 
 
 class _Watched(Results):
-    """Results that record every run that is read from them."""
+    """Results of a study that record every run that is read from them."""
 
     def select(self, grid: str, *, among: Names | None = None, **values: Any) -> Iterator[Run]:
         for run in super().select(grid, among=among, **values):
@@ -105,7 +105,7 @@ class _Watched(Results):
 
 
 def run_measure(function: Measure, results: Results) -> tuple[Measurement, Reads]:
-    """Run a measure; return its result and the record of what it read."""
+    """Run a function that measures a claim; return its result and the record of the data that it has read."""
     reads = Reads()
     profiles: dict[str, Profile] = {name: _WatchedProfile(profile) for name, profile in results.profiles.items()}
     watched = _Watched(results.about, profiles, results.runs, results.digest, results.failures, results.cuts)
@@ -117,21 +117,21 @@ def run_measure(function: Measure, results: Results) -> tuple[Measurement, Reads
 
 
 def simulated(device: str, trace: Trace) -> Result:
-    """Simulate a trace that a measure generated, on a device preset."""
+    """Simulate a generated trace on a device preset, and record that the preset was used."""
     _current_reads().devices[device] = None
     return Device.preset(device).simulate(trace, mode="open")
 
 
 def table(name: str) -> list[dict[str, str]]:
-    """Return a published table as rows."""
+    """Return a published table as rows, and record that it was read."""
     _current_reads().tables[name] = None
     return list(csv.DictReader(io.StringIO(_core.published_csv()[name])))
 
 
 def share(profile: Profile, figure: str, above: float = 0.0, to: float | None = None) -> float:
-    """Return the percentage of all requests (or gaps) in the bins of a figure between `above` and `to`.
+    """Return the percentage of a figure's requests (or gaps) in the bins between `above` and `to`.
 
-    The limits must be limits of bins: KB for sizes, ms for times.
+    Both limits must be edges of bins: KB for sizes, ms for times.
     """
     unit = "kb" if figure == "size_distribution" else "ms"
     total = 0.0
@@ -144,7 +144,7 @@ def share(profile: Profile, figure: str, above: float = 0.0, to: float | None = 
 
 
 def rate_by_size(profiles: Iterable[Profile], op: str, size_kb: float) -> float | None:
-    """Return MB/s of requests of exactly this size, weighted equally (Figure 3); None if there are none."""
+    """Return the MB/s of requests of exactly this size, each with equal weight (Figure 3); None if there are none."""
     rates = [
         (row["exact_requests"], row["exact_mean_mb_per_s"])
         for profile in profiles

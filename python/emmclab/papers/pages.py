@@ -1,4 +1,4 @@
-"""Writes the page of a paper's study: its drawings, the parts that all such pages share, and the lookup of a page."""
+"""Writes the page of a paper's study: its charts, and the parts that all such pages share."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from emmclab.traces.reading import bundled_by_name
 
 @dataclass(frozen=True)
 class Drawing:
-    """A chart and its rows. `source` is the figure, table or section of the paper that its claims cite.
+    """A chart and its data. `source` is the figure, table or section of the paper that its claims cite.
 
     `of_all` is true if the rows describe all traces together, so that traces without rows are not reported as missing.
     """
@@ -79,7 +79,7 @@ def bars_by_trace(
 
 
 def write_drawings(drawn: Iterable[Drawing], folder: Path) -> int:
-    """Write each chart as SVG and PDF, and its rows as CSV; return the number of charts."""
+    """Write each chart as SVG and PDF, and its data as CSV; return the number of charts."""
     return write_charts(((drawing.name, drawing.chart, drawing.rows) for drawing in drawn), folder)
 
 
@@ -87,14 +87,14 @@ _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"
 
 
 class JudgedStudy(NamedTuple):
-    """The judged claims of a study, and the number of figures written."""
+    """The claims of a study with their verdicts, and the number of chart files written."""
 
     claims: list[Claim]
     figures: int
 
 
 def write_judged_page(results: Results, html: Path, figures: Path | None) -> JudgedStudy:
-    """Judge the claims of a study and write its page; with a folder, also write each figure as a file."""
+    """Compute the verdicts on a study's claims, and write its page and, if `figures` is given, its charts."""
     claims = judge_study(results)
     return JudgedStudy(claims, write_page(results, claims, html, figures))
 
@@ -158,7 +158,7 @@ def assemble_page(
         [drawing.figure for drawing in drawn],
         rows,
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
-        # A recorded trace is drawn in the same chart as the workload that it replaces.
+        # A recorded trace gets no chart of its own, because it is drawn in the chart of the workload that it replaces.
         trace_names=[name for name in results.inputs if name not in stand_ins(results)],
         title=about["about"],
         head=Head(
@@ -213,7 +213,7 @@ def ledger_table(results: Results, **columns: Callable[[Profile], str | Number])
 
 
 def _recorded(about: About, note: str) -> list[Section]:
-    """Return the section of the recorded traces that replace workloads."""
+    """Return the section on the recorded traces that replace synthetic workloads."""
     recordings = about.get("recordings")
     if not recordings:
         return []

@@ -24,11 +24,11 @@ class Paper:
     venue: str
     about: str
     state: str
-    #: Its studies; the study with the name of the paper comes first.
+    #: Names of the studies of the paper; the study that is named like the paper comes first.
     studies: tuple[str, ...]
-    #: Whether its original traces can replace the workloads of its studies (`--traces`).
+    #: Whether the paper's original traces can replace the workloads of its studies (`--traces`).
     takes_traces: bool = False
-    #: Grids that none of its claims reads, by study. `emmclab claims` does not run them.
+    #: By study: grids that no claim of the paper reads, so that `emmclab claims` does not run them.
     grids_without_claims: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property

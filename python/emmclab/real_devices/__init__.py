@@ -1,4 +1,4 @@
-"""Tests of real devices: whether they keep acknowledged data, and how their flash is organised.
+"""Tests of real devices: whether acknowledged data survives a power cut, and how the flash is organised.
 
-Both tests also run on simulated devices, whose answers are known.
+Both tests also run on simulated devices, for which the right results are known.
 """

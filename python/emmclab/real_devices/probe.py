@@ -1,9 +1,9 @@
 """Measures the organisation of a flash device from outside: clustered page and clustered block.
 
-After J. Kim, D. Jung, J. Kim and J. Huh, "A methodology for extracting performance parameters in solid state disks
-(SSDs)", MASCOTS 2009: a small request costs two page operations if it crosses the border of a clustered page, else one.
-The period of the slow offsets is therefore the clustered page. Random writes become as fast as sequential ones at the
-size at which they replace whole clustered blocks, because no data has to be copied.
+The method is that of J. Kim, D. Jung, J. Kim and J. Huh, "A methodology for extracting performance parameters in solid
+state disks (SSDs)", MASCOTS 2009. A small request needs two page operations if it crosses the border of a clustered
+page, else one. The distance between slow offsets is therefore the size of the clustered page. Random writes are as fast
+as sequential ones from the size at which they replace whole clustered blocks, because no data has to be copied.
 """
 
 import mmap
@@ -20,7 +20,7 @@ from emmclab import _core
 from emmclab.errors import ConfigError, InputError
 from emmclab.simulation.device import Device
 
-#: Maximum transfer of a probe, KB.
+#: Maximum size of a request of a probe, KB.
 LONGEST_KB = 16 * 1024
 
 
@@ -29,11 +29,11 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """Return a readable name."""
+        """Return a readable name of the target."""
 
     @property
     def size_kb(self) -> int:
-        """Return the size in KB."""
+        """Return the size of the target in KB."""
 
     def transfer(self, write: bool, offsets_kb: Sequence[int], length_kb: int) -> list[float]:
         """Read or write at each offset, one after the other; return the time of each in ms."""
@@ -49,7 +49,7 @@ class Simulated:
         self.size_kb = self._io.sectors // 2
 
     def transfer(self, write: bool, offsets_kb: Sequence[int], length_kb: int) -> list[float]:
-        """Return simulated times in ms."""
+        """Read or write at each offset; return the simulated time of each request in ms."""
         times_ns = self._io.transfer(write, [2 * offset for offset in offsets_kb], 2 * length_kb)
         return [ns / 1e6 for ns in times_ns]
 
@@ -96,7 +96,7 @@ class Disk:
         os.close(self._file)
 
     def transfer(self, write: bool, offsets_kb: Sequence[int], length_kb: int) -> list[float]:
-        """Return measured times in ms."""
+        """Read or write at each offset; return the measured time of each request in ms."""
         times_ms = []
         with memoryview(self._memory) as view, view[: length_kb * 1024] as part:
             move = os.pwritev if write else os.preadv
@@ -132,34 +132,34 @@ def check_size(target: Target, span_kb: int) -> None:
         )
 
 
-#: Called with the kilobytes moved so far, the total, and the requests so far.
+#: Callback: kilobytes transferred so far, total kilobytes, and requests so far.
 ProbeProgress = Callable[[int, int, int], None]
 
-#: Step of the offsets, and size of the request that is issued at each offset, KB.
+#: Distance between two probed offsets, and size of the request at each offset, KB.
 _STEP_KB = 4
 _PROBE_KB = 8
-#: Offsets in a window, number of windows, alignment of windows in KB.
+#: Number of offsets in a window, number of windows, and alignment of windows in KB.
 _STEPS = 64
 _WINDOWS = 24
 _WINDOW_KB = 512
 #: Candidate sizes of the clustered page, KB.
 _PAGES_KB = (8, 16, 32, 64, 128)
-#: Factor on the time above which an offset counts as a border.
+#: Minimum ratio of the times at page borders to the times at other offsets for a page size to be recognised.
 _DEARER = 1.03
-#: Share of the sequential bandwidth above which random writes count as equally fast.
+#: Share of the sequential bandwidth above which random writes count as equally fast as sequential writes.
 _AS_FAST = 0.97
-#: Sizes of the bandwidth curves, KB; from the last of the small sizes on, the whole span is written.
+#: Request sizes of the bandwidth curves, KB; from `_WHOLE_FROM_KB` on, the whole span is written.
 _SIZES_KB = tuple(4 << power for power in range(13))
 _WHOLE_FROM_KB = 128
-#: Minimum and maximum number of requests of a point without the whole span, and maximum KB of these requests.
+#: For sizes at which the span is not written: minimum and maximum number of requests, and maximum total KB.
 _FEWEST, _MOST, _MOST_KB = 4, 512, 8 * 1024
-#: Requests between two checks of progress and Ctrl-C.
+#: Number of requests between two checks of progress and Ctrl-C.
 _SLICE = 64
 
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a bandwidth curve."""
+    """One point of a bandwidth curve: the bandwidth for an operation, order and request size."""
 
     op: str
     order: str
@@ -196,7 +196,7 @@ class Probe:
 
 
 def probe(target: Target, *, write: bool, span_kb: int, seed: int = 1, progress: ProbeProgress | None = None) -> Probe:
-    """Find clustered page and clustered block of a target.
+    """Measure the sizes of the clustered page and the clustered block of a target.
 
     Args:
         target: device or file to probe; its first `span_kb` are overwritten if `write` is true.
@@ -214,7 +214,7 @@ def probe(target: Target, *, write: bool, span_kb: int, seed: int = 1, progress:
     run = _Run(target, span_kb, random.Random(seed), progress, write)  # noqa: S311 (places, not secrets)
     result = Probe(target=target.name, wrote=write, span_mb=span_kb // 1024)
     if write:
-        # This comes first, while all earlier writes were as large as possible: small writes leave blocks half filled.
+        # Sequential writes come first, after only large writes: small writes would leave blocks half filled.
         run.whole("sequential", LONGEST_KB)
         result.points += _write_curves(run)
         result.clustered_block_kb = block_size(result.points)
@@ -231,7 +231,7 @@ def probe(target: Target, *, write: bool, span_kb: int, seed: int = 1, progress:
 
 
 def _write_curves(run: "_Run") -> list[Point]:
-    """Measure writes; sequential and large ones first, because fragments of a size slow the next one."""
+    """Measure writes, sequential and large ones first, because small writes fragment the flash and slow later ones."""
     large = [size for size in _SIZES_KB if size >= _WHOLE_FROM_KB]
     speeds = {("sequential", size_kb): run.whole("sequential", size_kb) for size_kb in reversed(large)}
     speeds |= {("random", size_kb): run.whole("random", size_kb) for size_kb in reversed(large)}
@@ -248,7 +248,7 @@ def _by_size(item: tuple[tuple[str, int], float]) -> tuple[int, str]:
 
 
 def page_size(times_ms: Sequence[float]) -> int | None:
-    """Find the clustered page in KB from the times of 8 KB requests at offsets of 0, 4, 8 KB and so on.
+    """Compute the size of the clustered page in KB from times of 8 KB requests at offsets of 0, 4, 8 KB and so on.
 
     >>> page_size([2.0 if i % 4 == 3 else 1.0 for i in range(64)])
     16
@@ -265,7 +265,7 @@ def page_size(times_ms: Sequence[float]) -> int | None:
 
 
 def block_size(points: Sequence[Point]) -> int | None:
-    """Find the clustered block in KB: the size from which random writes are as fast as sequential ones."""
+    """Return the size of the clustered block in KB, from which random writes are as fast as sequential ones."""
     speeds = {(point.order, point.size_kb): point.mb_per_s for point in points if point.op == "write"}
     sizes = [size for order, size in speeds if order == "random" and size >= _WHOLE_FROM_KB]
     as_fast = [speeds["random", size] >= _AS_FAST * speeds["sequential", size] for size in sizes]
@@ -294,7 +294,7 @@ def _findings(result: Probe) -> list[str]:
 
 
 class _Run:
-    """The transfers of a probe, with progress."""
+    """Executes the requests of a probe, and reports the progress."""
 
     def __init__(
         self, target: Target, span_kb: int, draw: random.Random, progress: ProbeProgress | None, write: bool
@@ -331,7 +331,7 @@ class _Run:
                 self._progress(self._moved_kb, self._total_kb, self._requests)
 
     def places(self, op: str) -> list[Place]:
-        """Measure a small request at every offset of some windows, in random order; return the medians."""
+        """Measure small requests at all offsets within some windows, in random order; return the median by offset."""
         windows = self._draw.sample(range(self._span_kb // _WINDOW_KB), min(_WINDOWS, self._span_kb // _WINDOW_KB))
         tries = [(window * _WINDOW_KB, step) for window in windows for step in range(_STEPS)]
         self._draw.shuffle(tries)
@@ -342,7 +342,7 @@ class _Run:
         return [Place(op, step * _STEP_KB, statistics.median(times)) for step, times in enumerate(by_step)]
 
     def some(self, op: str, order: str, size_kb: int) -> float:
-        """Measure a number of requests of one size; return MB/s."""
+        """Measure several requests of one size; return the bandwidth in MB/s."""
         places = self._span_kb // size_kb
         count = self._count(size_kb)
         first = self._draw.randrange(places - count + 1)
@@ -351,7 +351,7 @@ class _Run:
         return count * size_kb / 1024 / (sum(times) / 1e3)
 
     def whole(self, order: str, size_kb: int) -> float:
-        """Write the whole span once; return MB/s of its second half, when no free space is left."""
+        """Write the whole span once; return the bandwidth in MB/s over its second half, when no free space is left."""
         numbers = list(range(self._span_kb // size_kb))
         if order == "random":
             self._draw.shuffle(numbers)

@@ -25,7 +25,7 @@ HEARTBEAT_S, LEASE_S = 5.0, 20.0
 _RETRIES = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
 #: Objects are copied in pieces of this size, bytes.
 _PIECE_BYTES = 8 << 20
-#: Prefix of the objects with the heartbeats of runs.
+#: Name prefix of the objects in the bucket that contain the heartbeats of runs.
 _LOCKS = "running"
 
 
@@ -65,7 +65,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def _converted_errors(self, name: str) -> Iterator[None]:
-        """Convert errors of the bucket to errors of emmclab."""
+        """Convert errors of the object store to errors of emmclab."""
         try:
             yield
         except (self._library.exceptions.BaseError, OSError) as error:
@@ -161,10 +161,10 @@ class Bucket:
 
     @contextlib.contextmanager
     def lock(self, shard: str) -> Iterator[None]:
-        """Hold a lock: write heartbeats to an object, which no other run may replace while they continue.
+        """Hold a lock by writing heartbeats to an object, which no other run may replace while they continue.
 
-        An object store has no locks that end with their process. If the object of another run exists, this run
-        therefore waits for its next heartbeat; if none arrives, the other run was killed.
+        In an object store, a lock does not end with its process. If the lock object of another run exists, this run
+        therefore waits for that run's next heartbeat; if none arrives, the other run was killed.
         """
         own = f"{_LOCKS}/{shard or 'all'}"
         self._wait_for_others(shard, own)
@@ -182,7 +182,7 @@ class Bucket:
         self.remove(own)
 
     def _wait_for_others(self, shard: str, own: str) -> None:
-        """Raise an error if another run of the same cells writes a heartbeat; remove the objects of killed runs."""
+        """Raise an error if another run of the same cells sends heartbeats; remove lock objects of killed runs."""
         first = self._heartbeats(shard, own)
         deadline = time.monotonic() + LEASE_S
         while first and time.monotonic() < deadline:
@@ -197,7 +197,7 @@ class Bucket:
             self.remove(name)
 
     def _heartbeats(self, shard: str, own: str) -> dict[str, tuple[str | None, datetime]]:
-        """Return the latest heartbeat of each conflicting run, which runs the same shard or all cells."""
+        """Return the latest heartbeat of each conflicting run, that is, of the same shard or of all cells."""
         return {
             entry["path"]: (entry["e_tag"], entry["last_modified"])
             for entry in self.list_objects(_LOCKS)
@@ -212,16 +212,16 @@ class Bucket:
             return name
 
     def renew(self, name: str, last: Any) -> Any:
-        """Write the next heartbeat; return None if another run has replaced the last one."""
+        """Write the next heartbeat; return None if another run has replaced the lock object."""
         try:
             return self.replace(name, _heartbeat(), last)
         except InputError:
-            # The bucket is unreachable for now; the next heartbeat shows whether the lock is still ours.
+            # The bucket cannot be reached for now; the next heartbeat shows whether this run still owns the lock.
             return last
 
 
 class _HeartbeatThread:
-    """A thread that writes heartbeats; `lost` is set if another run has replaced the last one."""
+    """A thread that writes heartbeats to a lock object; `lost` is set if another run has replaced the object."""
 
     def __init__(self, bucket: Bucket, name: str, heartbeat: Any) -> None:
         self._bucket, self._name, self._heartbeat = bucket, name, heartbeat

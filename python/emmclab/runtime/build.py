@@ -9,6 +9,6 @@ from emmclab import _core
 
 @functools.cache
 def build_digest() -> str:
-    """SHA-256 of the compiled core, first 16 digits."""
+    """Return the first 16 digits of the SHA-256 of the compiled Rust core."""
     with Path(_core.__file__).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]

@@ -1,6 +1,6 @@
 """Stores data with its SHA-256, so that damage is detected before the data is used.
 
-JSON contains its checksum as an entry. A Parquet file contains it in its metadata: the file is *sealed*.
+JSON contains the checksum as an entry. A Parquet file contains it in its metadata: such a file is called *sealed*.
 """
 
 import hashlib
@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-#: The key with the SHA-256 of all other entries.
+#: Key of the JSON entry that contains the SHA-256 of all other entries.
 _CHECK = "sha256_of_the_rest"
 
 
 def to_checked_json(value: Mapping[str, Any]) -> bytes:
-    """Return a table as JSON with its checksum.
+    """Encode a table as JSON that contains a checksum.
 
     >>> from_checked_json(to_checked_json({"a": 1}))
     {'a': 1}
@@ -23,7 +23,7 @@ def to_checked_json(value: Mapping[str, Any]) -> bytes:
 
 
 def from_checked_json(text: bytes | str) -> dict[str, Any] | None:
-    """Return the table that the JSON contains; None if the text is damaged or has no checksum.
+    """Decode a table from JSON with a checksum; return None if the text is damaged or has no checksum.
 
     >>> damaged = to_checked_json({"a": 1}).replace(b"1", b"2", 1)
     >>> [from_checked_json(text) for text in (damaged, "{}", "[")]
@@ -43,18 +43,18 @@ def _sum(value: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-#: The metadata key of the seal, and its placeholder value while the file is written.
+#: Parquet metadata key of the seal (a checksum), and the placeholder of its value while the file is written.
 KEY, UNSEALED = "emmclab_seal", "0" * 64
-#: The bytes before the seal in the footer: the key, then the type and the length of the value.
+#: Bytes before the seal in the Parquet footer: the key, then the type and the length of the value.
 _BEFORE = KEY.encode() + b"\x18\x40"
-#: The end of a Parquet file: the length of the footer before it, and the magic number.
+#: The last bytes of a Parquet file: the size of the field for the footer's length, and the magic number.
 _LENGTH_BYTES, _MAGIC = 4, b"PAR1"
 #: Number of bytes that are hashed at once.
 _PIECE_BYTES = 1 << 20
 
 
 def seal(path: Path) -> None:
-    """Write the seal into a file whose metadata contains `UNSEALED` under `KEY`."""
+    """Write the checksum into a Parquet file, in place of the placeholder `UNSEALED` in its metadata."""
     offset = _seal_offset(path)
     if offset is None:
         raise ValueError(f"{path}: there is no place for the seal")
@@ -65,7 +65,7 @@ def seal(path: Path) -> None:
 
 
 def is_intact(path: Path) -> bool:
-    """Return whether a file is sealed and unchanged since."""
+    """Return whether a Parquet file contains its checksum and has not changed since."""
     offset = _seal_offset(path)
     if offset is None:
         return False
@@ -75,7 +75,7 @@ def is_intact(path: Path) -> bool:
 
 
 def _seal_offset(path: Path) -> int | None:
-    """Return the offset of the seal in a file, bytes; None if the file has none."""
+    """Return the offset in bytes of the checksum in a Parquet file; None if the file has none."""
     size = path.stat().st_size
     end = _LENGTH_BYTES + len(_MAGIC)
     if size < 2 * end:
@@ -93,7 +93,7 @@ def _seal_offset(path: Path) -> int | None:
 
 
 def _hashed(path: Path, offset: int) -> bytes:
-    """Return the hexadecimal SHA-256 of a file with the placeholder instead of its seal, at `offset`."""
+    """Return the hexadecimal SHA-256 of a file, computed with the placeholder instead of the checksum at `offset`."""
     sha256 = hashlib.sha256()
     with path.open("rb") as file:
         remaining = offset

@@ -7,8 +7,8 @@ from emmclab.runtime.files import printable
 #: The arguments of the current command; empty if emmclab is used from Python.
 words: list[str] = []
 
-#: Options that do not change results: outputs, where and by how many processes results are computed (all with
-#: a value), and flags.
+#: Options that do not change results: names of output files, places and number of processes of the computation (these
+#: have a value), and flags.
 _OUTPUTS = ("--html", "--figures", "--over-time", "--perfetto", "--events", "--record", "--output", "-o")
 _PLACES = ("--results", "--images", "--images-gb", "--jobs", "--on")
 _FLAGS = ("--json", "--fresh")

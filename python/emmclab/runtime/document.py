@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-#: A row of stored data: text, number, boolean or None by column.
+#: A row of stored data: a text, number, boolean or None for each column.
 Row = dict[str, Any]
 
 
@@ -21,7 +21,7 @@ class Column(NamedTuple):
 
     @property
     def head(self) -> str:
-        r"""The heading on the terminal, with the unit in a second line.
+        r"""The text of the column's heading on the terminal, with the unit on a second line.
 
         >>> Column("Change of the mean", "%", short="Mean").head
         'Mean\n%'
@@ -57,9 +57,9 @@ def number_cell(value: float | None, digits: int = 0, note: str = "") -> Number:
 
 
 class Cell(NamedTuple):
-    """A cell with text, in which code is in backticks; `note` is shown below the text, and `about` on hover.
+    """A table cell with text, in which code is in backticks; `note` is shown below the text, and `about` on hover.
 
-    `badge` is the kind of the badge that contains the text, if any, and `before` is text before the badge.
+    `badge` is the kind of a badge around the text, empty for none, and `before` is text before the badge.
     """
 
     text: str
@@ -69,16 +69,16 @@ class Cell(NamedTuple):
     before: str = ""
 
 
-#: A row of a table.
+#: Cells of a row of a table.
 Cells = Sequence[str | Number | Cell]
 
 
 class TextTable(NamedTuple):
     """A table of texts; the first `words` columns contain names, the others numbers.
 
-    `style` contains the classes of the table on a page: `sortable`; `folds`, if rows become cards on a narrow screen;
-    `matrix`, if names may have several lines, with `numbers` if cells are numbers; `dense` and `results`, if many
-    columns are printed small. `attached` contains, by row number, a second row that stays below this row.
+    `style` contains the CSS classes of the table on a page: `sortable`; `folds`, if rows become cards on a narrow
+    screen; `matrix`, if names may have several lines, with `numbers` if cells are numbers; `dense` and `results`, if
+    many columns are printed small. `attached` contains, by row number, a second row that stays below this row.
     """
 
     title: str
@@ -91,7 +91,7 @@ class TextTable(NamedTuple):
 
     @property
     def columns(self) -> list[Column]:
-        """The headings as columns; names of the first `words` columns are text."""
+        """The columns of the table; the first `words` columns contain text."""
         columns = [Column(heading) if isinstance(heading, str) else heading for heading in self.headings]
         return [column._replace(is_text=column.is_text or i < self.words) for i, column in enumerate(columns)]
 
@@ -111,7 +111,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Note:
-    """A paragraph, with code in backticks; `kind` contains its classes on a page."""
+    """A paragraph, with code in backticks; `kind` contains its CSS classes on a page."""
 
     text: str
     kind: str = "quiet small"
@@ -119,23 +119,23 @@ class Note:
 
 @dataclass(frozen=True)
 class Bullets:
-    """A list of items, each with a text and a remark, which may be empty."""
+    """A bullet list; each item has a text, and a remark that may be empty."""
 
     items: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Names, each with a text and a remark, which may be empty."""
+    """A list of names; each has a text, and a remark that may be empty."""
 
     rows: Sequence[tuple[str | Cell, str, str]]
 
 
 @dataclass(frozen=True)
 class Charts:
-    """The figures of a page except that of its first screen: all, or those whose names are in `only`.
+    """The charts of a page except the one on its first screen: all, or those whose names are in `only`.
 
-    A figure without data is replaced by the text `empty`, or left out if there is no such text.
+    A chart without data is replaced by the text `empty`, or left out if this text is empty.
     """
 
     empty: str = ""
@@ -151,7 +151,7 @@ class Folded:
     is_open: bool = False
 
 
-#: A part of a section.
+#: Any element that a section of a document can contain.
 Part = Heading | Note | Bullets | Terms | Charts | Folded | TextTable
 
 

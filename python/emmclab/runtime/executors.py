@@ -1,4 +1,4 @@
-"""Runs tasks: the executor protocol, and executors for this computer (`cluster` contains that of a cluster)."""
+"""Runs tasks: the interface of executors, and executors for this computer (`cluster` has one for a cluster)."""
 
 import contextlib
 import ctypes
@@ -21,17 +21,17 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from emmclab.errors import EmmclabError
 
-#: Parameters of `mallopt` in glibc's malloc.h.
+#: Numbers of the parameters M_TRIM_THRESHOLD and M_MMAP_MAX of glibc's `mallopt`.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
-#: Free memory at the end of the heap above which glibc returns it to the system, bytes: the maximum `int`.
+#: Free memory at the end of the heap above which glibc returns memory; the maximum `int` prevents it, bytes.
 _KEPT_BYTES = 2**31 - 1
 
 
 def keep_freed_memory() -> None:
-    """Keep freed memory in this process for the next use. Does nothing if the C library is not glibc.
+    """Make this process keep freed memory for later use. Does nothing if the C library is not glibc.
 
-    Each simulation copies the state of a used device, some hundred megabytes. By default glibc returns each freed
-    copy to the system, which clears every page before the next copy: half the time of a short simulation.
+    Each simulation copies the state of a used device, some hundred megabytes. By default glibc returns each freed copy
+    to the system, which then clears every page for the next copy: this takes half the time of a short simulation.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -43,7 +43,7 @@ def keep_freed_memory() -> None:
 _TIDY_S = 10.0
 #: Maximum number of consecutive worker processes that end before they are ready.
 _STILLBORN = 3
-#: If tasks are shorter than this, each worker gets its next task before it finishes the current one, seconds.
+#: Task duration below which a worker gets its next task before it finishes the current one, seconds.
 _SHORT_S = 2.0
 
 #: Maximum length of the path of a unix socket, without the terminating zero: `sun_path` of Linux has 108 bytes.
@@ -61,7 +61,7 @@ class Crash:
 
 
 class Executor(Protocol):
-    """Runs tasks; the results do not depend on order or process."""
+    """Runs tasks; results do not depend on their order or on the process that runs them."""
 
     #: Number of tasks that run at the same time.
     jobs: int
@@ -89,7 +89,7 @@ class Executor(Protocol):
 
 
 def each(tasks: Iterable[Task]) -> Callable[[Task | None], Task | None]:
-    """Return a `next_task` that yields the tasks in order, then None.
+    """Return a function for `next_task` that returns the tasks in order, then None.
 
     >>> take = each("ab")
     >>> [take(None), take("a"), take("b")]
@@ -127,16 +127,16 @@ class _Worker:
     process: Any
     pipe: Connection
     tasks: deque[Any] = field(default_factory=deque)
-    #: The task that was queued last.
+    #: The task that was last added to the queue of the worker.
     last: Any = None
     #: Whether the worker has started and accepts tasks.
     is_ready: bool = False
 
 
 class Pool:
-    """Worker processes on this computer; they end when this process ends, also if it is killed.
+    """Worker processes on this computer; they end when this process ends, even if it is killed.
 
-    Each worker has its own pipe, which identifies the task of a crashed worker.
+    Each worker has a separate pipe, so that the task of a crashed worker is known.
     """
 
     is_local = True
@@ -157,7 +157,7 @@ class Pool:
         workers: dict[Connection, _Worker] = {}
         depth_limit = 1
         stillborn = 0
-        # Tasks of crashed workers that had not started.
+        # Tasks that crashed workers had in their queues but had not started.
         returned: deque[Task] = deque()
         outcome: Any
 
@@ -237,7 +237,7 @@ class Pool:
 
 
 def _start_method() -> Literal["forkserver", "spawn"]:
-    # The server listens on a socket two levels below the temporary folder.
+    # The fork server of multiprocessing listens on a socket two levels below the temporary folder.
     socket = len(os.fsencode(tempfile.gettempdir())) + len("/pymp-xxxxxxxx/listener-xxxxxxxx")
     return "forkserver" if os.name == "posix" and socket <= _SOCKET_PATH_BYTES else "spawn"
 
@@ -266,7 +266,7 @@ def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
     tasks: SimpleQueue[Any] = SimpleQueue()
     # A thread reads the pipe, so that the parent's `send` never blocks while the worker is busy.
     threading.Thread(target=_receive, args=[pipe, tasks], daemon=True).start()
-    # Reports to the parent that the worker is ready; if it ends before this, no task was the cause.
+    # Report to the parent that the worker is ready; if the worker ends before this, no task was the cause.
     pipe.send(None)
     while (received := tasks.get()) is not None:
         task, refused = received
@@ -282,7 +282,7 @@ def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
 
 
 def _receive(pipe: Connection, tasks: SimpleQueue[Any]) -> None:
-    """Queue the tasks from the pipe, or the error if a task cannot be unpickled; queue None at the end of the pipe."""
+    """Move tasks from the pipe to the queue, or an error if a task cannot be unpickled; at the end, queue None."""
     while True:
         try:
             tasks.put((pipe.recv(), None))
@@ -294,7 +294,7 @@ def _receive(pipe: Connection, tasks: SimpleQueue[Any]) -> None:
 
 
 def _portable(error: Exception) -> Exception:
-    """Return an exception that can be sent to another process: the same, or its text if it cannot be pickled."""
+    """Return the exception itself, or if it cannot be pickled for another process, one with its text."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - pickled here.
     except Exception:

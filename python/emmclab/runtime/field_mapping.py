@@ -1,4 +1,4 @@
-"""Records of the core: fields by name as attributes, and by path."""
+"""Records that the Rust core returns, with access to fields as attributes or by path."""
 
 import copy
 import functools
@@ -36,11 +36,12 @@ def _paths(fields: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 class FieldMapping(Mapping[str, Any]):
-    """A record that a command prints with `--json`; immutable.
+    """An immutable record, which a command prints with `--json`.
 
-    Read a field whose name you know as an attribute, and one whose name is a value by its path, such as `waits.gc_ms`.
-    The attribute of a group is a record; its path, like iteration, returns plain values as in JSON. A field that the
-    record may lack is None, or an empty list. If its name is a word of Python or a method, the attribute ends with `_`.
+    Read a field as an attribute if you know its name, and by its path, such as `waits.gc_ms`, if the name is in a
+    variable. A group of fields is a record as an attribute; by path or in iteration it is a plain value as in JSON. A
+    field that the record lacks but may have is None, or an empty list. If the name of a field is a Python keyword or a
+    method, the attribute ends with `_`.
 
     >>> FieldMapping({"name": "chat", "response": {"p99_ms": 1.5}})["response.p99_ms"]
     1.5
@@ -51,14 +52,14 @@ class FieldMapping(Mapping[str, Any]):
     """
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
-        """Wrap the fields, as the core returns them."""
+        """Wrap the fields that the Rust core returned."""
         self._fields = fields
 
     if not TYPE_CHECKING:
-        # Hidden from mypy, for which a class with this method has every attribute.
+        # The method is hidden from mypy, which would otherwise accept every attribute of the class.
 
         def __getattr__(self, name: str) -> Any:
-            """Return a field that is no attribute of the class itself; groups as records of their declared classes."""
+            """Return the field with the name of the attribute; a group is a record of its declared class."""
             if name.startswith("_"):
                 raise AttributeError(name)
             field = name.removesuffix("_")
@@ -137,7 +138,7 @@ def record_class(hint: Any) -> type[FieldMapping] | None:
 
 
 def _as_record(value: Any, hint: Any) -> Any:
-    """Return a plain value as its declared type: records, also in a list or by name, in place of mappings."""
+    """Convert a plain value to its declared type: mappings become records, also in a list or a dictionary."""
     kind = record_class(hint)
     if kind is None or value is None:
         return value

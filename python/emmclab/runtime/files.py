@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from emmclab.errors import ConfigError, FormatError, InputError
 
-#: Maximum size of a settings file, bytes; even a study of a million cells needs only some thousand.
+#: Maximum size of a settings file, bytes; even a study of a million cells needs only some thousand bytes.
 MOST_SETTINGS_BYTES = 16 << 20
 
 #: The files that this process has written atomically, in order.
@@ -97,9 +97,9 @@ def lock(file: IO[str] | int, *, wait: bool, shared: bool = False) -> bool:
 
 
 def refuse_link(path: Path) -> Path:
-    """Return a path of stored results, or raise an `InputError` if it is a symbolic link.
+    """Return a path in a folder of stored results, or raise an `InputError` if it is a symbolic link.
 
-    A folder of results may come from another user, and a link in it may lead to any folder of this user.
+    A folder of results may come from another user, and a link in it may lead to any file of this user.
     """
     if path.is_symlink():
         raise InputError(
@@ -111,7 +111,7 @@ def refuse_link(path: Path) -> Path:
 
 
 def open_own(path: Path) -> IO[str]:
-    """Open a regular file for reading and appending; create it if it does not exist."""
+    """Open a regular file, not a link, for reading and appending; create it if it does not exist."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         handle = os.open(refuse_link(path), flags, 0o666)
@@ -260,7 +260,7 @@ def _is_own_folder(path: Path) -> bool:
 
 @contextlib.contextmanager
 def folder_aside(parent: Path) -> Iterator[Path]:
-    """Make a temporary folder in `parent`, and remove it at the end; `sweep` removes those of killed processes."""
+    """Make a temporary folder in `parent` for the block; `sweep` removes the folders of killed processes."""
     import shutil
 
     sweep(parent)
@@ -274,7 +274,7 @@ def folder_aside(parent: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def folder_for_reading(parent: Path) -> Iterator[Path]:
-    """Make a temporary folder for reading files of `parent`.
+    """Make a temporary folder for reading files of `parent`, in `parent` if possible.
 
     It is in the system's temporary folder if `parent` is not writable.
     """
@@ -291,7 +291,7 @@ def folder_for_reading(parent: Path) -> Iterator[Path]:
 
 
 def _locked_folder(parent: Path) -> tuple[Path, int]:
-    """Make and lock a folder; make another one if `sweep` in another process removed it before it was locked."""
+    """Make and lock a temporary folder; repeat this if another process has removed it before it was locked."""
     import tempfile
 
     from emmclab import _core

@@ -1,16 +1,16 @@
-"""Writes the HTML pages of results with writers that `pages` registers, because rooms below must not import it."""
+"""Writes the HTML pages of results through functions that `pages` registers; others must not import `pages`."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-#: Writes the page of a result as a file.
+#: Type of a function that writes the HTML page of a result to a file.
 PageWriter = Callable[[Any, str | Path], None]
 _writers: dict[str, PageWriter] = {}
 
 
 def register_page(kind: str, writer: PageWriter) -> None:
-    """Set the writer of the pages of one kind of results."""
+    """Set the function that writes the HTML pages of one kind of results."""
     _writers[kind] = writer
 
 

@@ -1,4 +1,4 @@
-"""Lists of alternative values."""
+"""Parses and checks lists of names and of alternative values."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
@@ -6,7 +6,7 @@ from typing import TypeVar
 from emmclab.errors import ConfigError
 
 _Value = TypeVar("_Value")
-#: A list of names as public functions accept it; a text is one name or a comma-separated list.
+#: Type of lists of names in public functions: an iterable, or a text with one name or several separated by commas.
 Names = str | Iterable[str]
 
 
@@ -20,7 +20,7 @@ def once(values: Iterable[_Value]) -> list[_Value]:
     >>> once(["nexus5", "ufs31", "nexus5"]), once([1, True, 1])
     (['nexus5', 'ufs31'], [1, True])
     """
-    # Values are compared as text, because 1 and true are different settings, and lists are not hashable.
+    # Values are compared by their `repr`, because 1 and True would be equal, and lists are not hashable.
     return list({repr(value): value for value in values}.values())
 
 

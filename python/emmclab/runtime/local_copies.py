@@ -1,4 +1,4 @@
-"""Paths of the files that the cells of a study read: those in the study, or those of copies on a cluster node."""
+"""Paths of the files that a study's simulations read: the original files, or copies on a cluster node."""
 
 import contextlib
 import functools
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from emmclab.errors import InputError
 
-#: Path of each copy by the path in the study.
+#: Paths of local copies of files, by the path that the study names.
 _copies: dict[str, str] = {}
 
 
 def local_path(path: str) -> str:
-    """Return the local path of a file; any other text, such as the name of a preset, is returned unchanged.
+    """Return the local path of a file or of its copy; return other texts, such as preset names, unchanged.
 
     >>> local_path("nexus5")
     'nexus5'
@@ -25,7 +25,7 @@ def local_path(path: str) -> str:
 
 
 def use_copies(copies: Mapping[str, str]) -> None:
-    """Set the copies that cells in this process read."""
+    """Set the local copies of files that simulations in this process read."""
     _copies.clear()
     _copies.update(copies)
 
@@ -47,9 +47,9 @@ def file_digest(path: str) -> str:
 
 
 def scratch() -> Path:
-    """Return the folder of this user for cached and temporary data on this machine; create it if it is missing.
+    """Return this user's folder for cached and temporary data on this machine; create it if it is missing.
 
-    A link is an error: another user could create one there, and old files in the folder are removed.
+    A link in its place is an error: another user could have created it, and emmclab removes old files in the folder.
     """
     user = os.geteuid() if hasattr(os, "geteuid") else 0
     folder = Path(tempfile.gettempdir()) / f"emmclab-{user}"

@@ -1,4 +1,4 @@
-"""HTML tables for objects of every package in notebooks, for light and dark backgrounds.
+"""HTML tables that show objects in notebooks, on light and dark backgrounds.
 
 All text is escaped; there are no scripts and no files, and the colours are those of the notebook.
 """

@@ -3,7 +3,7 @@
 from math import floor, log10
 from typing import TypedDict
 
-#: Units of time with their length in seconds, and the minimum value, in that unit, for which each is used.
+#: Units of time: name, length in seconds, and the smallest value in this unit for which the unit is used.
 _TIMES = (("d", 86_400.0, 2.0), ("h", 3_600.0, 2.0), ("min", 60.0, 2.0), ("s", 1.0, 1.0))
 #: Units below a second, with their length in seconds.
 _SHORT = (("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
@@ -92,7 +92,7 @@ class FigureDifference(TypedDict):
 
 
 def figure_difference(first: float | None, second: float | None, *, is_share: bool) -> FigureDifference:
-    """Return the difference of a figure by the rule for all comparisons; figures that are both 0 do not differ.
+    """Return the difference of a figure between two results; if both figures are 0, the difference is 0.
 
     >>> [figure_difference(0, value, is_share=False)["difference_pct"] for value in (0, 1)]
     [0.0, None]

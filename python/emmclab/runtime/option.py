@@ -13,7 +13,7 @@ from emmclab.runtime.lists import Names, several
 
 @dataclass(frozen=True)
 class Option:
-    """Declaration of an option; the field that it annotates has the type.
+    """Declaration of an option, as an annotation of a field that has the type of the option.
 
     Attributes:
         default: the default value; `...` for the default of the field in a dataclass.
@@ -22,8 +22,9 @@ class Option:
         words: the allowed values, if they are words.
         least: the minimum value.
         most: the maximum value.
-        bits: the size of an integer in the core, which limits the value if there is no `most`.
-        option: the name on the command line (`--no-NAME` turns the field off); empty: `name`; None: no command has it.
+        bits: the size of an integer in the Rust core, which limits the value if there is no `most`.
+        option: the name on the command line (`--no-NAME` turns the field off); empty: same as `name`; None: no command
+            has it.
         command_default: the default value of commands, if it differs; otherwise `...`.
         metavar: the placeholder of the value in the help of commands.
         panel: the panel in the help of commands.
@@ -32,11 +33,11 @@ class Option:
         shown_default: the default in words, for the help.
         parse: converts the text on the command line to the value.
         writes: whether the value is the path of an output file, whose folder must exist.
-        takes_names: whether the value is a list of names, where a text is one name; `declarations` sets it for
-            the type `Names`.
-        stored: when results and cells of studies contain this option of a run: `always`; `results`: results
-            always, cells if it is set; `set`: if it differs from its default; `layers`: if there are layers;
-            `never`: it does not change the run.
+        takes_names: whether the value is a list of names, where a text is one name; `declarations` sets it for the type
+            `Names`.
+        stored: when results and cells of studies contain this option of a run: `always`; `results`: results always,
+            cells if it is set; `set`: if it differs from its default; `layers`: if there are layers; `never`: it does
+            not change the run.
     """
 
     default: Any
@@ -85,7 +86,7 @@ class Option:
 
 
 def declarations(group: type, **names: Any) -> dict[str, Option]:
-    """Return the declarations of a group by name; `names` contains types that are imported only for type checks."""
+    """Return the options declared in a group, by name; `names`: types that its module imports only for type checks."""
     hints = get_type_hints(group, localns=names, include_extras=True)
     options = {}
     for name, hint in hints.items():
@@ -98,13 +99,13 @@ def declarations(group: type, **names: Any) -> dict[str, Option]:
 
 
 def attributes(group: Mapping[str, Option]) -> str:
-    """Return the section of a docstring that describes options."""
+    """Return the text about options for the docstring of their group."""
     lines = (f"    {name}: {option.about} Default: {option.default!r}." for name, option in group.items())
     return "\n".join(["Attributes:", *lines])
 
 
 def complete(declared: Mapping[str, Option], values: Mapping[str, Any], subject: str) -> dict[str, Any]:
-    """Return the values of all declared options: those in `values`, otherwise defaults; names become lists."""
+    """Return the values of all declared options: those in `values`, else defaults; name lists become lists."""
     if unknown := sorted(values.keys() - declared.keys()):
         raise TypeError(f"there is no option {unknown[0]!r} of {subject}; there are: {', '.join(declared)}")
     completed = {name: values.get(name, option.default) for name, option in declared.items()}

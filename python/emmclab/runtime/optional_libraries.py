@@ -1,4 +1,4 @@
-"""Imports libraries of the package's extras only when they are needed."""
+"""Imports optional libraries, which belong to extras of the package, only when they are needed."""
 
 import sys
 from importlib import import_module
@@ -6,7 +6,7 @@ from typing import Any
 
 from emmclab.errors import UnsupportedError
 
-#: The extra of pyproject.toml that installs each library.
+#: Extra of pyproject.toml that installs a library, by name of the library.
 EXTRAS = {
     "pandas": "dataframes",
     "polars": "dataframes",

@@ -24,7 +24,7 @@ _TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 
 
 class Line(NamedTuple):
-    """A row for a table file: the table, a digest of the columns and their types, and the row as JSON."""
+    """An encoded row: the name of its table, a digest of its columns and their types, and the row as JSON."""
 
     table: str
     form: str
@@ -49,10 +49,10 @@ def _form(names: tuple[str, ...], types: tuple[type, ...]) -> str:
 
 
 class TableFile:
-    """Collects the rows of a Parquet file in a temporary file, and writes it at the end."""
+    """Collects the rows of a table in a temporary file, and finally writes them as a Parquet file."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Set the folder and the name of the table."""
+        """Set the folder in which the Parquet file is written, and the name of the table."""
         self.path = folder / f"{name}.parquet"
         self._lines = folder / f"{name}.json"
         self._kinds: dict[str, set[str]] = {}
@@ -68,7 +68,7 @@ class TableFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # On a full disk the buffered data cannot be written; the first error reports it.
+        # After an error such as a full disk, closing may fail again; only the first error is reported.
         with contextlib.suppress(OSError) if kind is not None else contextlib.nullcontext():
             self._file.close()
 
@@ -94,10 +94,10 @@ class TableFile:
                 kinds.add(_TYPES[type(value)])
 
     def write(self, about: Mapping[str, str] | None = None) -> Path:
-        """Write the sealed file, with `about` in its metadata; the same rows result in the same bytes."""
+        """Write the Parquet file, with a checksum and `about` in its metadata; equal rows produce equal bytes."""
         self._file.close()
         columns = {name: _common(kind) for name, kind in self._kinds.items()}
-        # DuckDB's buffer is twice as large as the longest expected line.
+        # DuckDB allocates a buffer of twice the maximum line length, so the limit is the longest line.
         longest = max(_LEAST_BUFFER, self._longest)
         source = (
             f"read_json($lines, format = 'newline_delimited', columns = {typed(columns)}, "
@@ -116,11 +116,11 @@ class TableFile:
         return self.path
 
 
-#: Minimum buffer for a line that DuckDB reads, bytes.
+#: Minimum of the maximum line length that DuckDB is told, bytes.
 _LEAST_BUFFER = 1 << 20
 
 
-#: Memory that DuckDB uses for results before it writes them to disk.
+#: Memory limit of DuckDB, above which it writes results to disk.
 _MEMORY = "512MB"
 
 
@@ -141,7 +141,7 @@ def _of_process(_process: int) -> duckdb.DuckDBPyConnection:
 
 
 def questions() -> duckdb.DuckDBPyConnection:
-    """Open a cursor of the shared database of this process for queries; a new database takes 20 ms."""
+    """Open a cursor for queries on a database that this process shares, because a new database takes 20 ms."""
     return _of_process(os.getpid()).cursor()
 
 
@@ -153,7 +153,7 @@ def memory_database(**options: str) -> duckdb.DuckDBPyConnection:
 
 @contextlib.contextmanager
 def refusing(aside: Path) -> Iterator[None]:
-    """Convert errors of a database that uses the folder `aside` to `InputError`s."""
+    """Convert the errors of a database that spills data to the folder `aside` to `InputError`s."""
     try:
         yield
     except duckdb.Error as error:
@@ -202,7 +202,7 @@ def typed(columns: Mapping[str, str]) -> str:
 
 
 def metadata_of(path: Path) -> dict[str, str]:
-    """Return the texts in the metadata of a Parquet file; empty if the file is not Parquet."""
+    """Return the key-value metadata of a Parquet file; empty if the file is not Parquet."""
     try:
         path.open("rb").close()
         with questions() as cursor:

@@ -1,4 +1,4 @@
-"""The storage of the results of a study: a folder, or a bucket of an object store."""
+"""The storage for results of a study: a folder, or a bucket of an object store."""
 
 import contextlib
 import os
@@ -21,12 +21,12 @@ from emmclab.runtime.files import (
 
 #: Suffix of the name of a damaged file that was set aside.
 DAMAGED = ".damaged"
-#: The file that runs lock in a folder.
+#: Name of the file that a run locks in its results folder.
 _LOCK = ".running"
 
 
 class Place(Protocol):
-    """Stores files by name, atomically."""
+    """Stores the files of a study by name; each file is written atomically."""
 
     @property
     def folder(self) -> Path | None:
@@ -34,7 +34,7 @@ class Place(Protocol):
         ...
 
     def names(self, below: str) -> list[str]:
-        """Return the names of the files below one of its folders, in order."""
+        """Return the names of the files in the subfolder `below`, in order."""
         ...
 
     def read(self, name: str) -> bytes:
@@ -73,7 +73,9 @@ class Place(Protocol):
         ...
 
     def lock(self, shard: str) -> contextlib.AbstractContextManager[None]:
-        """Exclude conflicting runs: those of the same shard and those of all cells; if `shard` is empty, all runs.
+        """Lock the study against conflicting runs: those of the same shard, and those of all cells.
+
+        If `shard` is empty, all other runs conflict.
 
         Raises:
             ConfigError: another run holds the lock.
@@ -91,7 +93,7 @@ def place_of(results: str | Path, study: str) -> Place:
 
 
 def refused(place: object, by: str) -> ConfigError:
-    """Return the error that another run is in progress; `by` is added to the message."""
+    """Return the error that another run of the study is in progress; `by` identifies it in the message."""
     return ConfigError(
         f"{place}: another run is writing its results here{by}",
         field="--results",
@@ -110,7 +112,7 @@ class Folder:
         return str(self.folder)
 
     def names(self, below: str) -> list[str]:
-        """Return the names of the files below one of its folders."""
+        """Return the names of the files in the subfolder `below`."""
         paths = refuse_link(self.folder / below).glob("[!.]*")
         return sorted(str(PurePosixPath(below, path.name)) for path in paths if path.is_file())
 
@@ -152,7 +154,7 @@ class Folder:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Path]:
-        """Provide a temporary folder on the same disk, or in the system's one if the disk is read-only."""
+        """Provide a temporary folder on the same disk; if it is read-only, in the system's temporary folder."""
         with folder_for_reading(self.folder.absolute()) as aside:
             yield aside
 
@@ -163,7 +165,7 @@ class Folder:
 
     @contextlib.contextmanager
     def lock(self, shard: str) -> Iterator[None]:
-        """Lock a file; shards share the lock, and the kernel releases it if the process is killed."""
+        """Lock a file of the folder; runs of shards share the lock. It is released even if the process is killed."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as locks:
             locks.enter_context(self._locked(_LOCK, shared=bool(shard)))
@@ -189,7 +191,7 @@ class Folder:
                         try:
                             yield
                         finally:
-                            # A process that waits for the lock detects that the file is gone, and creates a new one.
+                            # A waiting process notices that the lock file is gone, and creates a new one.
                             if not shared:
                                 path.unlink(missing_ok=True)
                         return

@@ -18,7 +18,7 @@ CONFIDENCE_TEXT = f"{100 * CONFIDENCE:g} %"
 _HALVINGS = 200
 #: Maximum number of values in both sets together for which the distribution of the rank sum is computed exactly.
 _MOST_EXACT = 60
-#: Maximum of Cliff's delta for each name of a size (Romano et al., 2006).
+#: Upper bound of the absolute value of Cliff's delta for each name of an effect size (Romano et al., 2006).
 _EFFECTS = ((0.147, "negligible"), (0.33, "small"), (0.474, "medium"), (1.0, "large"))
 #: Statistical power: the probability that a difference of a given size is shown.
 _POWER = 0.8
@@ -68,7 +68,7 @@ def t_quantile(confidence: float, degrees: int) -> float:
 
 
 def _bisected(holds: Callable[[float], bool], most: float) -> Interval:
-    """Bisect for the value between 0 and `most` up to which `holds` is true; return an interval that contains it."""
+    """Bisect between 0 and `most` for the largest value for which `holds` is true; return an interval around it."""
     low, high = 0.0, most
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -146,7 +146,7 @@ def binomial_interval(hits: int, trials: int, confidence: float) -> Interval:
     if trials == 0:
         return Interval(0.0, 1.0)
     doubt = (1 - confidence) / (2 if 0 < hits < trials else 1)
-    # At the lower bound, `hits` or more hits have the probability `doubt`; at the upper bound, `hits` or fewer.
+    # At the lower bound, the probability of `hits` or more is `doubt`; at the upper bound, that of `hits` or fewer.
     low = 0.0 if hits == 0 else _bisected(lambda p: 1 - _at_most(hits - 1, trials, p) < doubt, 1.0).low
     high = 1.0 if hits == trials else _bisected(lambda p: _at_most(hits, trials, p) > doubt, 1.0).low
     return Interval(low, high)
@@ -172,7 +172,7 @@ def fisher_exact(hits: tuple[int, int], trials: tuple[int, int]) -> float:
     """
     (first, second), total = trials, sum(hits)
     least, most = max(0, total - second), min(first, total)
-    # The number of combinations that result in each table, exactly.
+    # Exact number of combinations for each possible 2x2 table.
     weights = [math.comb(first, least) * math.comb(second, total - least)]
     for i in range(least, most):
         weights.append(weights[-1] * (first - i) * (total - i) // ((i + 1) * (second - total + i + 1)))
@@ -193,7 +193,7 @@ def cliffs_delta(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def effect(delta: float) -> str:
-    """Return the name of the size of a difference, from Cliff's delta.
+    """Return a word for the size of a difference, given as Cliff's delta.
 
     >>> effect(-0.2), effect(0.9)
     ('small', 'large')
@@ -202,7 +202,7 @@ def effect(delta: float) -> str:
 
 
 class Ranks(NamedTuple):
-    """Ranks multiplied by two, so that those of ties are integers, and the sizes of the groups of ties."""
+    """Ranks times two, so that tied values have integer ranks, and the number of values in each tie."""
 
     doubled: list[int]
     ties: list[int]
@@ -225,10 +225,10 @@ def _ranks(values: Sequence[float]) -> Ranks:
 
 
 def mann_whitney(before: Sequence[float], after: Sequence[float]) -> float:
-    """Return the two-sided p-value of the Mann-Whitney test (1947) that both sets have the same distribution.
+    """Return the two-sided p-value of the Mann-Whitney test (1947) of whether both sets have the same distribution.
 
-    For up to 60 values the distribution of the rank sum is computed exactly over all divisions of the values into
-    two sets, ties included. For more, the normal approximation is used, corrected for ties and continuity.
+    For up to 60 values, the distribution of the rank sum is computed exactly over all divisions of the values into two
+    sets, ties included. For more values, the normal approximation is used, corrected for ties and continuity.
 
     >>> mann_whitney([1, 2, 3], [4, 5, 6])
     0.1
@@ -270,7 +270,7 @@ def _exact(ranks: Sequence[int], smaller: int, distance: int, expected: int) -> 
 def least_p(before: Sequence[float], after: Sequence[float]) -> float:
     """Return the smallest p-value possible with this many values, or with these values and their ties.
 
-    It is that of complete separation, in either direction if all values differ; ties may allow only one direction.
+    It results if all values of one set are above those of the other. Ties may allow this in only one direction.
 
     >>> least_p([1, 2, 3], [4, 5, 6]), least_p([1], [0, 0])
     (0.1, 0.3333333333333333)
@@ -284,9 +284,9 @@ def least_p(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def recordings_needed(tests: int, alpha: float) -> int:
-    """Return how many recordings per fleet are needed to show a difference in one of `tests` figures.
+    """Return how many recordings per fleet are needed to show a difference when `tests` figures are compared.
 
-    With this many different values, complete separation reaches the corrected significance level.
+    With this many recordings without ties, complete separation of both fleets reaches the corrected significance level.
 
     >>> recordings_needed(12, 0.05), recordings_needed(15, 0.05)
     (6, 6)

@@ -6,7 +6,7 @@ from emmclab import _core
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import once
 
-#: Hints by the type of a key, and by the type of the elements of a list.
+#: Hints on how to write a value in TOML, by the type of the value (`_FORMS`) or of the elements of a list (`_LISTS`).
 _FORMS = {
     str: 'write text: `{key} = "..."`',
     int: "write a number: `{key} = 1`",
@@ -97,7 +97,7 @@ class TomlTable:
                 raise self.fault(key, "there is no such key", hint)
 
     def fault(self, key: str, problem: str, hint: str) -> ConfigError:
-        """Return the error for a key."""
+        """Return the error for a problem with the value of a key."""
         return ConfigError(
             f"{self.file}: `{self.place}{key}`: {problem}", file=self.file, field=f"{self.place}{key}", hint=hint
         )

@@ -21,9 +21,9 @@ from emmclab.traces.profile_options import bin_ns, percentiles_of
 from emmclab.traces.reading import combine, read
 from emmclab.traces.trace import Ledger, Trace
 
-#: Settings that are seeds of a device.
+#: Keys of the device settings that are seeds of random numbers.
 _SEEDS = ("power.seed", "gc.seed")
-#: Options of a run that the core implements.
+#: Names of the run options that the Rust core implements.
 _OF_THE_CORE = frozenset(_core.replay_defaults())
 
 
@@ -36,7 +36,7 @@ class Device:
     """
 
     def __init__(self, config: _core.DeviceConfig) -> None:
-        """Wrap settings of the core; use `preset`, `file` or `named` to create a device."""
+        """Wrap settings of the Rust core; use `preset`, `file` or `named` to create a device."""
         self._config = config
 
     @staticmethod
@@ -100,10 +100,10 @@ class Device:
             raise ConfigError(f"{name} is {kind}, which describes no device", file=name, hint=error.hint) from None
 
     def with_capacity(self, capacity: str | int) -> Device:
-        """Scale the device to a capacity: change the blocks of each group in a plane, in proportion.
+        """Scale the device to a capacity by changing the number of blocks in each block group, in proportion.
 
-        Nothing else changes. The capacity, such as `128GB` (1 GB is 1,024 MB) or a number of bytes, becomes a
-        part of the name.
+        Nothing else changes. The capacity, such as `128GB` (1 GB is 1,024 MB) or a number of bytes, becomes a part of
+        the name.
 
         Raises:
             ConfigError: the capacity is not a size, or no number of blocks results in it.
@@ -169,7 +169,7 @@ class Device:
 
     @property
     def core(self) -> _core.DeviceConfig:
-        """The settings of the core."""
+        """The settings in the form of the Rust core."""
         return self._config
 
     @property
@@ -204,7 +204,7 @@ class Device:
 
     @property
     def changes(self) -> dict[str, str]:
-        """Return the settings that differ from the preset, by key, as TOML; for a device file, all settings in it.
+        """Return settings that differ from the preset, as TOML values by key; for a device file, all its settings.
 
         >>> Device.preset("nexus5").set({"gc.policy": "fifo"}).changes
         {'gc.policy': '"fifo"'}
@@ -227,7 +227,7 @@ class Device:
         return _core.bandwidths(self._config, list(units_kb))
 
     def seeded(self, seed: int) -> Device:
-        """Return the device with seeds derived from the seed of a run: its own seeds plus `seed` - 1.
+        """Return a copy of the device whose random seeds are shifted by the seed of a run: `seed` - 1 is added to each.
 
         The seeds are those of the wake-up times (`power.seed`) and of random choices in garbage collection (`gc.seed`).
 
@@ -238,7 +238,7 @@ class Device:
         if seed == 1:
             return self
         seeds = {row.key: int(row.value) for row in self.explain() if row.key in _SEEDS}
-        # Seeds are non-negative integers of 63 bits.
+        # The result stays a non-negative integer of 63 bits, as required of seeds.
         return self.set({key: (value + seed - 1) % 2**63 for key, value in seeds.items()})
 
     def precondition(
@@ -302,7 +302,7 @@ class Device:
         aging = parse_precondition(values["precondition"])
         if not isinstance(aging, Path):
             values["precondition"] = aging.text
-        # The core receives a trace for preconditioning separately.
+        # If a trace preconditions the device, the core receives the trace separately, so the option is `none`.
         replay = {name: value for name, value in values.items() if name in _OF_THE_CORE} | {
             "precondition": "none" if isinstance(aging, Path) else aging.text,
             "percentiles": percentiles_of(values["percentiles"]),
@@ -335,7 +335,7 @@ class Device:
         try:
             ledger = _drive(run, stream, values["progress"])
         except FormatError as error:
-            # The device does not know the position of a rejected request in the trace.
+            # The device does not know where a rejected request is in the trace, so only the file is added to the error.
             raise error.in_file(str(source.path or source.name)) from None
         stored = stored_options(values)
         provenance_fields = {} if provenance is None else {"provenance": provenance.to_dict()}
@@ -374,7 +374,7 @@ def _drive(run: _core.Simulation, stream: _core.Reader, progress: SimulationProg
 
 
 def lie_of(device: Device) -> str:
-    """Return the guarantee that a device breaks on purpose (`cache.lies`); `none` if it keeps all.
+    """Return the durability guarantee that a device breaks on purpose (`cache.lies`); `none` if it keeps all.
 
     >>> lie_of(Device.preset("small-1gb"))
     'none'

@@ -8,12 +8,12 @@ from emmclab import _core
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import Names, listed_names, once, several
 
-#: A value of a setting; sizes are written like `256MiB`.
+#: Value of a setting; a size is written as text, such as `256MiB`.
 Setting = str | int | float | bool
 
 
 class LayerSetting(TypedDict):
-    """A setting of a layer; its default is None if it is computed."""
+    """A setting of a layer; its default is None if it is computed from other settings."""
 
     name: str
     default: Setting | None
@@ -22,7 +22,7 @@ class LayerSetting(TypedDict):
 
 
 class LayerKind(TypedDict):
-    """A layer."""
+    """A kind of layer, with its settings."""
 
     name: str
     about: str
@@ -64,7 +64,7 @@ def stacks(texts: Names) -> list[list[str]]:
 
 
 def settings_of(names: Names, settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Select the settings of the layers of one stack from those of several stacks.
+    """Select the settings that belong to the layers of one stack from the settings of several stacks.
 
     >>> settings_of(["journal:delta"], {"journal.log": "8MB", "advil.hot": "none"})
     {'journal.log': '8MB'}

@@ -1,4 +1,4 @@
-"""Writes the time bins of runs and traces to files, for other tools."""
+"""Writes figures of runs and traces over time (time bins) to files for other tools."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ Rows = list[Row]
 
 
 def over_time_rows(sources: Sequence[Profile | Result]) -> Rows:
-    """Return the time bins of traces or runs, with the names of trace, device and layers.
+    """Return the time bins of traces or runs as rows, with the names of trace, device and layers.
 
     >>> import emmclab
     >>> list(over_time_rows([emmclab.profile(emmclab.bundled()[0])])[0])[:3]

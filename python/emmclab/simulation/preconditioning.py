@@ -1,4 +1,4 @@
-"""Data on a device before a run: none, synthetic data, the data of a used phone, or the writes of a trace."""
+"""Data that is on a device before a run: none, synthetic data, that of a used phone, or that written by a trace."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ def parse_precondition(text: str) -> _core.Precondition | Path:
 
 
 def no_trace(text: str, device: str) -> _core.Precondition:
-    """Parse a preconditioning, but reject a trace; `device` describes the device in the error message."""
+    """Parse a preconditioning that is not a trace; the error for a trace describes the device as `device`."""
     parsed = parse_precondition(text)
     if isinstance(parsed, Path):
         raise ConfigError(

@@ -18,12 +18,12 @@ from emmclab.traces.trace import Trace
 
 @dataclass(frozen=True)
 class Recipe:
-    """The inputs of a run: traces, devices and options."""
+    """The inputs needed to simulate a run again: traces, devices and options."""
 
     device: Device
     second: Device | None
     traces: Sequence[Trace]
-    #: The file of the trace that preconditions the device, if any.
+    #: File of the trace that preconditions the device; None if no trace does.
     aged_by: Path | None
     options: Mapping[str, Any]
 
@@ -98,7 +98,7 @@ def recipe_of(result: StoredResult) -> Recipe:
 
 
 def device_from(table: Mapping[str, Any]) -> Device:
-    """Return the device with the settings of nested tables, as results contain them.
+    """Create a device from settings in nested tables, as results contain them.
 
     >>> import tomllib
     >>> device = Device.preset("nexus5").set({"gc.policy": "fifo"})
@@ -112,7 +112,7 @@ def device_from(table: Mapping[str, Any]) -> Device:
 
 
 def with_settings(device: Device, values: Mapping[str, Any]) -> Device:
-    """Return a device with some settings changed, by dotted key, as JSON values; names are not changed."""
+    """Return a device with some settings changed, given as JSON values by dotted key; its name is not changed."""
     return device.set(
         {key: toml_text(value) for key, value in values.items() if key.partition(".")[0] not in NAMING_SETTINGS}
     )

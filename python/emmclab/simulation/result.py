@@ -8,18 +8,18 @@ from emmclab.core_types import LiveStatus, SecondDevice, SimulationResult, UfsUs
 from emmclab.simulation.result_fields import ResultField, shown_fields
 from emmclab.traces.inputs import ProvenanceFields
 
-#: The group of a result that differs from run to run: the computing cost.
+#: Name of the group of result fields that differs in every run: the computing cost.
 WALL_GROUP = "computing"
 
-#: Figures of the cost of durability.
+#: Result fields on the cost of durability.
 DURABILITY = ("requests.other", "cache.flushes", "durable.requests", "durable.mean_ms", "durable.p99_ms")
-#: Figures of link, queues and hibernation of a UFS, then those that only some UFS have.
+#: Result fields on the link, the queues and the hibernation of a UFS device.
 _UFS = (
     *("ufs.to_device.busy_pct", "ufs.to_device.wait_ms", "ufs.to_host.busy_pct", "ufs.to_host.wait_ms"),
     *("ufs.most_in_flight", "ufs.tag_wait_ms", "ufs.queue_wait_ms"),
     *("ufs.hibernated_pct", "ufs.hibernate_exits", "ufs.hibernate_exit_ms"),
 )
-#: Parts of the mean response.
+#: Result fields with the parts of the mean response time.
 _WAITS = tuple(f"waits.{part}_ms" for part in ("queue", "controller", "bus", "array", "gc", "wake_up"))
 _ZONES = tuple(
     f"ufs.zones.{name}"
@@ -69,7 +69,7 @@ _SECOND = {
 
 
 def ufs_figures(ufs: UfsUse | None) -> list[tuple[ResultField, float | None]]:
-    """Return the figures of link, queues, zones, WriteBooster and hibernation of a UFS.
+    """Return the figures of a UFS device: link, queues, zones, WriteBooster and hibernation.
 
     >>> ufs_figures(None)
     []
@@ -92,7 +92,7 @@ def second_figures(second: SecondDevice) -> list[tuple[ResultField, float]]:
 
 
 def wait_figures(result: Result) -> list[tuple[ResultField, float]]:
-    """Return the parts of the mean response of reads and writes.
+    """Return the parts of the mean response time of reads and writes.
 
     >>> import emmclab
     >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
@@ -105,7 +105,7 @@ def wait_figures(result: Result) -> list[tuple[ResultField, float]]:
 class Result(SimulationResult):
     """Result of a run: the groups of fields that `emmclab simulate --json` prints.
 
-    Read a field as `result.response.p99_ms`, and one whose name is a value by its path.
+    Read a field as an attribute, such as `result.response.p99_ms`, or by its path if its name is in a variable.
 
     >>> import emmclab
     >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
@@ -119,9 +119,9 @@ class Result(SimulationResult):
 
     trace: str
     options: dict[str, Any]
-    #: Missing in the results that studies store, because their cells share it.
+    #: Origin of the result; missing in results that studies store, because all cells of a study share it.
     provenance: ProvenanceFields | None
-    #: Only for a served device: its figures in real time.
+    #: Real-time figures of a served device; None for other runs.
     live: LiveStatus | None
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The fields of a result: path, unit, meaning, SQL column, and how figures are displayed."""
+"""The fields of a result: path, unit, meaning, SQL column, and format of figures."""
 
 import functools
 import json
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from emmclab.runtime.document import Column, Number
 from emmclab.runtime.number_format import significant
 
-#: The fields of the core, which `make generate` writes from the structs of `crates/replay/src/result`.
+#: File with the result fields of the core, which `make generate` writes from the structs of `crates/replay/src/result`.
 _FILE = Path(__file__).parents[1] / "data" / "result-fields.json"
 #: Display units for bytes.
 _BYTES = {"MB": 1 << 20, "TB": 1 << 40}
@@ -20,31 +20,31 @@ _SHOWN_AS = {"byte": "MB", "block": "", "map unit": ""}
 _COUNTS = {"_bytes": ("byte", 1), "_ms": ("ms", 3), "_pct": ("%", 0)}
 #: Significant digits of a figure in a sentence.
 _IN_WORDS = 2
-#: Minimum number of significant digits of figures that a sentence compares, and maximum number of added digits.
+#: Minimum number of significant digits of compared figures, and maximum number of digits added to tell them apart.
 _SIGNIFICANT, _MOST_DIGITS = 3, 9
 
 
 class ResultField(NamedTuple):
-    """A field; `path` names its groups, for example `response.read.p99_ms`."""
+    """A field of a result; `path` contains the names of its groups, for example `response.read.p99_ms`."""
 
     path: str
     unit: str
     about: str
-    #: The column of the SQL table `runs`.
+    #: Column of the figure in the SQL table `runs`.
     column: str = ""
-    #: Label of the figure wherever it is displayed, and in the header of a narrow column.
+    #: Label of the figure wherever it is displayed, and short label for the header of a narrow column.
     label: str = ""
     short: str = ""
-    #: Decimals of the figure wherever it is displayed.
+    #: Number of decimals with which the figure is displayed.
     digits: int = 0
-    #: `lower` or `higher`; empty if neither is better.
+    #: Which values are better: `lower` or `higher`; empty if neither is.
     better: str = ""
-    #: Display unit of the figure, if it differs from that of other figures with the same unit.
+    #: Unit in which the figure is displayed, if it differs from that of other figures with the same stored unit.
     shown_in: str = ""
 
     @property
     def display_unit(self) -> str:
-        """The display unit of the figure: MB for bytes; empty if the label contains the unit."""
+        """The unit in which the figure is displayed: MB for bytes; empty if the label contains the unit."""
         return self.shown_in or _SHOWN_AS.get(self.unit, self.unit)
 
     @property
@@ -67,7 +67,7 @@ class ResultField(NamedTuple):
 
     @property
     def heading(self) -> Column:
-        """The heading of the figure in a table."""
+        """The figure's heading for a column of a table."""
         label, unit = self.short or self.label, self.display_unit
         short = label if unit else label.replace(" ", "\n", 1) if " " in label else f"{label}\n"
         return Column(self.label, unit, short)
@@ -96,7 +96,7 @@ class ResultField(NamedTuple):
         return "–" if value is None else self._number(value, self.digits)
 
     def in_words(self, value: float) -> str:
-        """Format a figure for a sentence: with its unit, and times rounded; tables have all digits.
+        """Format a figure for a sentence, rounded and with its unit; tables show all digits.
 
         >>> result_field("response.p99_ms").in_words(1234.5678)
         '1,234.57 ms'
@@ -106,9 +106,9 @@ class ResultField(NamedTuple):
         return f"{self.rounded(value)} {self.display_unit}".strip()
 
     def compared_texts(self, *values: float) -> list[str]:
-        """Format figures that a sentence compares like `in_words`, with at least three significant digits.
+        """Format figures that are compared in a sentence, with at least three significant digits.
 
-        Digits are added until figures that differ have different texts.
+        Digits are added until different figures have different texts.
 
         >>> result_field("response.p99_ms").compared_texts(0.0661, 0.0684)
         ['0.0661 ms', '0.0684 ms']
@@ -131,14 +131,14 @@ class ResultField(NamedTuple):
         return self._number(value, min(self.digits, _IN_WORDS) if self.display_unit else self.digits)
 
     def _number(self, value: float, digits: int) -> str:
-        """Format a number in the display unit; with more decimals if a value other than 0 would be shown as 0."""
+        """Format a number in the display unit; add decimals if a value other than 0 would be shown as 0."""
         number = value / _BYTES[self.display_unit] if self.unit == "byte" else value
         text = f"{number:,.{digits}f}"
         return text if not number or float(text.replace(",", "")) else significant(number, 1)
 
 
 def _decimals(value: float) -> int:
-    """Return the number of decimals that a figure has in a comparison: two, or more for three digits."""
+    """Return the number of decimals with which a figure is compared: two, or more for three significant digits."""
     return max(_IN_WORDS, _SIGNIFICANT - 1 - math.floor(math.log10(abs(value)))) if value else _IN_WORDS
 
 
@@ -151,7 +151,7 @@ class ResultGroup(NamedTuple):
 
 
 _PROVENANCE = "Origin of the result; results of studies lack it, because their cells share it."
-#: Path and meaning of the fields that the package adds to those of the core.
+#: Paths and meanings of the result fields that the Python package adds to those of the Rust core.
 _OF_PACKAGE = [
     {"path": path, "unit": "", "about": about}
     for path, about in {
@@ -218,7 +218,7 @@ def result_field(path: str) -> ResultField:
 
 
 def shown_fields(paths: tuple[str, ...]) -> tuple[ResultField, ...]:
-    """Return displayed figures by their paths, in order."""
+    """Return the figures with these paths, in order, and how they are displayed."""
     fields = tuple(map(result_field, paths))
     if bare := [field.path for field in fields if not field.label]:
         raise KeyError(f"no label is declared for {', '.join(bare)}")
@@ -226,7 +226,7 @@ def shown_fields(paths: tuple[str, ...]) -> tuple[ResultField, ...]:
 
 
 def layer_field(name: str) -> ResultField:
-    """Return the display of a layer's count, derived from its name, which ends with the unit.
+    """Return how to display a count of a layer, derived from its name, which ends with the unit.
 
     >>> field = layer_field("logged_bytes")
     >>> field.label, field.text(3 << 20), field.display_unit
@@ -239,7 +239,7 @@ def layer_field(name: str) -> ResultField:
 
 
 def field_of_column(column: str) -> ResultField | None:
-    """Return the figure in a column of the SQL table `runs`; None if it is not a displayed figure.
+    """Return the figure that a column of the SQL table `runs` contains; None if it is not a displayed figure.
 
     >>> field_of_column("waf").label
     'Write amplification'

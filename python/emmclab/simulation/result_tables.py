@@ -1,4 +1,4 @@
-"""The tables of a run: its figures, the link of a UFS, layers, and a second device."""
+"""The tables that show the result of a run: figures, the link of a UFS, layers, and a second device."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -33,13 +33,13 @@ FIGURES = shown_fields(
         "run.simulated_s",
     )
 )
-#: The unit and format of all percentiles.
+#: Field of the 99th percentile, whose unit and format all percentiles use.
 _P99 = result_field("response.p99_ms")
-#: Figures that requested percentiles replace.
+#: Percentiles that are left out if the user requests other percentiles.
 _USUAL_PERCENTILES = ("response.p50_ms", _P99.path)
 
 
-#: The heading of the names of figures, which the terminal leaves out.
+#: Heading of the column with the names of figures; the terminal leaves it empty.
 NAME_OF_FIGURE = Column("Figure", short="")
 
 
@@ -62,7 +62,7 @@ def requested_percentiles(result: Result) -> list[ResponsePercentileRow]:
 
 
 def run_table(result: Result) -> TextTable:
-    """Return the figures of a run; requested percentiles replace the usual ones."""
+    """Return the table of a run's figures; requested percentiles replace the usual ones."""
     chosen = [
         [f"{percentile_label(row.percentile)} response", _P99.text(row.response_ms), _P99.unit]
         for row in requested_percentiles(result)
@@ -82,7 +82,7 @@ def run_table(result: Result) -> TextTable:
 
 
 def response_table(result: Result) -> TextTable:
-    """Return the response times of reads and writes, together and by operation."""
+    """Return the table of the response times of reads and writes, together and by operation."""
     rows: list[Cells] = []
     for op, name in (("", "all"), ("read.", "reads"), ("write.", "writes")):
         paths = ("mean_ms" if op else "mean_response_ms", "p50_ms", "p99_ms", "max_ms")
@@ -101,7 +101,7 @@ def result_html(result: Result) -> str:
 
 
 def _life_rows(result: Result) -> list[Cells]:
-    """Return the rows for the lifetime, if the run erased blocks, and for its used part, if that is not 0."""
+    """Return table rows for the device's lifetime, if the run erased blocks, and for its used part, if not 0."""
     rows: list[Cells] = []
     if not (life := result.wear.lifetime):
         return rows
@@ -118,7 +118,7 @@ def _life_rows(result: Result) -> list[Cells]:
 
 
 def part_tables(result: Result) -> list[TextTable]:
-    """Return the tables of the parts of a run that only some have: the link of a UFS, layers, a second device."""
+    """Return the tables that only some runs have: the link of a UFS, layers, a second device."""
     tables = [_link_table(ufs)] if (ufs := result.ufs) else []
     tables += map(_layer_table, result.layers)
     if second := result.second_device:
@@ -127,14 +127,14 @@ def part_tables(result: Result) -> list[TextTable]:
 
 
 def _link_table(ufs: UfsUse) -> TextTable:
-    """Return the cost of link, queues, WriteBooster and hibernation of a UFS."""
+    """Return the table of a UFS device's link, queues, WriteBooster and hibernation."""
     lanes = f"{ufs.lanes} lane{'s' if ufs.lanes > 1 else ''} of {ufs.gear.replace('_', '-').upper()}"
     title = f"Link of {lanes}, {ufs.link_mb_per_s:,.0f} MB/s each way; {ufs.tags} tags"
     return figures_table(title, ufs_figures(ufs))
 
 
 def _layer_table(layer: Mapping[str, Any]) -> TextTable:
-    """Return the counts of a layer, and the settings that the device below does not support."""
+    """Return the table of a layer's counts, and a note on settings that the device below does not support."""
     counts = [(layer_field(name), value) for name, value in layer.items() if name not in ("name", "left_out")]
     disabled = [f"{setting} disabled; this device does not support it" for setting in layer.get("left_out", ())]
     return figures_table(f"Layer: {layer['name']}", counts)._replace(caption="\n".join(disabled))

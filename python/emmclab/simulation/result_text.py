@@ -1,4 +1,4 @@
-"""The result of simulated runs in one sentence, and the reasons not to trust it."""
+"""Sentences on the result of simulated runs, and on the reasons not to trust it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -9,25 +9,25 @@ from emmclab.runtime.number_format import duration, signed
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import result_field
 
-#: The figures in the sentence on a result.
+#: Figures in the sentence that summarises a result.
 _MEAN, _P99 = map(result_field, ("response.mean_response_ms", "response.p99_ms"))
 
-#: Share of recorded requests within 1 ms after the device became idle above which open loop misleads, percent.
+#: Share of requests that arrive within 1 ms after the device became idle, above which open loop misleads, percent.
 DEPENDENT_PCT = 25.0
-#: Share of requests wrapped into a smaller device above which a warning is printed, percent.
+#: Percentage of requests whose addresses were wrapped into a smaller device, above which a warning is printed.
 _MUCH_WRAPPED_PCT = 5.0
-#: Load of the device, as a share of its maximum, at the rate that is proposed for an overloaded run.
+#: Load that the rate proposed for an overloaded run should cause, as a share of the device's maximum.
 _COMFORTABLE = 0.8
-#: Backlogs up to this share of the arrival time count as bursts, as in the core.
+#: Maximum backlog that counts as a burst, as a share of the arrival time; the core uses the same limit.
 _BURST_SHARE = 0.1
-#: The same limit in seconds; the smaller of the two applies.
+#: Maximum backlog that counts as a burst, in seconds; the smaller of this limit and the limit by share applies.
 _BURST_S = 10.0
-#: Median lateness of completions above which a warning is printed, as a share of the mean response.
+#: Median lateness of completions, as a share of the mean response time, above which a warning is printed.
 _MUCH_LATE = 0.25
 
 
 def headline(result: Result) -> str:
-    """Return the mean response of a run, compared with the recorded one if there is one.
+    """Return a sentence with the mean response time of a run, compared with the recorded one if there is one.
 
     >>> import emmclab
     >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
@@ -41,14 +41,14 @@ def headline(result: Result) -> str:
     mean, recorded = result.response.mean_response_ms, result.recorded.response.all
     if recorded.recorded_ms is None:
         p99 = f"{_P99.short} {_P99.in_words(result.response.p99_ms)}"
-        # A served device records no response times besides its own.
+        # A served device has no recorded response times to compare with its own.
         unknown = "" if result.live else "; no response times are recorded"
         return f"{mean_text(mean)}, {p99}{unknown}"
     return recorded_mean_text(mean, recorded.recorded_ms, recorded.error_pct)
 
 
 def recorded_mean_text(simulated_ms: float, recorded_ms: float, error_pct: float | None) -> str:
-    """Return a simulated mean response, compared with the recorded one.
+    """Return a text with a simulated mean response time, compared with the recorded one.
 
     >>> recorded_mean_text(1.9, 1.883, 0.9)
     'mean response 1.90 ms, recorded 1.88 ms (+0.9 %)'
@@ -58,7 +58,7 @@ def recorded_mean_text(simulated_ms: float, recorded_ms: float, error_pct: float
 
 
 def without_slc(result: Result) -> str:
-    """Return a note that a lifetime excludes SLC blocks, whose limit is not set; empty if not needed.
+    """Return a note that a lifetime excludes SLC blocks because no limit is set for them; empty if not needed.
 
     >>> import emmclab
     >>> without_slc(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
@@ -76,14 +76,14 @@ def trusted(result: Result) -> bool:
     return not result.run.stopped and not result.run.load.overloaded
 
 
-#: Operations and flags that make writes durable, with their names in `run.unrecorded`.
+#: Operations and flags that make writes durable (names as in `run.unrecorded`), with their names in texts.
 _DURABLE = {"flush": "flushes", "preflush": "preflushes", "fua": "FUA"}
-#: Share of the bytes read without an earlier write above which a note is printed, percent.
+#: Percentage of the bytes read that were not written before, above which a note is printed.
 _MUCH_UNWRITTEN_PCT = 5.0
 
 
 def durability_unknown(result: Mapping[str, Any], remedy: str = "--flush-every 8") -> str:
-    """Return a note that a trace lacks what makes writes durable, with a remedy; empty if it does not.
+    """Return a note that a trace lacks flushes or FUA, which make writes durable, with a remedy; empty if not.
 
     >>> durability_unknown({"run": {"unrecorded": "discard fua"}, "options": {}}).partition(",")[0]
     'the trace does not record FUA'
@@ -99,7 +99,7 @@ def durability_unknown(result: Mapping[str, Any], remedy: str = "--flush-every 8
 
 
 def _coarse_clock(result: Result) -> str:
-    """Return a warning that arrivals or think times are from a coarse clock; empty for a fine clock."""
+    """Return a warning that arrivals or think times were recorded with a coarse clock; empty for a fine clock."""
     run = result.run
     name = {"open": "arrivals", "closed": "think times"}.get(run.mode)
     if run.coarse_clock is None or name is None:
@@ -117,7 +117,7 @@ def trace_warnings(result: Result) -> list[str]:
 
 
 def unwritten_note(result: Result) -> str:
-    """Return a note on reads of unwritten data, and on their cost; empty if they are few."""
+    """Return a note on reads of data that was never written, and how they are modelled; empty if they are few."""
     if (share := result.map.unwritten_read_pct or 0.0) <= _MUCH_UNWRITTEN_PCT:
         return ""
     return (
@@ -135,7 +135,7 @@ def ended_early(result: Result) -> str:
 
 
 def much_wrapped(result: Result) -> str:
-    """Return a warning that many requests were wrapped into a smaller device; empty if few were."""
+    """Return a warning that many addresses were wrapped to fit a smaller device; empty if few were."""
     if (wrapped := result.requests.wrapped_pct) <= _MUCH_WRAPPED_PCT:
         return ""
     return (
@@ -197,7 +197,7 @@ def notes_by_text(results: Sequence[Result]) -> list[str]:
 
 
 def by_text(results: Sequence[Result], texts: Callable[[Result], Iterable[str]]) -> list[tuple[str, str]]:
-    """Return each text about runs, with the names of the runs that it concerns."""
+    """Return each different text about runs, with the names of the runs that it concerns."""
     runs: dict[tuple[str, str], list[str]] = {}
     for result in results:
         for text in texts(result):
@@ -217,7 +217,7 @@ def refusals_text(refused: Sequence[RefusedRequests]) -> str:
 
 
 def lateness(result: Result) -> str:
-    """Return how late a served device sent completions; empty if it does not follow the host's clock."""
+    """Return how late a served device sent completions; empty if its clock does not follow real time."""
     live = result.live
     if live is None or live.late_p50_us is None or live.late_p99_us is None:
         return ""
@@ -241,7 +241,7 @@ def _much_late(result: Result) -> str:
 
 
 def offered(result: Result) -> str:
-    """Return the offered load of an overloaded run as a phrase: on average, or at times if that is below 100 %."""
+    """Return the offered load of an overloaded run as a phrase: the average, or "at times" if this is below 100 %."""
     offered_pct = _offered_pct(result)
     if offered_pct > 100:
         return f"{offered_pct:,.0f} % of what"
@@ -254,7 +254,7 @@ def _offered_pct(result: Result) -> float:
 
 
 def _overload(result: Result, closed: str) -> str:
-    """Return a sentence with the offered load, the length of the queue, and the remedies."""
+    """Return a sentence with the offered load of a run, the length of the queue, and the remedies."""
     load = result.run.load
     if _offered_pct(result) > 100:
         backlog = (
@@ -274,10 +274,10 @@ def _overload(result: Result, closed: str) -> str:
 
 
 def _lighter(result: Result) -> float:
-    """Return a rate with which the device keeps up."""
+    """Return a value for the option `rate` at which the device keeps up with the trace."""
     load = result.run.load
     span_s = result.run.simulated_s - load.backlog_s
-    # Either the queue does not grow, or it stays far shorter than the trace.
+    # At the proposed rate, the queue either does not grow, or stays far shorter than the trace.
     short_s = min(_BURST_S, _BURST_SHARE * span_s)
     rates = [_COMFORTABLE * short_s / max(load.peak_backlog_s, load.backlog_s)]
     if load.peak_offered_pct is not None:
@@ -289,7 +289,7 @@ def _lighter(result: Result) -> float:
 
 
 def changes_line(changes: Sequence[SettingChange]) -> str:
-    """Return the settings that changed while a device was served, each with its simulated time.
+    """Return a text with the settings that were changed while a device was served, and the simulated times.
 
     >>> changes_line([SettingChange({"at_s": 1.5, "key": "cache.lies", "from": '"none"', "to": '"flush"'})])
     'cache.lies from none to flush at 1.500 s'
@@ -304,7 +304,7 @@ def _bare(value: str) -> str:
 
 
 def mode_line(result: Result) -> str:
-    """Return the mode of a run, and the reason if it was chosen automatically.
+    """Return the replay mode of a run, and the reason if it was chosen automatically.
 
     >>> import emmclab
     >>> mode_line(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
@@ -314,14 +314,14 @@ def mode_line(result: Result) -> str:
     line = f"{name} ({reason})" if (reason := result.run.mode_reason) else name
     if result.live:
         clock = result.live.clock
-        # When idle, a device writes back its cache, so that flushes find less dirty data.
+        # An idle device writes back its cache, so that flushes find less dirty data.
         idle = "no idle time" if clock == "free" and not result.options.get("think") else "idle time"
         line += f", clock {clock} ({idle} between requests)"
     return line
 
 
 def mode_name(mode: str) -> str:
-    """Return the readable name of a mode.
+    """Return the readable name of a replay mode.
 
     >>> mode_name("closed"), mode_name("back_to_back")
     ('closed loop', 'back to back')
@@ -340,7 +340,7 @@ def device_before(result: Result) -> str:
 
 
 def state_text(precondition: str) -> str:
-    """Describe data on a device in words.
+    """Describe the state of a device that a preconditioning produces, in words.
 
     >>> state_text("none"), state_text("used:365d,trim=yes"), state_text("sequential:80")
     ('new (empty)', 'used by a phone (365d, trim=yes)', 'preconditioned, sequential:80')
@@ -357,7 +357,7 @@ def state_text(precondition: str) -> str:
 
 
 def completion(result: Mapping[str, Any]) -> str:
-    """Describe when a write completes: in the write buffer if the device has one, else in the flash.
+    """Describe when writes complete in a run: in the write buffer if the device has one, else in the flash.
 
     >>> completion({"configuration": {"write_complete": "programmed", "write_buffer_kb": 512}})
     'in the write buffer, durable ones when programmed'
@@ -366,7 +366,7 @@ def completion(result: Mapping[str, Any]) -> str:
 
 
 def is_buffered(result: Mapping[str, Any]) -> bool:
-    """Return whether writes complete in a volatile cache of the device.
+    """Return whether writes complete in a volatile cache of the device in this run.
 
     >>> is_buffered({"configuration": {"write_buffer_kb": 512}}), is_buffered({})
     (True, False)

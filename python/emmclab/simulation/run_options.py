@@ -22,7 +22,7 @@ from emmclab.simulation.layers import Setting
 if TYPE_CHECKING:
     from emmclab.simulation.device import Device
 
-#: Called after each batch: bytes read, bytes in all (None = unknown), requests, simulated seconds so far.
+#: Callback after each batch: bytes read, total bytes (None = unknown), requests, and simulated seconds so far.
 SimulationProgress = Callable[[int, int | None, int, float], None]
 
 #: Input of a victim policy: the full blocks of one block group in one plane at the time of the decision.
@@ -132,7 +132,7 @@ class OptionsOfAnyLayers(ReplayOptions, total=False):
 
 
 class LayersOfRun(TypedDict, total=False):
-    """The layers of a run."""
+    """The options of a run for the layers above the device."""
 
     layers: Annotated[
         Names,
@@ -160,7 +160,7 @@ class RunOptions(OptionsOfAnyLayers, LayersOfRun, total=False):
     """The options of `Device.simulate`; omitted options have their defaults."""
 
 
-#: The declaration of each option, by name: those of the core, of the layers, and the others.
+#: Declarations of all run options by name: options of the core, of the layers, and others.
 RUN_OPTIONS: Mapping[str, Option] = {
     **declarations(ReplayOptions),
     "passes": declarations(OptionsOfAnyLayers, Device=Any)["passes"],
@@ -168,7 +168,7 @@ RUN_OPTIONS: Mapping[str, Option] = {
     **declarations(OptionsOfAnyLayers, Device=Any),
 }
 
-#: The default of each option, by name.
+#: Default value of each run option, by name.
 DEFAULTS: Mapping[str, Any] = {name: option.default for name, option in RUN_OPTIONS.items()}
 
 RunOptions.__doc__ = f"{RunOptions.__doc__}\n\n{attributes(RUN_OPTIONS)}"
@@ -219,7 +219,7 @@ def complete_options(options: RunOptions) -> dict[str, Any]:
 
 
 def stored_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a run as stored in its result; `options` has all options of the run.
+    """Return the options of a run as its result stores them; `options` contains all options of the run.
 
     >>> options = complete_options({"flush_every": 8, "layers": ("pass-through",)})
     >>> {name: value for name, value in stored_options(options).items() if name in ("flush_every", "layers")}

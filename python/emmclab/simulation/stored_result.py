@@ -1,4 +1,4 @@
-"""Reads stored results: JSON of a command, the Parquet of `--events`, and pages, each with its provenance."""
+"""Reads stored results from JSON of a command, Parquet of `--events`, or HTML pages; each has its provenance."""
 
 import contextlib
 import json
@@ -12,9 +12,9 @@ from emmclab.runtime.files import read_text
 from emmclab.simulation.provenance import RECORD
 from emmclab.traces.reading import read
 
-#: Groups in the JSON of a simulated run.
+#: Groups of fields that the JSON of a simulated run contains.
 _OF_A_RESULT = ("device", "options", "configuration", "requests")
-#: Metadata key of a file of requests that describes its run.
+#: Metadata key under which a file of requests stores the description of its run.
 _RUN_KEY = "emmclab.run"
 _PAGES = (".html", ".htm")
 _HINT = (
@@ -26,24 +26,24 @@ NAMING_SETTINGS = ("name", "about", "fitted_to")
 
 
 class StoredResult(NamedTuple):
-    """A stored result."""
+    """A stored result: its fields, and the file that contains it."""
 
-    #: The file, followed by `#N` if it contains several results.
+    #: Path of the file, followed by `#N` if the file contains several results.
     place: str
-    #: `simulation`, `requests` (the file of `--events`), or `other`.
+    #: Kind of the stored result: `simulation`, `requests` (the file of `--events`), or `other`.
     kind: str
-    #: Groups of fields of a simulated run; for other results, only their names.
+    #: Groups of fields of a simulated run; for other results, only the names of the groups.
     fields: Mapping[str, Any]
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """The provenance; empty if the file has none."""
+        """The provenance of the result; empty if the file contains none."""
         provenance = self.fields.get("provenance")
         return provenance if isinstance(provenance, Mapping) else {}
 
     @property
     def name(self) -> str:
-        """The names of trace and device, as far as the result contains them."""
+        """The names of trace and device, as far as the result contains them; else its name, study or file."""
         parts = (self.fields.get(part) for part in ("trace", "device"))
         text = " on ".join(part for part in parts if isinstance(part, str))
         first = self.fields.get("name", self.fields.get("study"))
@@ -56,7 +56,7 @@ class StoredResult(NamedTuple):
 
 
 class DeviceSettings(NamedTuple):
-    """All settings of a device in a result, in nested tables."""
+    """All settings of a device in a result, as nested tables."""
 
     name: str
     table: Mapping[str, Any]
@@ -83,7 +83,7 @@ def read_result(text: str) -> StoredResult:
 
 
 def _seed_of(result: StoredResult, among: Sequence[StoredResult]) -> str:
-    """Return the seed of a result, if other results have the same name."""
+    """Return the seed of a result as text if other results have the same name; otherwise an empty text."""
     options = result.fields.get("options")
     if not isinstance(options, Mapping) or "seed" not in options:
         return ""
@@ -102,7 +102,7 @@ def read_results(path: Path) -> list[StoredResult]:
     elif path.suffix.lower() == ".json" or not path.is_file():
         results = list(_of_document(path, _json(path, read_text(path, _HINT))))
     else:
-        # A file with another extension, such as a trace, may contain anything.
+        # A file with another extension, such as a trace, may contain anything, so invalid JSON is ignored.
         with contextlib.suppress(ValueError):
             results = list(_of_document(path, json.loads(read_text(path, _HINT))))
     if not results:
@@ -126,7 +126,7 @@ def holds_results(path: Path) -> bool:
 
 
 def page_record(path: Path) -> Any:
-    """Return the JSON record in a page of emmclab; None for any other page."""
+    """Return the JSON data in an HTML page of emmclab; None for any other page."""
     match = re.search(rf'<script id="{RECORD}" type="application/json">(.*?)</script>', read_text(path), re.DOTALL)
     return None if match is None else _json(path, match[1])
 
@@ -145,14 +145,14 @@ def _json(path: Path, text: str) -> Any:
 
 
 def _of_document(path: Path, document: Any) -> Iterator[StoredResult]:
-    """Yield the results of a document, numbered if there are several."""
+    """Yield the results in a JSON document, numbered if there are several."""
     results = list(_results(document))
     for number, (kind, fields) in enumerate(results, 1):
         yield StoredResult(f"{path}#{number}" if len(results) > 1 else str(path), kind, fields)
 
 
 def _results(document: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield kind and fields of each result in a result, a list of results, or an object with `runs`."""
+    """Yield kind and fields of each result in a JSON document: a result, a list, or an object with `runs`."""
     if isinstance(document, list):
         for part in document:
             yield from _results(part)
@@ -170,7 +170,7 @@ def _results(document: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def run_of(path: Path) -> dict[str, Any] | None:
-    """Return the description of the run in a file of requests (`--events`); None for any other file."""
+    """Return the description of the run in a Parquet file of `--events`; None for any other file."""
     if not _may_describe_a_run(path):
         return None
     from emmclab.runtime.parquet import metadata_of  # Loads a database, which other files do not need.
@@ -181,7 +181,7 @@ def run_of(path: Path) -> dict[str, Any] | None:
 
 
 def _may_describe_a_run(path: Path) -> bool:
-    """Return whether the footer of a Parquet file contains the metadata key of a run."""
+    """Return whether a Parquet file's footer contains the metadata key under which a run is described."""
     if path.suffix.lower() != ".parquet" or not path.is_file():
         return False
     try:
@@ -196,7 +196,7 @@ def _may_describe_a_run(path: Path) -> bool:
 
 
 def _of_requests(path: Path) -> dict[str, Any] | None:
-    """Return the run that a file of requests describes, with the figures that follow from its rows."""
+    """Return the run that a Parquet file of `--events` describes, with figures computed from its rows."""
     run = run_of(path)
     if run is None:
         return None

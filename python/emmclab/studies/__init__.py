@@ -1,7 +1,7 @@
 """Studies: run each workload or trace under each setting once, store the results, and query them.
 
-A study is a TOML file that expands into cells; each cell is profiled, simulated, run as an application, run
-on a served device, or recorded to cut power. Searches choose further cells. Results are queried with SQL.
+A study is a TOML file that is expanded into cells, each of which is run once: a profile, a simulation, an application,
+a run on a served device, or a recording with power cuts. Searches choose further cells. Results are queried with SQL.
 Bundled studies are read as files from the folders of `papers`; nothing is imported from there.
 """
 

@@ -1,4 +1,4 @@
-"""Searches combinations of design options, and compares them with each option alone."""
+"""Searches combinations of design options of a device, and compares them with each option alone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,11 +20,11 @@ from emmclab.studies.run import StudyProgress
 from emmclab.studies.search import WAYS, Objective, SearchResult, Trial, run_search, seeds_of
 from emmclab.studies.search_space import Range, Space
 
-#: The column of results by which options are ranked. Lifetimes are missing: each needs a run of its own.
+#: Result columns by which options can be ranked. Lifetimes are missing, because each needs a run of its own.
 METRICS = {by: field.column for by, field in FIGURES.items()}
-#: The cost of a combination: RAM of the device, and the capacity that remains for the host.
+#: Result columns with the cost of a combination of options: RAM of the device, and capacity that remains for the host.
 RAM, CAPACITY = "configuration_ram_kb", "configuration_capacity_bytes"
-#: The choice that omits an option.
+#: Choice of the search that leaves an option out.
 OFF = "no"
 
 
@@ -35,15 +35,15 @@ class DeepFields(TypedDict):
     trials: int
     seed: int
     budget: int
-    #: Figures of the unchanged device.
+    #: Figures of the device without any of the options, by name.
     device: dict[str, float]
-    #: Names of the options, and figures by name.
+    #: Combinations on the Pareto front: names of their options, and figures by name.
     front: list[dict[str, list[str] | float]]
 
 
 @dataclass(frozen=True)
 class Deep:
-    """The tried combinations of options; `by` is the key of `METRICS` by which they are ranked."""
+    """The tried combinations of design options; `by` is the key in `METRICS` by which they are ranked."""
 
     found: SearchResult
     by: str
@@ -60,7 +60,7 @@ class Deep:
 
     @property
     def single(self) -> Trial | None:
-        """The best single option; None if none is possible."""
+        """The best trial with a single design option; None if none is possible."""
         return self._best(trial for trial in self.found.trials if len(trial_options(trial)) == 1)
 
     @property
@@ -70,7 +70,7 @@ class Deep:
 
     @property
     def headline(self) -> str:
-        """Return the best combination and its effect, and the effect of the best single option."""
+        """Return a sentence: the best combination and its effect, and the effect of the best single option."""
         if (best := self.best) is None or not trial_options(best):
             return f"Together: no combination of options improves the {ORDERS[self.by]}"
         names = " + ".join(trial_options(best))
@@ -90,7 +90,7 @@ class Deep:
         return change_pct(self.base.figures[name], trial.figures[name]) or 0.0
 
     def without_one(self) -> list[dict[str, Setting]]:
-        """Return the combinations that lack one option of the best combination and were not tried yet."""
+        """Return each combination that is the best one without one of its options, unless it was already tried."""
         best, earlier = self.best, [trial.values for trial in self.found.trials]
         if best is None:
             return []
@@ -98,7 +98,7 @@ class Deep:
         return [values for values in fewer if values not in earlier]
 
     def to_dict(self) -> DeepFields:
-        """Return the Pareto-optimal combinations, best first."""
+        """Return the search as JSON values; the Pareto-optimal combinations are sorted, best first."""
         front = sorted(self.found.front(), key=lambda trial: trial.figures[self.metric])
         return {
             "ranked_by": self.by,
@@ -122,14 +122,14 @@ class Deep:
 
 
 def trial_options(trial: Trial) -> list[str]:
-    """Return the names of the options in a trial."""
+    """Return the names of the design options that a trial combines."""
     return [str(value) for value in trial.values.values() if value != OFF]
 
 
 def space_of(device: Device) -> Space:
-    """Return all combinations of a device's options; options that share a setting exclude each other.
+    """Return the search space of a device's design options; options that share a setting exclude each other.
 
-    The grid, which a search has to beat, consists of the unchanged device and each option alone.
+    The grid, which the search has to beat, consists of the unchanged device and each option alone.
     """
     groups: list[list[Option]] = []
     for option in options(device):
@@ -151,7 +151,7 @@ def space_of(device: Device) -> Space:
 
 
 def require_order(by: str) -> None:
-    """Raise an error for a figure by which combinations cannot be ranked, before any run."""
+    """Raise an error for a figure by which combinations cannot be ranked, before anything is simulated."""
     if by not in METRICS:
         raise ConfigError(
             f"combinations of options cannot be ranked by `{by}`",
@@ -177,10 +177,10 @@ def advise_deep(
     progress: StudyProgress | None = None,
     **replay: Any,
 ) -> Deep:
-    """Search combinations of a device's options for traces, like `emmclab search`, and store the cells.
+    """Search combinations of a device's design options for traces, and store all simulations like `emmclab search`.
 
-    A figure is the geometric mean over the traces and over the runs with all `seeds`.
-    `replay` are `mode`, `precondition` and `wrap_addresses`.
+    A figure is the geometric mean over the traces and over the runs with all `seeds`. `replay` are `mode`,
+    `precondition` and `wrap_addresses`.
     """
     require_order(by)
     configured = Device.named(device).set(dict(settings or {})) if settings else Device.named(device)

@@ -1,4 +1,4 @@
-"""The cell of a study, the unit that is run once and stored: one input profiled, or run on one device."""
+"""A cell of a study, which is run once and stored: one input is profiled, or run on one device."""
 
 import functools
 import hashlib
@@ -20,25 +20,25 @@ from emmclab.studies.stored_types import CellFields, CellOptions, Entry
 
 #: Version of the format of stored results; results with another version are ignored.
 _KEPT_AS = 1
-#: Number of requests above which generating an input takes longer than reading the image of a device.
+#: Number of requests above which generating an input takes longer than reading a device image from disk.
 _LONG_REQUESTS = 200_000
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One unit of work. `grid` is `profile`, or the name of a grid, which has a device and options."""
+    """A cell: a unit of work of a study. `grid` is `profile`, or the name of a grid, which has a device and options."""
 
     grid: str
     input: Input
     device: str = ""
-    #: Device settings by dotted key, and options of the replay or profile, both as JSON.
+    #: Device settings by dotted key (`settings`), and options of the replay or profile (`options`), both as JSON.
     settings: str = "{}"
     device_name: str = ""
     device_digest: str = ""
     options: str = "{}"
 
     def identity(self) -> CellFields:
-        """Return everything that determines the result, except the version."""
+        """Return everything that determines the result of the cell, except the version of emmclab."""
         fields: CellFields = {
             "grid": self.grid,
             "input": self.input.name,
@@ -71,7 +71,7 @@ class Cell:
 
     @functools.cached_property
     def preparation_key(self) -> tuple[object, ...]:
-        """Key of what takes time to prepare and is reused by the next cell: a preconditioned device, or the input."""
+        """Key of what cells share because preparing it takes time: a preconditioned device, or the input."""
         options = _parsed(self.options)
         is_used = self.device and options.get("precondition", "none") != "none"
         if is_used and self.input.requests < _LONG_REQUESTS:
@@ -80,7 +80,7 @@ class Cell:
 
     @functools.cached_property
     def key(self) -> str:
-        """SHA-256 of everything that determines the result."""
+        """SHA-256 of everything that determines the result of the cell."""
         decisive = {**self.identity(), "version": __version__, "build": build_digest(), "kept_as": _KEPT_AS}
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
@@ -101,7 +101,7 @@ class Cell:
         except EmmclabError as error:
             if error.errno is not None:
                 raise
-            # The run of the cell fails with the same error, and reports it.
+            # The error is ignored here, because the run of the cell fails with the same error and reports it.
             return True
 
     def outcome(self, images: Images | None = None) -> Entry:
@@ -129,7 +129,7 @@ class Cell:
         return files
 
     def _options(self) -> CellOptions:
-        """Return the options, with the local paths of files."""
+        """Return the options of the cell, with local paths in place of files."""
         options = _parsed(self.options).copy()
         for name in FILES:
             if named := options.get(name):
@@ -143,7 +143,7 @@ class Cell:
         capacity = _parsed(self.options).get("capacity")
         if capacity:
             device = device.with_capacity(capacity)
-        # If the file has changed, the result of another device would be stored under the key of this cell.
+        # If the device file has changed, the key of this cell would no longer match the simulated device.
         if ("/" in self.device or self.device.endswith(".toml")) and device.digest != self.device_digest:
             raise InputError(
                 f"{self.device}: this file has changed since the run of the study began",

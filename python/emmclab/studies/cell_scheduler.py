@@ -1,4 +1,4 @@
-"""Schedules cells: in tasks of about a second; cells that crash their process are set aside."""
+"""Schedules the cells of a study in tasks of about a second; cells that crash their process are set aside."""
 
 import contextlib
 import functools
@@ -18,25 +18,25 @@ from emmclab.studies.store import image_folders
 from emmclab.studies.stored_types import Entry
 from emmclab.studies.tables import lines_of
 
-#: Target length of a task, seconds, and the maximum number of its cells.
+#: Target duration of a task in seconds, and maximum number of cells in a task.
 _TASK_S, _TOGETHER = 1.0, 256
 #: Number of results that are converted to rows together; they stay in memory until then.
 _FLATTENED = 64
-#: Number of cells of each grid in a sample.
+#: Number of cells of each grid that are run for a sample.
 _SAMPLE = 4
-#: Number of crashes of its process after which a cell is set aside.
+#: Number of crashes of its worker process after which a cell is not tried again.
 CRASHES = 3
 
 
 class Task(NamedTuple):
-    """Cells that a worker gets together; `wait`: wait for a device that another process is preconditioning."""
+    """Cells that a worker gets together; with `wait`, it waits for devices that other processes are preconditioning."""
 
     cells: tuple[Cell, ...]
     wait: bool = False
 
 
 class Outcome(NamedTuple):
-    """Outcome of a cell: its result to store, or None if another process is preconditioning its device."""
+    """Outcome of a cell: the result to store, or None if another process is preconditioning the device."""
 
     results: StoredCell | None
     took_s: float = 0.0
@@ -47,33 +47,33 @@ class Outcome(NamedTuple):
 class Progress:
     """Progress of a study."""
 
-    #: Numbers of cells: finished, in all, finished before this run, and without a result.
+    #: Numbers of cells: finished, in all, finished before this run, failed, and given up without a result.
     done: int
     total: int
     before: int
     failed: int
     quarantined: int
-    #: Sum of the times of the cells of this run, seconds.
+    #: Sum of the run times of the cells in this run, seconds.
     cells_s: float
-    #: Estimated time for the rest, seconds, by the mean time of each grid; None before the first result.
+    #: Estimated remaining time, seconds, by the mean time of a cell in each grid; None before the first result.
     left_s: float | None
     jobs: int
 
 
 def run_task(images_limit: int, images: Images | None, task: Task) -> list[Outcome]:
-    """Run the cells of a task; without `images`, this machine stores the images that its processes share."""
+    """Run the cells of a task; without `images`, preconditioned devices are stored in this machine's scratch folder."""
     if images is None:
         images = image_folders(scratch(), images_limit)
     outcomes: list[Outcome] = []
     for begin in range(0, len(task.cells), _FLATTENED):
         done = [_done(cell, images, task) for cell in task.cells[begin : begin + _FLATTENED]]
-        # Many results are converted at once: each simulation evicts this code from the processor's caches.
+        # Results are converted in batches: each simulation evicts the conversion code from the caches.
         outcomes += [Outcome(None) if finished is None else finished.outcome() for finished in done]
     return outcomes
 
 
 class _Done(NamedTuple):
-    """A finished cell: its result, the result as JSON, and the time needed."""
+    """A finished study cell: its result, the result as JSON, and the time needed."""
 
     key: str
     entry: Entry
@@ -86,7 +86,7 @@ class _Done(NamedTuple):
 
 
 def _done(cell: Cell, images: Images, task: Task) -> _Done | None:
-    """Run a cell; return None if another process is preconditioning its device and the task does not wait."""
+    """Run a cell; return None if another process is preconditioning the device and the task does not wait for it."""
     started = time.monotonic()
     if not task.wait and not cell.prepare(images):
         return None
@@ -98,8 +98,8 @@ def _done(cell: Cell, images: Images, task: Task) -> _Done | None:
 class _Queue:
     """Waiting cells, grouped by what has to be prepared for them: a preconditioned device, else an input.
 
-    A process keeps its last preconditioned device and input in memory. So a worker continues with its group,
-    and then starts one that no other worker has started, if there is any.
+    A process keeps its last preconditioned device and input in memory. A worker therefore continues with the same
+    group, and then begins a group on which no other worker has started, if there is any.
     """
 
     def __init__(self) -> None:
@@ -109,11 +109,11 @@ class _Queue:
         self._begun: dict[tuple[object, ...], deque[Cell]] = {}
 
     def __len__(self) -> int:
-        """Count the cells."""
+        """Return the number of waiting cells."""
         return self._count
 
     def extend(self, cells: Sequence[Cell]) -> None:
-        """Add cells; a group of each grid is put first, so that the time of each grid is known early."""
+        """Add cells; one group of each grid is put first, so that the run time of each grid is known early."""
         self._count += len(cells)
         for cell in cells:
             groups = self._begun if cell.preparation_key in self._begun else self._fresh
@@ -122,11 +122,11 @@ class _Queue:
         self._fresh = {prepared: self._fresh[prepared] for prepared in [*early.values(), *self._fresh]}
 
     def following(self, last: Cell | None) -> Cell:
-        """Return the next cell for a worker after `last`, without removing it; the queue must not be empty."""
+        """Return the next cell for a worker whose previous cell is `last`, without removing it; there must be one."""
         return self._group_for(last)[0]
 
     def take(self, last: Cell | None) -> Cell:
-        """Remove and return the next cell for a worker after `last`."""
+        """Remove and return the next cell for a worker whose previous cell is `last`."""
         group = self._group_for(last)
         cell = group.popleft()
         self._count -= 1
@@ -141,17 +141,17 @@ class _Queue:
             return self._begun[last.preparation_key]
         if self._fresh:
             return next(iter(self._fresh.values()))
-        # All remaining groups are in progress elsewhere: help with the largest.
+        # Other workers already work on all remaining groups of cells: help with the largest group.
         return max(self._begun.values(), key=len)
 
 
 class Sweep:
-    """Distributes cells over workers, and tracks them."""
+    """Distributes the cells of a study over workers, and tracks their outcomes."""
 
     def __init__(
         self, cells: Sequence[Cell], total: int, *, is_sample: bool = False, more: Callable[[], Sequence[Cell]] = tuple
     ) -> None:
-        """Set the cells of a study to run; with `is_sample`, only a few of each grid are run.
+        """Set the cells of a study to run; if `is_sample` is set, only a few cells of each grid are run.
 
         `more` returns further cells when all earlier ones are finished; an empty list ends the sweep.
         """
@@ -162,7 +162,7 @@ class Sweep:
         self._alone: deque[Cell] = deque()
         self._waiting: deque[Cell] = deque()
         self._crashes: Counter[str] = Counter()
-        #: Reasons for cells without a result, by key.
+        #: Reasons for cells without a result, by key of the cell.
         self.quarantined: dict[str, str] = {}
         self._open = 0
         self._left = Counter(cell.grid for cell in cells)
@@ -248,13 +248,13 @@ class Sweep:
         return Task((self._waiting.popleft(),), wait=True)
 
     def _take(self, last: Cell | None) -> tuple[Cell, ...]:
-        """Take cells for about a second; towards the end fewer, so that all workers finish together."""
+        """Take cells that run for about a second, and fewer towards the end, so that all workers finish together."""
         most = min(_TOGETHER, max(1, len(self._queue) // (2 * self._jobs)))
         batch: list[Cell] = []
         expected = 0.0
         while self._queue and len(batch) < most:
             cell = self._queue.following(last)
-            # The next group may need another device, which is not worth preparing for the rest of a task.
+            # The next cell may need another device, which is not worth preparing for the rest of a task.
             if batch and expected > _TASK_S / 2 and cell.preparation_key != batch[-1].preparation_key:
                 break
             mean = self._mean(cell.grid)
@@ -266,7 +266,7 @@ class Sweep:
         return tuple(batch)
 
     def _crashed(self, task: Task, crash: Crash) -> None:
-        """Run the cells of a task again, each alone; a cell that crashes repeatedly is set aside."""
+        """Schedule the cells of a crashed task again, each alone; a cell that crashes repeatedly is set aside."""
         if len(task.cells) > 1:
             self._alone.extend(task.cells)
             return

@@ -23,15 +23,15 @@ from emmclab.runtime.files import write_atomically
 from emmclab.runtime.local_copies import file_digest, scratch, use_copies
 from emmclab.runtime.optional_libraries import library
 
-#: Maximum size of a file that is sent, bytes.
+#: Maximum size of a file that is sent to the cluster, bytes.
 _MOST_BYTES = 1 << 30
 #: Number of tasks per processor that are sent to the cluster: one runs, the next one waits.
 _DEEP = 2
-#: Number of losses of its node after which a task is taken as the cause, and is given up.
+#: Number of node failures during a task after which the task counts as their cause and is given up.
 _LOSSES = 5
 #: Interval between checks of the nodes, and time without any node after which the run ends, seconds.
 _LOOK_S, _NOBODY_S = 5.0, 60.0
-#: Timeout for a connection to a port, seconds.
+#: Timeout for a connection to a network port, seconds.
 _REACH_S = 10.0
 
 Task = TypeVar("Task")
@@ -39,7 +39,7 @@ Outcome = TypeVar("Outcome")
 
 
 class _Sent(NamedTuple):
-    """A file in the object store of the cluster; without content if it is too large."""
+    """A file in the cluster's object store; too large files are not stored, so that their content is missing."""
 
     digest: str
     name: str
@@ -47,14 +47,14 @@ class _Sent(NamedTuple):
 
 
 class RayCluster:
-    """A Ray cluster: `auto` or `ray://HOST:PORT` joins a cluster; without an address, one is started here."""
+    """A Ray cluster: `auto` or `ray://HOST:PORT` joins one; without an address, one is started on this machine."""
 
     is_local = False
 
     def __init__(self, address: str | None = None, jobs: int = 0) -> None:
         """Connect to a cluster.
 
-        `jobs` limits the processes of a cluster that is started; 0 for one per processor.
+        `jobs` limits the processes of a cluster that is started here; 0 means one per CPU.
         """
         # Without this setting, Ray sends usage statistics to its vendor at each start.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -130,7 +130,7 @@ class RayCluster:
                 ray.cancel(reference, force=True)
 
     def _outcome(self, reference: Any) -> Any:
-        """Return the outcome of a task; None if it was lost with its node."""
+        """Return the outcome of a task; None if the task was lost with its node of the cluster."""
         errors = self._ray.exceptions
         try:
             with _status_of_signal():
@@ -148,7 +148,7 @@ class RayCluster:
             raise (error.cause if isinstance(error.cause, EmmclabError) else error) from None
 
     def _look(self) -> None:
-        """Update the number of processors of the cluster, whose nodes may change."""
+        """Update the number of CPUs of the cluster, whose nodes may change."""
         now = time.monotonic()
         if now - self._looked < _LOOK_S:
             return
@@ -171,17 +171,16 @@ class RayCluster:
 
 
 def _reach(address: str | None) -> None:
-    """Try to connect to the port of a cluster, because Ray itself would try for half a minute."""
+    """Connect to the port of a cluster for a test, because Ray itself would retry for half a minute."""
     place = urlsplit(address or "")
     if place.hostname and place.port:
         socket.create_connection((place.hostname, place.port), timeout=_REACH_S).close()
 
 
 def _keep_strangers_out() -> None:
-    """Set an access token for a cluster that is started here, because Ray listens on all interfaces.
+    """Set an access token for a cluster that is started on this machine, because Ray listens on all interfaces.
 
-    Ray reads the token once, when it is imported. A token that is already set, or an earlier import of Ray,
-    is respected.
+    Ray reads the token once, when it is imported. Nothing is done if a token is already set or Ray is already imported.
     """
     if "ray" not in sys.modules and not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"} & os.environ.keys():
         os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
@@ -198,7 +197,7 @@ def _own_handlers() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             if handler is not None:
-                # The handlers are always set again, because Python does not see the handlers that Ray sets.
+                # The signal handlers are always restored, because Python does not notice handlers that Ray has set.
                 signal.signal(number, handler)
 
 
@@ -228,7 +227,7 @@ def _run_on_node(build: str, files: Mapping[str, _Sent], work: Callable[[Any], A
 
 @functools.cache
 def _here(path: str, digest: str, name: str, content: Any) -> str:
-    """Return the path of a file on this node: the same path on a shared disk, or that of a copy named by digest."""
+    """Return the path of a file on this node: the same path on a shared disk, or a copy named by its digest."""
     try:
         if file_digest(path) == digest:
             return path

@@ -40,21 +40,21 @@ from emmclab.traces.profile_options import percentiles_of
 from emmclab.traces.reading import reading_options
 from emmclab.traces.workload import workload_groups
 
-#: Allowed names of studies, which are also names of folders and arguments; and names that folders of results have.
+#: Allowed names of studies (also names of folders and arguments), and reserved names of folders with results.
 _NAME = re.compile(r"[^\W_][\w-]*")
 _TAKEN = frozenset({"cells", "images", "crash", "running"})
 
 
 @dataclass(frozen=True)
 class Study:
-    """Inputs, each profiled once, and grids of runs."""
+    """A study: inputs, each profiled once, and grids of runs."""
 
     name: str
     about: str
     inputs: tuple[str, ...]
     grids: tuple[Grid, ...]
     seeds: tuple[int, ...] = (1,)
-    #: Options of `emmclab.read` for recorded inputs.
+    #: Options of `emmclab.read` with which recorded inputs are read.
     reading: Mapping[str, Setting] = field(default_factory=dict)
     #: Scripts that run on served devices: the inputs of grids whose mode is `live`.
     programs: tuple[Program, ...] = ()
@@ -64,12 +64,12 @@ class Study:
     percentiles: tuple[float, ...] = ()
     #: Recorded traces that replace workloads of the study.
     recordings: Recordings | None = None
-    #: Recorded traces on which the study is based and that are not bundled with it.
+    #: Recorded traces on which the study is based and that are not bundled with the study.
     traces: FolderTraces | None = None
-    #: What `emmclab search` may vary.
+    #: Settings and bounds for `emmclab search`.
     search: Space | None = None
     file: str = ""
-    #: SHA-256 of the definition, first 16 digits; spaces and comments do not matter.
+    #: First 16 digits of the SHA-256 of the study's definition; spaces and comments do not affect it.
     definition: str = ""
 
     def __repr__(self) -> str:
@@ -153,14 +153,14 @@ class Study:
         return study
 
     def with_inputs(self, more: Names) -> Study:
-        """Return the study with more inputs, such as traces that the reader of a paper has recorded."""
+        """Return the study with additional inputs, such as the user's own recordings."""
         return replace(self, inputs=(*self.inputs, *several(more)))
 
     def with_recordings(self, recordings: Recordings) -> Study:
-        """Return the study with recorded traces, which replace workloads when claims are judged."""
+        """Return the study with recorded traces, which replace synthetic workloads in the verdicts on claims."""
 
         def more(grid: Grid) -> Grid:
-            # The length of a recording cannot be changed.
+            # A grid with a number of requests gets no recordings, because their length cannot be changed.
             return grid if grid.requests else replace(grid, inputs=(*grid.inputs, *recordings.of(grid.inputs)))
 
         return replace(
@@ -171,7 +171,7 @@ class Study:
         )
 
     def with_traces(self, folder: str) -> Study:
-        """Return the study with its recorded traces from a folder.
+        """Return the study with its recorded traces, read from a folder.
 
         Raises:
             ConfigError: the study needs no recorded traces, or the folder lacks a file.
@@ -207,7 +207,7 @@ class Study:
         return replace(self, inputs=placed(self.inputs), grids=grids, traces=traces)
 
     def with_reading(self, options: Mapping[str, Setting]) -> Study:
-        """Return the study with these options of `emmclab.read`, in addition to its own."""
+        """Return the study with these options for reading traces, in addition to its own."""
         return replace(self, reading={**self.reading, **options})
 
     def with_scale(self, scale: float) -> Study:
@@ -285,7 +285,7 @@ def _refuse_negative_seeds(study: Study) -> None:
 
 
 def _reading(read: TomlTable) -> dict[str, Setting]:
-    """Read the options of `emmclab.read`, which checks their values."""
+    """Read the options for reading traces from a study file; `emmclab.read` checks their values."""
     options: dict[str, Setting] = read.table("reading", (str, int, bool))
     for key in options:
         if key not in reading_options():
@@ -296,14 +296,14 @@ def _reading(read: TomlTable) -> dict[str, Setting]:
 
 
 def _percentiles(read: TomlTable) -> tuple[float, ...]:
-    """Read the additional percentiles for the results."""
+    """Read from a study file which additional percentiles the results contain."""
     try:
         return tuple(percentiles_of(read.value("percentiles", (list, tuple), ())))
     except ConfigError as error:
         raise read.fault("percentiles", str(error), error.hint or "") from error
 
 
-#: Words that represent groups of inputs.
+#: Words that stand for groups of inputs in the definition of a study.
 GROUPS = workload_groups()
 #: Maximum number of cells of a study; a larger study is probably a mistake, and is refused.
 MOST_CELLS = 1_000_000
@@ -338,7 +338,7 @@ def _expand(study: Study) -> list[Cell]:
                     **kind.variant_options(case, variant, common),
                     **_layer_options(case, of_layers),
                 }
-                # All cells of a point share one string, because a study may have a million cells.
+                # All cells with these options share one string, because a study may have a million cells.
                 text = json.dumps(options)
                 for source in inputs:
                     by_input.setdefault(source, []).append(
@@ -348,14 +348,14 @@ def _expand(study: Study) -> list[Cell]:
 
 
 def _refuse_too_many(study: Study) -> None:
-    """Reject a study with too many cells before any is created: a short file can define too many for memory."""
+    """Reject a study with too many cells before any is created; a short file can define more than fit into memory."""
     counts = {}
     for grid in study.grids:
         ways = [grid.devices, *grid.axes.values(), grid.modes, kind_of_modes(grid.modes).variants(grid)]
         sources = [_resolved(grid.inputs or study.inputs), grid.seeds or study.seeds]
         counts[grid.name] = math.prod(map(len, [*ways, *sources]))
     profiled = (name.partition(" --only ")[0] for name in _resolved(study.inputs))
-    # A recording does not depend on the seed.
+    # A recorded input counts only once, because it does not depend on the seed.
     counts[PROFILE] = sum(
         1 if Path(name).is_file() and not name.endswith(".toml") else len(study.seeds) for name in profiled
     )
@@ -371,7 +371,7 @@ def _refuse_too_many(study: Study) -> None:
 
 
 def _profiled(study: Study, sources: Sources) -> Iterator[Input]:
-    """Yield the inputs that are profiled; a recording does not depend on the seed."""
+    """Yield the inputs that are profiled; a recorded trace is profiled once, independent of the seeds."""
     first, *others = study.seeds
     for name in _resolved(study.inputs):
         source = sources.trace(name, first)
@@ -389,7 +389,7 @@ def _inputs(study: Study, grid: Grid, sources: Sources) -> list[Input]:
 
 
 def _resolved(names: Sequence[str]) -> list[str]:
-    """Replace the words for groups by their members; return each input once, in order."""
+    """Replace the names of groups of inputs by their members; return each input once, in order."""
     return list(dict.fromkeys(member for name in names for member in GROUPS.get(name, [name])))
 
 
@@ -402,7 +402,7 @@ def _check(grid: Grid) -> None:
 
 
 def _by_options(file: str, grid: Grid) -> Iterator[tuple[Grid, CellOptions]]:
-    """Yield the grid for each combination of options among its axes, with the options of its cells."""
+    """Yield a grid and the cell options for each combination of the options among the grid's axes."""
     for case in grid.by_options():
         with _naming(file, grid):
             _check(case)
@@ -411,7 +411,7 @@ def _by_options(file: str, grid: Grid) -> Iterator[tuple[Grid, CellOptions]]:
 
 
 def _points(grid: Grid) -> Iterator[tuple[str, dict[str, Setting], str, str]]:
-    """Yield the points of a grid: device, settings, mode, and variant (file system or network)."""
+    """Yield the points of a grid: device, settings, replay mode, and variant (file system or network)."""
     variants = kind_of_modes(grid.modes).variants(grid)
     for device, values, mode, variant in itertools.product(
         grid.devices, itertools.product(*grid.axes.values()), grid.modes, variants
@@ -429,7 +429,7 @@ def _name_and_digest(device: str, settings: Mapping[str, Setting], capacity: str
 
 
 def _shared_options(grid: Grid) -> CellOptions:
-    """Return the options of cells of all kinds: those that are always stored, and those that are not the default."""
+    """Return the options that cells of all kinds have: those always stored, and those that differ from the default."""
     run_options = {name: RUN_OPTIONS[name] for name in sorted(AXES) if not _is_of_layers(name)}
     options = {name: grid.option(name) for name, option in run_options.items() if option.stored == "always"}
     options |= {name: grid.option(name) for name in run_options if grid.option(name) != AXES[name]}
@@ -441,7 +441,7 @@ def _is_of_layers(option: str) -> bool:
 
 
 def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> CellOptions:
-    """Return the options of layers; `settings` are the settings of this point in addition to those of the grid."""
+    """Return the options for layers; `settings` are those of this point of the grid, added to the grid's own."""
     if not grid.layers:
         return {}
     return {
@@ -454,7 +454,7 @@ def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> CellOptions:
 
 @contextlib.contextmanager
 def _naming(file: str, grid: Grid) -> Iterator[None]:
-    """Add file, grid and, if the message contains it, the key to errors about devices and settings."""
+    """Add the study file, the grid and, if the message contains it, the key to errors about devices and settings."""
     try:
         yield
     except EmmclabError as error:
@@ -481,18 +481,18 @@ def _naming(file: str, grid: Grid) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class FolderTraces:
-    """The files, their sources, and the folder that contains them; empty until it is given."""
+    """The recorded traces of a study: names of the files, their sources, and their folder, empty until it is given."""
 
     files: tuple[str, ...]
     source: str
     folder: str = ""
 
     def paths(self) -> Mapping[str, str]:
-        """Return the paths of the files by their names in the study."""
+        """Return the paths of the recorded traces by their names in the study."""
         return {name: str(Path(self.folder, name)) for name in self.files}
 
     def require(self, study: str) -> None:
-        """Reject a study whose folder of traces was not given.
+        """Raise an error if the folder of the study's recorded traces was not given.
 
         Raises:
             ConfigError: the folder was not given.
@@ -505,7 +505,7 @@ class FolderTraces:
             )
 
     def refuse_missing(self) -> None:
-        """Reject a folder that lacks a file.
+        """Raise an error if the folder lacks a recorded trace.
 
         Raises:
             ConfigError: there is no such folder, or a file is not in it.
@@ -533,7 +533,7 @@ def read_traces(read: TomlTable) -> FolderTraces | None:
 
 
 def study_html(study: Study) -> str:
-    """Return a table of a study's grids with inputs, devices, swept settings and seeds."""
+    """Return a study's grids as an HTML table: inputs, devices, varied settings and seeds."""
     rows = []
     for grid in study.grids:
         axes = [f"{key} = {', '.join(map(str, values))}" for key, values in grid.axes.items()]

@@ -1,4 +1,4 @@
-"""Flattens results into rows: groups become columns, and settings get their own columns."""
+"""Flattens results into table rows: fields of groups and settings become columns."""
 
 import functools
 import json
@@ -10,15 +10,15 @@ from emmclab.simulation.result_fields import result_fields
 from emmclab.studies.stored_types import CellFields
 from emmclab.traces.profile_options import percentile_label
 
-#: Groups of settings, which are stored as JSON, and groups that only some runs have.
+#: Groups of result fields that contain settings and are stored as JSON, and groups that only some runs have.
 _SETTINGS = ("settings", "options.layer_settings")
 _OPTIONAL_GROUPS = ("cache", "host", "wear.lifetime")
-#: Groups of applications that become their own tables: requests by class, and bins of time.
+#: Groups of fields of applications that become tables of their own: requests by class, and time bins.
 _LEFT_OUT = ("app.requests", "app.over_time")
 
 
 def with_settings(row: Row, cell: CellFields) -> Row:
-    """Return a column for each setting of a cell, its device and its layers: `gc.policy` is `gc_policy`.
+    """Add a column for each setting of a cell, its device and its layers: `gc.policy` becomes `gc_policy`.
 
     If a field of the result has the same name, the column is `set_gc_policy`.
     """
@@ -36,7 +36,7 @@ def _columns() -> frozenset[str]:
 
 
 def percentile_columns(chosen: Iterable[Row]) -> Row:
-    """Return a column for each chosen percentile of each operation, named like the percentiles of all runs.
+    """Return a column for each requested percentile of each operation, named like the columns of usual percentiles.
 
     >>> percentile_columns([{"op": "all", "percentile": 99.9, "response_ms": 7.5}])
     {'response_p99_9_ms': 7.5}
@@ -60,7 +60,7 @@ def run_columns() -> dict[str, str]:
 
 
 def flat(row: Mapping[str, Any], *, is_run: bool = False) -> Row:
-    """Flatten groups into columns, named by path with `_` for `.`; lists are left out, settings become JSON."""
+    """Flatten groups into columns, named by path with `_` for `.`; lists are omitted, settings become JSON."""
     columns: Row = {}
     _flatten(row, _Group.top(is_run=is_run), columns)
     return columns
@@ -70,7 +70,7 @@ class _Group(dict[str, "_Field"]):
     """The fields of a group by name, cached on first use because most groups are alike."""
 
     def __init__(self, prefix: str, columns: Mapping[str, str]) -> None:
-        """Set the prefix of the paths, and the columns of paths that do not follow from the path."""
+        """Set the prefix of the fields' paths, and the columns of paths whose column has another name."""
         super().__init__()
         self._prefix, self._columns = prefix, columns
 
@@ -94,12 +94,12 @@ class _Group(dict[str, "_Field"]):
 
 
 class _Field(NamedTuple):
-    """A field of a group: its column, and the handling of a value that is a group or None."""
+    """A field of a group: its column, and how to flatten its value if it is a group or None."""
 
     column: str
     is_settings: bool
     is_optional: bool
-    #: None if the group is left out.
+    #: Fields of the nested group; None if the group is left out of the row.
     group: _Group | None
 
 

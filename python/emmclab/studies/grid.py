@@ -15,7 +15,7 @@ from emmclab.simulation.run_options import DEFAULTS, RUN_OPTIONS, check
 REPLAYS = RUN_OPTIONS["mode"].words
 #: Options whose value may be the name of a file.
 FILES: tuple[Literal["second", "precondition"], ...] = ("second", "precondition")
-#: Options of a run that may be keys or axes of a grid, with their defaults. Modes and seeds are lists instead.
+#: Run options that can be keys or axes of a grid, with their defaults; modes and seeds are lists of the grid instead.
 AXES: Mapping[str, Setting] = {
     name: "" if name == "second" else option.default
     for name, option in RUN_OPTIONS.items()
@@ -27,38 +27,38 @@ AXES: Mapping[str, Setting] = {
 
 @dataclass(frozen=True)
 class Grid:
-    """Every input on every device, for every value of every axis, in every mode and with every seed."""
+    """A grid of a study: every input on every device, for every value of every axis, in every mode, with every seed."""
 
     name: str
     devices: tuple[str, ...]
-    #: The place of the grid in the file, for messages, such as `grid[1].`.
+    #: Place of the grid in the study file, such as `grid[1].`, for error messages.
     place: str = ""
     #: Inputs of this grid, if they differ from those of the study.
     inputs: tuple[str, ...] = ()
     modes: tuple[str, ...] = (DEFAULTS["mode"],)
     seeds: tuple[int, ...] = ()
-    #: Dotted keys of settings of the device and of layers, and options (`AXES`), each with its values.
+    #: Swept settings of device and layers (dotted keys) and swept options (`AXES`), each with its values.
     axes: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
     #: Settings of the device and of layers that all cells share.
     set: Mapping[str, Setting] = field(default_factory=dict)
-    #: Options of a run; missing options have their defaults.
+    #: Run options of the grid; missing options have their defaults.
     options: Mapping[str, Setting] = field(default_factory=dict)
     #: Capacity to which devices are scaled, such as `128GB`; empty = unchanged.
     capacity: str = ""
-    #: Length of synthetic inputs in requests; 0 = their own.
+    #: Number of requests of synthetic inputs; 0 to keep their own number.
     requests: int = 0
     #: Layers above the device, with their settings.
     layers: tuple[str, ...] = DEFAULTS["layers"]
     layer_settings: Mapping[str, Setting] = field(default_factory=dict)
-    #: For power cuts: names of file systems of the study, and the share of the study's cuts that the grid tries.
+    #: For power cuts: names of the study's file systems to use, and share of the study's cuts that the grid tries.
     file_systems: tuple[str, ...] = ()
     share: float = 1.0
-    #: For applications: networks of the host, and the host.
+    #: For applications: names of the simulated networks, and of the host model.
     networks: tuple[str, ...] = ()
     host: str = ""
 
     def by_options(self) -> "Iterator[Grid]":
-        """Yield a grid for each combination of the options among the axes; only settings remain axes."""
+        """Yield a grid for each combination of the options among the axes; its axes are only settings."""
         options = {key: values for key, values in self.axes.items() if key in AXES}
         settings = {key: values for key, values in self.axes.items() if key not in AXES}
         for values in itertools.product(*options.values()):
@@ -66,16 +66,16 @@ class Grid:
             yield replace(self, axes=settings, options={**self.options, **chosen})
 
     def option(self, name: str) -> Any:
-        """Return the value of an option of a run."""
+        """Return the grid's value of a run option."""
         return self.options.get(name, AXES[name])
 
     def values(self, option: str) -> tuple[Setting, ...]:
-        """Return the values of an option: those of its axis, or the single value of the grid."""
+        """Return the values of an option in the grid: those of its axis, or the single value."""
         return self.axes.get(option, (self.option(option),))
 
 
 def shared_fields(read: TomlTable, options: Iterable[str] = (), **defaults: Setting) -> dict[str, Any]:
-    """Read the fields that all kinds of grids have, and the options of a run that this kind supports.
+    """Read the fields that all kinds of grids have, and the run options that this kind of grid supports.
 
     `defaults` contains the defaults that differ from those of a run.
     """
@@ -99,7 +99,7 @@ def _kind_and_default(option: str, defaults: Mapping[str, Setting]) -> tuple[Any
 
 
 def _axes(read: TomlTable, options: Iterable[str]) -> dict[str, tuple[Setting, ...]]:
-    """Read the swept settings and options; other keys of the grid are not axes."""
+    """Read the settings and options that a grid varies (its axes); other keys of the grid are not axes."""
     axes = read.table("axes", list)
     grid_fields = {grid_field.name: grid_field for grid_field in fields(Grid)}
     for key in axes:

@@ -1,4 +1,4 @@
-"""Inputs of a study: traces, workloads, programs of live grids, applications, and recordings instead of workloads."""
+"""Inputs of a study: traces, workloads, programs, applications, and recordings that replace workloads."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from emmclab.traces.reading import bundled_by_name, read, trace_name
 from emmclab.traces.trace import Header, Ledger, Trace
 from emmclab.traces.workload import Workload, benchmark, benchmarks, canonical_benchmark, workload_groups, workloads
 
-#: Separators in the name of an input: between path and conditions on requests, and between workload and number.
+#: Separators in the name of an input: before conditions on requests, and before the number of requests.
 _ONLY, _REQUESTS = " --only ", " --requests "
 
 
 @dataclass(frozen=True)
 class Input:
-    """A workload that generates a trace, or a trace file; `digest` is of the model or of the file's bytes."""
+    """A workload that generates a trace, or a trace file; `digest` is that of the workload model or of the file."""
 
     name: str
     source: str
@@ -33,14 +33,14 @@ class Input:
     digest: str
     seed: int
     requests: int = 0
-    #: Options of reading a trace file, as JSON.
+    #: Options with which a trace file is read, as JSON.
     reading: str = "{}"
-    #: A program of a live study, as JSON, instead of a trace.
+    #: Program of a live study that runs instead of a trace, as JSON; empty for a trace.
     program: str = ""
 
     @staticmethod
     def of(source: str, seed: int, requests: int = 0, reading: Mapping[str, Setting] = MappingProxyType({})) -> Input:
-        """Find an input by the name of a workload or annotated trace, or the path of a model or trace.
+        """Find an input by the name of a workload or annotated trace, or by the path of a model or trace.
 
         `reading` are options of `emmclab.read` for a trace. Its path may be followed by ` --only KEY=VALUE,...`, which
         selects requests. The name of a workload may be followed by ` --requests N`, which overrides `requests`.
@@ -65,7 +65,7 @@ class Input:
             )
         name = f"{trace_name(source)} ({only})" if only else trace_name(source)
         if source in bundled_by_name() and not Path(source).is_file():
-            # The options of reading do not affect generated traces.
+            # A bundled trace is generated, so options for reading do not affect it.
             source, reading = str(bundled_by_name()[source]), {}
         options = json.dumps({**reading, "only": only} if only else dict(reading), sort_keys=True)
         path = str(Path(source).resolve())
@@ -76,7 +76,7 @@ class Input:
         """Find a benchmark or a workload; None if there is none of this name."""
         name = canonical_benchmark(source)
         if name is not None and not Path(source).exists():
-            # A benchmark is code, whose version is the build in the key of every cell.
+            # The name is sufficient as digest, because the key of every cell contains the build of emmclab.
             return Input(name, name, True, name, seed, requests)
         preset_names = {name.casefold() for name in workloads()}
         if source.endswith(".toml") or (source.casefold() in preset_names and not Path(source).exists()):
@@ -108,7 +108,7 @@ class Sources:
     """Inputs of a study by name; inputs with the same name are distinguished by their files."""
 
     def __init__(self, reading: Mapping[str, Setting], programs: Mapping[str, Program]) -> None:
-        """Set the study's options of reading, and its programs by name."""
+        """Set the study's options for reading traces, and its programs by name."""
         self._reading = reading
         self.programs = programs
         self._files: dict[str, str] = {}
@@ -126,7 +126,7 @@ _HELD_REQUESTS = 2_000_000
 
 
 class _CachedTrace:
-    """A trace in memory, as a stream that can be opened again without generating or reading it again."""
+    """A trace in memory, which can be opened repeatedly without generating or reading it again."""
 
     def __init__(self, batches: list[_core.Batch], header: Header, ledger: Ledger) -> None:
         self._batches, self._header, self._ledger = batches, header, ledger
@@ -166,7 +166,7 @@ def open_cached(source: Input) -> Trace:
 
 @dataclass(frozen=True)
 class StandIn:
-    """A recorded trace, the workload that it replaces, and how it was identified."""
+    """A recorded trace that replaces a workload, and how it was identified."""
 
     file: str
     workload: str
@@ -179,11 +179,11 @@ class Recordings:
 
     folder: str
     used: tuple[StandIn, ...]
-    #: Name of the file and reason, for each.
+    #: Files that were left out, each with its name and the reason.
     left_out: tuple[tuple[str, str], ...] = ()
 
     def of(self, inputs: Sequence[str]) -> list[str]:
-        """Return the paths of the traces that replace one of the inputs, which may be groups of workloads."""
+        """Return the paths of the traces that replace any of these inputs, which may be groups of workloads."""
         groups = workload_groups()
         names = {member for name in inputs for member in groups.get(name, [name])}
         return [self._path(stand_in) for stand_in in self.used if stand_in.workload in names]
@@ -192,7 +192,7 @@ class Recordings:
         return str(Path(self.folder, stand_in.file))
 
     def about(self, inputs: Mapping[str, str]) -> RecordingsAbout:
-        """Return the description for results; `inputs` are names of inputs by resolved path."""
+        """Return the description of the recordings that results contain; `inputs` are input names by resolved path."""
         return {
             "folder": self.folder,
             "used": [

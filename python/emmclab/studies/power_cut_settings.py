@@ -1,4 +1,4 @@
-"""Settings shared by all cells of a study of power cuts, and the options and results of such cells."""
+"""Settings that all cells of a power-cut study share, and the options and results of these cells."""
 
 import functools
 import hashlib
@@ -21,13 +21,13 @@ from emmclab.simulation.layers import Setting
 from emmclab.studies.program import package_version
 from emmclab.studies.stored_types import CellOptions
 
-#: Verdicts on a cell, best first.
+#: Verdicts on a cell with power cuts, best first.
 KEPT, DOCUMENTED, RULE, LOST = "kept", "documented", "rule broken", "lost"
 VERDICTS = (KEPT, DOCUMENTED, RULE, LOST)
 
 
 class CutOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How ext4 is created, mounted and recovered, and how many cuts and states are tried."""
+    """How ext4 is created, mounted and recovered, and how many power cuts and crash states are tried."""
 
     file_system: str
     mkfs: list[str]
@@ -41,7 +41,7 @@ class CutOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FirstLoss(msgspec.Struct, frozen=True):
-    """The first finding of a cell; all fields are None if there is none."""
+    """The first finding of a power-cut cell; all fields are None if there is none."""
 
     level: str | None
     promise: str | None
@@ -49,7 +49,7 @@ class FirstLoss(msgspec.Struct, frozen=True):
 
 
 class CutResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a cell."""
+    """The result of a power-cut cell."""
 
     journal_mode: str | None
     synchronous: str | None
@@ -67,15 +67,15 @@ class CutResult(msgspec.Struct, frozen=True, kw_only=True):
     documented_states: int
     lost: dict[str, bool]
     first: FirstLoss
-    #: Findings, as `emmclab crash --json` prints them.
+    #: Findings in the form in which `emmclab crash --json` prints them.
     findings: list[FindingFields]
     documented: list[FindingFields]
-    #: The versions of the software on the machine, by name.
+    #: Versions of the software on the machine that ran the cell, by name.
     host: dict[str, str]
 
 
 class CutCell(msgspec.Struct, frozen=True):
-    """The cell of a result: workload, device, settings and options."""
+    """The cell to which a result belongs: workload, device, settings and options."""
 
     grid: str
     input: str
@@ -85,20 +85,20 @@ class CutCell(msgspec.Struct, frozen=True):
 
 
 class CutRun(NamedTuple):
-    """A result together with its cell."""
+    """The result of a power-cut cell, together with the cell."""
 
     cell: CutCell
     result: CutResult
 
     @classmethod
     def of(cls, stored: Mapping[str, object]) -> Self:
-        """Convert a stored result, which has the fields of its cell in the same mapping."""
+        """Convert a stored result, a mapping that contains the fields of both the result and its cell."""
         return cls(msgspec.convert(stored, CutCell), msgspec.convert(stored, CutResult))
 
 
 @dataclass(frozen=True)
 class FileSystem:
-    """How ext4 is created, mounted and recovered; `share` is the share of the study's cuts that are tried with it."""
+    """How ext4 is created, mounted and recovered; `share` is the share of the study's power cuts tried with it."""
 
     name: str
     mkfs: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class FileSystem:
 
 @dataclass(frozen=True)
 class Cuts:
-    """Settings shared by all cells of a study of power cuts; `scale` multiplies the number of cuts."""
+    """Settings that all cells of a power-cut study share; `scale` multiplies the number of power cuts."""
 
     capacity: str
     operations: int
@@ -120,13 +120,13 @@ class Cuts:
     file_systems: Mapping[str, FileSystem] = field(default_factory=dict)
 
     def scaled(self, scale: float) -> "Cuts":
-        """Return a copy with the number of cuts multiplied by `scale`."""
+        """Return a copy of the settings with the number of power cuts multiplied by `scale`."""
         if not scale > 0:
             raise ConfigError(f"a scale of {scale:g} is impossible", field="scale", hint="give a number above 0")
         return replace(self, scale=self.scale * scale)
 
     def options(self, file_system: str, share: float = 1.0) -> CutOptions:
-        """Return the options of a cell on a file system, with a share of the cuts."""
+        """Return the options of a cell on a file system, with this share of the power cuts."""
         chosen = self.file_systems[file_system]
         return CutOptions(
             file_system=chosen.name,
@@ -142,7 +142,7 @@ class Cuts:
 
 
 def read_cuts(read: TomlTable) -> Cuts | None:
-    """Read the settings shared by all cells of a study of power cuts."""
+    """Read the settings that all cells of a power-cut study share."""
     if not read.has("cuts"):
         return None
     part = read.inner("cuts")
@@ -182,7 +182,7 @@ def read_cuts(read: TomlTable) -> Cuts | None:
 
 @functools.cache
 def workload_digest() -> str:
-    """SHA-256, first 16 digits, of what determines the commands of a workload: program, kernel, SQLite."""
+    """Return a digest of what determines the commands of a workload: program, kernel, SQLite."""
     program = Path(workloads.__file__).read_text(encoding="utf-8")
     return hashlib.sha256("\n".join([program, *host().values()]).encode()).hexdigest()[:16]
 

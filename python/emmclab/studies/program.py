@@ -1,4 +1,4 @@
-"""Programs of a live study: shell scripts on a file system of a served device, timed by the clock of the device."""
+"""Programs of a live study: shell scripts that run on a file system of a served device, timed by its clock."""
 
 import functools
 import hashlib
@@ -20,7 +20,7 @@ from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting
 from emmclab.studies.stored_types import FileSystemFields, ImageOptions, LiveSoftware
 
-#: Requirements of a live study on this machine in addition to the tools of its programs, with Debian packages.
+#: Tools that every live study needs on this machine in addition to those of its programs, with their Debian packages.
 _TOOLS = {"sh": "dash", "setsid": "util-linux", "setpriv": "util-linux", "sync": "coreutils"}
 #: Number of lines of a failed program's output that the error message quotes.
 _SAID_LINES = 3
@@ -28,7 +28,7 @@ _SAID_LINES = 3
 
 @dataclass(frozen=True)
 class FileSystem:
-    """How the loop device is formatted (a script) and mounted, and the limit of dirty page cache."""
+    """How the loop device is formatted (by a script) and mounted, and the limit of dirty data in the page cache."""
 
     format: str
     mount_options: str = ""
@@ -38,7 +38,7 @@ class FileSystem:
 
 @dataclass(frozen=True)
 class Program:
-    """A measured script, and a preparing one that is not measured; both read the numbers as shell variables."""
+    """A script that is measured, and one that prepares it; both read the program's numbers as shell variables."""
 
     name: str
     about: str
@@ -51,7 +51,7 @@ class Program:
 
     @property
     def digest(self) -> str:
-        """SHA-256, first 16 digits, of what determines the requests: scripts, numbers, kernel and tools."""
+        """The start (16 digits) of the SHA-256 of what determines the requests: scripts, numbers, kernel and tools."""
         decisive = {**asdict(self), "host": host_of(self)}
         del decisive["about"]
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
@@ -62,13 +62,13 @@ class Program:
 
     @staticmethod
     def of(text: str) -> "Program":
-        """Create a program from the text of `to_json`."""
+        """Create a program from JSON that `to_json` has returned."""
         fields = json.loads(text)
         return Program(**{**fields, "file_system": FileSystem(**fields["file_system"])})
 
 
 class ServedOptions(ImageOptions, total=False):
-    """The options of `emmclab.serve` for cells."""
+    """The options of `emmclab.serve` that study cells use."""
 
     precondition: str
     layers: list[str]
@@ -88,7 +88,7 @@ def expanded(program: Program, axes: Mapping[str, tuple[int | str, ...]]) -> lis
 
 
 def read_programs(read: TomlTable) -> tuple[Program, ...]:
-    """Read the programs of a live study, which share a file system and numbers."""
+    """Read the programs of a live study, which share a file system and numerical parameters."""
     parts = read.tables("program")
     if not parts:
         return ()
@@ -96,7 +96,7 @@ def read_programs(read: TomlTable) -> tuple[Program, ...]:
     scale = shared.value("scale", (int, float), 1.0)
     if not 0 < scale <= 1:
         raise shared.fault("scale", f"{scale} is not a share of the numbers", "give a number above 0, at most 1")
-    # Only `scale` makes a live study smaller.
+    # The numbers of the programs shrink with `scale`, which is the only way to make a live study smaller.
     numbers = {key: max(1, round(value * scale)) for key, value in shared.table("numbers", int).items()}
     file_system = FileSystem(
         format=shared.text("format"),
@@ -164,8 +164,9 @@ def require(programs: Iterable[Program]) -> None:
 def run_program(program: Program, device: Device, options: ServedOptions) -> dict[str, Any]:
     """Run a program on a served device with a free-running clock; return the result of its measured part.
 
-    Before this part the layers have written back their buffered data. After it all data is written back, and then the
-    layers write back their buffered data again: `run.drain_s`. `options` are those of `emmclab.serve`.
+    Before this part, the layers have written back their buffered data. After it, all data in the page cache is written
+    back, and then the layers write back their buffered data again, which takes `run.drain_s`. `options` are those of
+    `emmclab.serve`.
 
     Raises:
         InputError: a script failed.
@@ -180,7 +181,7 @@ def run_program(program: Program, device: Device, options: ServedOptions) -> dic
             disk.drain()
             disk.clear_counters()
             _script(disk, program, "run", f"{program.run}\nsync --file-system {mount}", log)
-            # Unmounting also writes, and the file system may write at other times.
+            # The result is taken before unmounting, which also writes; so may the file system at other times.
             result = disk.drain().deterministic()
     software = LiveSoftware(host=host_of(program), file_system=cast("FileSystemFields", asdict(program.file_system)))
     return {**result, "live": software}

@@ -24,13 +24,13 @@ Given = TypeVar("Given")
 
 
 class Answer(NamedTuple):
-    """The column names of a result, and its rows, which are fetched in batches."""
+    """The result of an SQL query: its column names, and its rows, which are fetched in batches."""
 
     names: list[str]
     rows: Iterator[tuple[Any, ...]]
 
 
-#: Functions on the column `flags`. An unknown name is an error, because false would look like an answer.
+#: SQL macros for the column `flags`. An unknown name of a flag is an error, because false would look like an answer.
 _FLAG_MACROS = (
     f"flag_names(flags) as array_to_string([{FLAG_NAMES!r}[bit + 1] "
     f"for bit in range({len(FLAG_NAMES)}) if flags & (1 << bit) != 0], ' ')",
@@ -39,7 +39,7 @@ _FLAG_MACROS = (
 )
 #: Columns that only rows of a simulated run have.
 _OF_A_RUN = {"wait_gc_ns"}
-#: The tables of the activity of a trace: waits for durability, and commits of journals.
+#: SQL that creates the tables of a trace's activity: waits for durability, and journal commits.
 _ACTIVITY = """
 create table fsyncs
     (process varchar, pid integer, file_system varchar, device varchar, start_ns bigint, time_ns bigint);
@@ -57,7 +57,7 @@ _FETCHED = 1_000
 
 @contextlib.contextmanager
 def query_studies(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
-    """Run a query on the tables of one or several studies; each table is a view, with the column `study`."""
+    """Run an SQL query on the tables of one or several studies; each table is a view, with the column `study`."""
     views: dict[str, list[str]] = {}
     for folder in folders:
         for name in TABLES:
@@ -77,7 +77,7 @@ def query_studies(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
 
 
 def _require_intact(table: Path) -> None:
-    """Reject a table that is damaged, or that an earlier version wrote."""
+    """Raise an error for a table that is damaged, or that an earlier version of emmclab wrote."""
     if not is_intact(table):
         raise InputError(
             f"{table}: this table of the results is damaged, or of an earlier version",
@@ -88,12 +88,12 @@ def _require_intact(table: Path) -> None:
 
 @contextlib.contextmanager
 def query_one_trace(trace: Trace, sql: str) -> Iterator[Answer]:
-    """Run a query on a trace, whose requests are the table `trace`, with the columns of `Trace.to_arrow`.
+    """Run an SQL query on a trace, whose requests are the table `trace`, with the columns of `Trace.to_arrow`.
 
     The table `fsyncs` contains the waits of processes for durability (at most the 65,536 longest), in order of their
     starts: process, pid, file_system, device (mounted), start_ns on the clock of the requests, and time_ns. The table
-    `commits` contains those of journals of ext4. The rows of a simulated run (`events` of `Device.simulate`) are also
-    the table `events`, with what each request waited for. `flag_names(flags)` returns the names of the flags of a
+    `commits` contains the commits of ext4 journals. The rows of a simulated run (`events` of `Device.simulate`) are
+    also the table `events`, with what each request waited for. `flag_names(flags)` returns the names of the flags of a
     request as text; `has_flag(flags, 'fua')` returns whether a flag is set.
 
     Raises:
@@ -107,7 +107,7 @@ def query_one_trace(trace: Trace, sql: str) -> Iterator[Answer]:
         database.execute(f"create view trace as select * from '{quoted(copy)}'")  # noqa: S608
         tables, paths = ["trace", "fsyncs", "commits"], [str(copy)]
         if trace.path is not None and (_OF_A_RUN & _columns(database, trace)):
-            # The columns of a run are not read above.
+            # The additional columns of a simulated run have not been read yet, so the file is checked here.
             _core.check_parquet(trace.path)
             database.execute(f"create view events as select * from '{quoted(Path(trace.path))}'")  # noqa: S608
             tables.append("events")
@@ -128,7 +128,7 @@ def query_one_trace(trace: Trace, sql: str) -> Iterator[Answer]:
 
 
 def without_fsyncs(trace: Trace) -> str:
-    """Return a note that a recording only counts waits for durability; empty if it stores each wait.
+    """Return a note that a recording contains only counts of waits for durability; empty if it stores each wait.
 
     >>> import emmclab
     >>> without_fsyncs(emmclab.read(emmclab.bundled()[0])).partition(":")[0]
@@ -173,7 +173,7 @@ def _answer(database: duckdb.DuckDBPyConnection, sql: str, tables: list[str]) ->
 
 
 def _interruptible(database: duckdb.DuckDBPyConnection, ask: Callable[[], Given], tables: list[str]) -> Given:
-    """Run the query in a thread, because DuckDB does not handle signals; Ctrl-C interrupts it."""
+    """Run an SQL query in a thread, so that Ctrl-C interrupts it; DuckDB itself does not handle signals."""
     with _refusing(tables), ThreadPoolExecutor(1) as pool:
         answering = pool.submit(ask)
         try:
@@ -192,7 +192,7 @@ def _refusing(tables: list[str]) -> Iterator[None]:
 
 
 def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
-    """Convert an error of DuckDB: the first line of its message, the place in the query, and similar names."""
+    """Convert an error of DuckDB: first line of the message, position in the query, and similar names."""
     first, _, rest = str(error).partition("\n")
     place = re.search(r"^LINE \d+: .*\n *\^", rest, re.MULTILINE)
     near = re.search(r"(?:Candidate bindings: |Did you mean )(.+)", rest)
@@ -203,7 +203,7 @@ def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
     hint = f"choose one of: {', '.join(tables)}; {columns}"
     if near:
         names = re.findall(r'"([^"]+)"', near[1])[:3]
-        # For an unknown table, DuckDB also suggests its internal ones.
+        # For an unknown table, DuckDB also suggests its internal tables, which are left out here.
         names = [name for name in names if name in tables or "Table with name" not in first]
         if names:
             hint = f"did you mean {', '.join(names)}? {columns}"

@@ -1,4 +1,4 @@
-"""Stores results as rows of Parquet parts, written as cells finish, and reads them in any order of cells."""
+"""Stores results in Parquet files (parts), written as cells finish, and reads them in any order of cells."""
 
 import contextlib
 import csv
@@ -17,24 +17,24 @@ from emmclab.runtime.parquet import database, questions, quoted, refusing, sql_l
 
 #: Number of results that are fetched from the database at once.
 _FETCHED = 200
-#: The column of the checksum of a row, by which intact cells of a damaged part are found.
+#: Name of the column with the checksum of a row; it identifies the intact rows of a damaged part.
 _CHECKSUM = "checksum"
-#: Number of rows that are written at once when parts are joined, and of rows in a row group of the joined part.
+#: Number of rows that are written at once when part files are joined, and of rows per row group of the result.
 _JOINED, _GROUP = 500, 2_048
 
 
 class StoredCell(NamedTuple):
-    """The stored result of a cell: a row of a part."""
+    """The stored result of a study cell, which is a row of a part."""
 
     key: str
-    #: As JSON.
+    #: Result of the cell as JSON.
     result: str
-    #: The SHA-256 of `result`, and the flat rows in the form of `lines_of`, one per line.
+    #: The SHA-256 of `result`, then the table rows in the form of `lines_of`, one per line.
     rows: str
 
     @staticmethod
     def of(key: str, result: str, lines: str) -> "StoredCell":
-        """Create it from a result and its rows."""
+        """Create a stored cell from its key, its result, and its table rows."""
         return StoredCell(key, result, f"{hashlib.sha256(result.encode()).hexdigest()}\n{lines}")
 
     @property
@@ -43,12 +43,12 @@ class StoredCell(NamedTuple):
         return hashlib.sha256("\n".join(self).encode()).hexdigest()[:16]
 
 
-#: Metadata option of DuckDB that reserves the space for the seal of a part.
+#: DuckDB option that reserves space for the seal (a checksum) in the metadata of a part file.
 _METADATA = f"kv_metadata {{{checksummed.KEY}: '{checksummed.UNSEALED}'}}"
 
 
 def write_part(results: Sequence[StoredCell], path: Path, compression: str = "zstd, compression_level 1") -> None:
-    """Write results as a sealed part; `compression` is DuckDB's option of this name.
+    """Write results as a part with a checksum; `compression` is DuckDB's option of this name.
 
     Raises:
         InputError: the disk is full.
@@ -94,7 +94,7 @@ def undamaged(part: Path) -> Iterator[StoredCell]:
         ).fetchall()
         begin = 0
         for _, rows in groups:
-            # Damage in one row group does not affect the others.
+            # A damaged row group is skipped; the other row groups can still be read.
             with contextlib.suppress(duckdb.Error):
                 connection.execute(
                     f"select {', '.join([*StoredCell._fields, _CHECKSUM])} "  # noqa: S608
@@ -111,7 +111,7 @@ def undamaged(part: Path) -> Iterator[StoredCell]:
 
 
 def keys_of(parts: Sequence[Path], aside: Path) -> set[str]:
-    """Return the keys of all cells in parts.
+    """Return the keys of all cells whose results are in these parts.
 
     Raises:
         InputError: a part is broken.
@@ -125,7 +125,7 @@ def keys_of(parts: Sequence[Path], aside: Path) -> set[str]:
 
 
 def ask(parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the key and columns of cells in the order of `keys`; the columns of missing cells are None."""
+    """Yield the key and columns of study cells in the order of `keys`; columns of missing cells are None."""
     none = tuple(None for _ in columns)
     following = 0
     for number, *values in in_ranges(_numbered(parts, aside, keys, columns), len(keys), aside):
@@ -140,9 +140,10 @@ def ask(parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequen
 def _numbered(
     parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]
 ) -> Iterator[tuple[int, Iterator[tuple[Any, ...]]]]:
-    """Yield the index in `keys` and the columns of cells, part by part, in the order of the least index of a part.
+    """Yield the index in `keys` and the columns of study cells, part by part.
 
-    Cells run roughly in the order of the study, so that the ranges of indices of parts overlap little.
+    Parts are in the order of their least index. Cells run roughly in the order of the study, so that the index ranges
+    of parts overlap little.
     """
     if not parts or not keys:
         return
@@ -150,7 +151,7 @@ def _numbered(
     with wanted_file.open("w", newline="") as file:
         csv.writer(file).writerows(enumerate(keys))
     with database(aside) as connection:
-        # The join keeps one side in memory: this makes it the side without results.
+        # DuckDB keeps one side of a join in memory: without this optimizer, it is the side without the large results.
         connection.execute("set disabled_optimizers = 'build_side_probe_side'")
         connection.execute(
             "create table wanted as select * from read_csv($path, header = false, auto_detect = false, "
@@ -183,7 +184,7 @@ def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
         yield from rows
 
 
-#: Maximum amount of text in memory, bytes.
+#: Maximum amount of row text that is kept in memory, bytes.
 _HELD_BYTES = 192 << 20
 #: Number of ranges into which the sort keys are divided; one range is sorted at a time.
 _RANGES = 256
@@ -191,12 +192,12 @@ _RANGES = 256
 Row = tuple[Any, ...]
 
 
-# DuckDB can sort long texts only if they all fit into its memory.
+# DuckDB is not used for this, because it can sort long texts only if all of them fit into its memory.
 def in_ranges(batches: Iterable[tuple[int, Iterable[Row]]], places: int, aside: Path) -> Iterator[Row]:
-    """Yield rows sorted by their first column, which is a number below `places`.
+    """Yield rows sorted by their first column, which is a number from 0 to `places` - 1.
 
-    Each batch has a lower bound of the numbers in it and in all later batches, so that ranges below the bound
-    are yielded at once. Rows that do not fit into memory are written to `aside`, by ranges.
+    Each batch has a lower bound of the numbers in it and in all later batches, so that ranges below this bound are
+    yielded at once. Rows that do not fit into memory are written to the folder `aside`, by ranges.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as aside:
@@ -240,13 +241,13 @@ def _spill(ranges: dict[int, list[Row]], aside: Path) -> None:
 
 
 def _take_range(number: int, ranges: dict[int, list[Row]], aside: Path) -> list[Row]:
-    """Return the rows of a range in order, and remove them."""
+    """Return the rows of a range of numbers in order, and remove them."""
     rows = ranges.pop(number, [])
     path = _file(aside, number)
     if path.exists():
         with path.open("rb") as file:
             while length := file.read(8):
-                # The file was written above, into a folder of this process.
+                # Unpickling is safe, because this process wrote the file into its own folder.
                 rows += pickle.loads(zlib.decompress(file.read(int.from_bytes(length, "little"))))  # noqa: S301
         path.unlink()
     return sorted(rows, key=_place)

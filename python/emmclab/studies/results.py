@@ -1,4 +1,4 @@
-"""The results of a study in memory, for claims and pages, with or without recorded traces in place of workloads."""
+"""The results of a study in memory, for claims and pages; recorded traces may replace synthetic workloads."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ from emmclab.traces.workload import workload_groups, workloads
 
 @dataclass(frozen=True)
 class Results:
-    """Profiles by input (with a name for each further seed) and runs, in the order of the study."""
+    """Profiles by input name (with a separate name for each further seed) and runs, in the order of the study."""
 
     about: About
     profiles: dict[str, Profile]
@@ -50,7 +50,7 @@ class Results:
 
     @staticmethod
     def of_entries(about: About, texts: Iterable[str], *, of_run: Callable[[Run], Run] | None = None) -> "Results":
-        """Create results from stored entries, in the order of the study."""
+        """Create results from stored entries (JSON texts), in the order of the study."""
         digest = Digest()
         results = Results(about, {}, [], "")
         for text in texts:
@@ -77,7 +77,7 @@ class Results:
                 self.cuts.append(fields)
 
     def cut_runs(self) -> list[CutRun]:
-        """Return the results of the cells that cut power."""
+        """Return the results of the power-cut cells."""
         return [CutRun.of(run) for run in self.cuts]
 
     @property
@@ -86,7 +86,7 @@ class Results:
         return int(self.about.get("missing", 0))
 
     def lacks(self, without: Names = ()) -> bool:
-        """Return whether cells are missing in grids other than these."""
+        """Return whether cells have no result in grids other than those in `without`."""
         return not {*self.about.get("missing_grids", ())} <= {*several(without)}
 
     @property
@@ -101,12 +101,12 @@ class Results:
 
     @property
     def applications(self) -> list[str]:
-        """Names of the applications that were run, of the paper's 18."""
+        """Names of the run applications that are among the paper's 18."""
         return [name for name in workload_groups()["applications"] if name in self.profiles]
 
     @property
     def combos(self) -> list[str]:
-        """Names of the combos that were run, of the paper's seven."""
+        """Names of the run combos of applications that are among the paper's seven."""
         return [name for name in workload_groups()["combos"] if name in self.profiles]
 
     @property
@@ -115,11 +115,11 @@ class Results:
         return [name for name in self.profiles if name not in workloads()]
 
     def of(self, names: Names, field: str) -> dict[str, float]:
-        """Return a field of the profiles by input."""
+        """Return the values of a profile field by input name."""
         return {name: self.profiles[name][field] for name in several(names)}
 
     def select(self, grid: str, *, among: Names | None = None, **values: Any) -> Iterator[Run]:
-        """Yield the runs of a grid whose cell or options have these values; `among` selects inputs."""
+        """Yield the runs of a grid whose cell fields or options have these values; `among` restricts the inputs."""
         among = None if among is None else several(among)
         for run in self.runs:
             if (
@@ -145,7 +145,7 @@ class Results:
 
 
 def stand_ins(results: Results) -> dict[str, str]:
-    """Return the workloads that recorded traces replace, by the input names of the traces."""
+    """Return the names of the synthetic workloads that recorded traces replace, by the names of the traces."""
     used = results.about.get("recordings", {}).get("used", ())
     return {recording["input"]: recording["workload"] for recording in used}
 
@@ -159,7 +159,7 @@ def with_substitutes(results: Results, names: Sequence[str]) -> list[str]:
 def in_place(results: Results) -> Results:
     """Return the results in which recorded traces have the names of the workloads that they replace.
 
-    If a grid does not run the trace, for example because it extends workloads, the results of the workload stay.
+    If a grid does not run the trace, for example because it extends workloads, the results of the workload are kept.
     """
     workload_of = stand_ins(results)
     recorded = {workload_of[name]: results.profiles[name] for name in workload_of}

@@ -41,14 +41,14 @@ from emmclab.studies.store import IMAGES_BYTES, Finished, Keeper, Missing, Store
 from emmclab.studies.stored_types import About, FittedTo, FurtherAbout, Run
 from emmclab.studies.tables import row_of_cell
 
-#: Metadata key of the provenance of tables.
+#: Parquet metadata key under which a table stores its provenance.
 MADE_OF = "emmclab_made_of"
-#: Maximum size in bytes of files that are always hashed; larger files only if they changed after the results.
+#: Maximum size of files that are always hashed, bytes; larger ones only if they changed after the results.
 _SMALL = 16 << 20
 
 
 class _TableProvenance(TypedDict):
-    """Provenance of a table: `files` has the digest of each file that the study names."""
+    """Provenance of a table of results: `files` contains the digest of each file that the study names."""
 
     study: str
     build: str
@@ -56,9 +56,9 @@ class _TableProvenance(TypedDict):
 
 
 def table_provenance(study: Study) -> dict[str, str]:
-    """Return the provenance metadata of tables: the study, the build, and the digest of each named file.
+    """Return the provenance metadata of tables of results: the study, the build, and the digest of each named file.
 
-    Files have the names used in the study, so that the same study results in the same bytes anywhere.
+    Files have the names used in the study, so that the same study results in the same bytes on every machine.
 
     Raises:
         InputError: a file cannot be read.
@@ -71,7 +71,7 @@ def table_provenance(study: Study) -> dict[str, str]:
 
 
 def _named_files(study: Study) -> list[str]:
-    """Return the names of files among the inputs, devices, hosts and preconditionings of a study."""
+    """Return the names of all files that a study uses as inputs, devices, hosts or preconditionings."""
     named = set(study.inputs)
     for grid in study.grids:
         named |= {*grid.inputs, *grid.devices, grid.host}
@@ -95,7 +95,7 @@ def changes(table: Path) -> list[str]:
 
 
 def study_of(table: Path) -> str:
-    """Return the study of a table: its file, or the name of a bundled study."""
+    """Return the study from which a table of results was made: its file, or the name of a bundled study."""
     provenance = _read_provenance(table)
     return "STUDY" if provenance is None else provenance["study"]
 
@@ -112,7 +112,7 @@ def _has_changed(name: str, provenance: _TableProvenance, since_ns: int) -> bool
 
 
 def _read_provenance(table: Path) -> _TableProvenance | None:
-    """Read the provenance of a table; None if it has none."""
+    """Read the provenance metadata of a table of results; None if it has none."""
     with contextlib.suppress(duckdb.Error, ValueError), questions() as connection:
         ask = "select decode(value) from parquet_kv_metadata($path) where decode(key) = $key"
         row = connection.execute(ask, {"path": str(table), "key": MADE_OF}).fetchone()
@@ -122,21 +122,21 @@ def _read_provenance(table: Path) -> _TableProvenance | None:
     return None
 
 
-#: Called as cells finish.
+#: Callback that gets the progress whenever cells finish.
 StudyProgress = Callable[[Progress], None]
-#: Called with messages about stored results, for example that some are damaged.
+#: Callback that gets messages about stored results, for example that some are damaged.
 Note = Callable[[str], None]
 #: Reason for a missing result of a grid that was not requested.
 _LEFT_OUT = "the command that ran the study does not need this grid"
 
 
 def unheard(_sentence: str) -> None:
-    """Ignore a message; the default of `note`."""
+    """Ignore a message; default of parameters named `note`."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """A part of the cells of a study: every `of`-th in the order of keys, starting with the `number`-th."""
+    """A part of the cells of a study: every `of`-th cell in the order of keys, starting with the `number`-th."""
 
     number: int
     of: int
@@ -146,7 +146,7 @@ class Shard:
 
     @staticmethod
     def parse(text: str) -> "Shard":
-        """Parse text such as `3/16`.
+        """Parse a text such as `3/16` (third of 16 shards).
 
         >>> str(Shard.parse("3/16"))
         '3-of-16'
@@ -178,9 +178,9 @@ def run_study(
 ) -> Results:
     r"""Run every unfinished cell of a study, store each result when its cell finishes, then write the tables.
 
-    Preconditioned devices are shared between cells; at most `images_limit` bytes of them are stored. The
-    results are the same bytes for every executor and limit, and whether or not the run was interrupted.
-    `cells` are those of the study, if they are already known.
+    Preconditioned devices are shared between cells; at most `images_limit` bytes of them are stored. The results have
+    the same bytes with every executor and limit, even if the run was interrupted. `cells` are those of the study, if
+    they are already known.
 
     >>> import pathlib, tempfile
     >>> from emmclab.studies import Serial, Study
@@ -207,17 +207,17 @@ def run_cells(
     progress: StudyProgress | None = None,
     note: Note = unheard,
 ) -> Finished:
-    """Run the missing cells of a study, like `run_study`; return the outcome without the results.
+    """Run the cells of a study that have no result, like `run_study`; return the outcome without the results.
 
-    Cells of the grids `without` are not run; those without a result from an earlier run are `missing`.
-    Cells that crash their process repeatedly are left out, and listed in `missing`. Cells whose stored result
-    is damaged are run again; `note` is called with a message about them.
+    Cells of the grids `without` are not run; those without a result from an earlier run are listed in `missing`. Cells
+    that crash their process repeatedly are also omitted and listed in `missing`. Cells whose stored result is damaged
+    are run again; `note` is called with a message about them.
 
     Raises:
-        ConfigError: another run is in progress in this place.
+        ConfigError: another run stores results in the same place.
     """
     cells = study.cells() if cells is None else cells
-    # Digests of the files as they are now, so that a change during the run is detected later.
+    # Files are hashed before the run, so that a change during the run is detected later.
     provenance, description = table_provenance(study), about(study, cells)
     with place.lock(""):
         store = Store(place, images_limit)
@@ -228,7 +228,7 @@ def run_cells(
         selected = [cell for cell in cells if cell.key not in left_out]
         reasons = left_out | _run(store, executor, selected, progress, note)
         finished = store.finish(description, cells, reasons, provenance)
-        # Worker processes of a killed run may still have written files after the first sweep.
+        # Remove files again: worker processes of a killed run may have written some after the first sweep.
         store.sweep()
     return finished
 
@@ -243,13 +243,13 @@ def run_part(
     progress: StudyProgress | None = None,
     note: Note = unheard,
 ) -> dict[str, str]:
-    """Run the missing cells of a part of a study; `collect` or a later run joins the parts.
+    """Run the cells without a result in a part of a study; `collect` or a later run joins the parts.
 
-    `part` is its name, such as `3-of-16`. Parts may be stored in one place or in several. Returns the reasons
-    for cells without a result, by key.
+    `part` is the name of the part, such as `3-of-16`. Parts may be stored in one place or in several. Returns the
+    reasons for cells without a result, by cell key.
 
     Raises:
-        ConfigError: another run of the same part, or of all cells, is in progress in this place.
+        ConfigError: another run of the same part, or of all cells, stores results in the same place.
     """
     with place.lock(part):
         return _run(Store(place, images_limit), executor, cells, progress, note)
@@ -258,7 +258,7 @@ def run_part(
 def estimate(
     place: Place, executor: Executor, cells: Sequence[Cell], *, images_limit: int = IMAGES_BYTES, note: Note = unheard
 ) -> Progress:
-    """Run a few cells of each grid, store their results, and return the estimated time for the rest."""
+    """Run a few cells of each grid, store their results, and return an estimate of the time for all other cells."""
     last: list[Progress] = []
     with place.lock("estimate"):
         _run(Store(place, images_limit), executor, cells, last.append, note, is_sample=True)
@@ -275,7 +275,7 @@ def _run(
     *,
     is_sample: bool = False,
 ) -> dict[str, str]:
-    """Run the cells without a stored result; return the reasons for missing results, by key."""
+    """Run the cells without a stored result; return the reasons for missing results, by cell key."""
     have = store.mend(note)
     remaining = [cell for cell in cells if cell.key not in have]
     require_all(remaining, executor)
@@ -310,7 +310,7 @@ def require_all(cells: Sequence[Cell], executor: Executor) -> None:
 
 
 def about(study: Study, cells: Sequence[Cell]) -> About:
-    """Return the description of the results."""
+    """Return the description that is stored with a study's results: study and software."""
     sources = dict.fromkeys(printable(cell.input.source) for cell in cells if not cell.input.synthetic)
     return {
         "name": study.name,
@@ -329,7 +329,7 @@ def about(study: Study, cells: Sequence[Cell]) -> About:
 
 
 def _recorded_inputs(cells: Sequence[Cell]) -> list[str]:
-    """Return the names of the inputs that are recordings, not files with simulated requests."""
+    """Return the names of the inputs that are recorded traces, without files of simulated requests."""
     files = dict.fromkeys((cell.input.name, cell.input.source) for cell in cells if not cell.input.synthetic)
     return list(dict.fromkeys(name for name, source in files if run_of(Path(source)) is None))
 
@@ -355,16 +355,16 @@ def _fitted(cells: Sequence[Cell]) -> dict[str, FittedTo]:
     return fitted_by_device
 
 
-#: Metadata key of the description of the study.
+#: Parquet metadata key of the description of the study.
 _ABOUT = "emmclab"
 _HINT = "write one with `emmclab collect STUDY RESULTS... -o all.parquet`"
 
 
 def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output: Path) -> list[Missing]:
-    """Write the results of all cells, from all places, as one Parquet file in the order of their keys.
+    """Write the results of all cells, from all places in which they are stored, as one Parquet file, ordered by key.
 
-    A row has the `key` of its cell, its `number` in the study, its `kind` (the table with its figures), the
-    columns of that table, and the complete `result` as JSON. Returns the cells without a result.
+    A row contains the `key` of its cell, its `number` in the study, its `kind` (the table with its figures), the
+    columns of this table, and the complete `result` as JSON. Returns the cells without a result.
     """
     try:
         with note_written_files(output):

@@ -1,4 +1,4 @@
-"""Searches settings for the best figures: a trial is one choice of settings, run as cells of the study."""
+"""Searches settings for the best figures; a trial is one choice of settings, run as study cells."""
 
 import contextlib
 import itertools
@@ -27,46 +27,46 @@ from emmclab.studies.store import IMAGES_BYTES, Keeper, Store
 from emmclab.studies.summary import average
 from emmclab.studies.tables import row_of_cell
 
-#: Ways of choosing settings: the first one learns from earlier trials; the others are baselines.
+#: Methods of choosing the settings of a trial: TPE learns from earlier trials; the others are baselines.
 WAYS = ("TPE", "random", "grid")
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A figure that is minimised or maximised."""
+    """A figure of results that a search minimises or maximises."""
 
     metric: str
     is_maximized: bool = False
 
     @property
     def text(self) -> str:
-        """The objective as on the command line."""
+        """The objective in the form used on the command line."""
         return f"{'maximize' if self.is_maximized else 'minimize'} {self.metric}"
 
     def better(self, value: float, other: float) -> bool:
-        """Return whether one value is better than another."""
+        """Return whether a value of the objective is better than another."""
         return value > other if self.is_maximized else value < other
 
 
 @dataclass
 class Trial:
-    """Settings that were tried, with their figures over all inputs and seeds, or the `reason` why there are none."""
+    """A choice of settings that was tried, with figures over all inputs and seeds, or the `reason` for having none."""
 
     way: str
     number: int
     values: dict[str, Setting]
     figures: dict[str, float] = field(default_factory=dict)
-    #: The figures for each seed, over all inputs.
+    #: By figure: the value for each seed, over all inputs.
     by_seed: dict[str, dict[int, float]] = field(default_factory=dict)
     reason: str = ""
-    #: Whether the figures are within all bounds.
+    #: Whether the figures of the trial are within all bounds.
     is_feasible: bool = False
     is_best: bool = False
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Result of a search."""
+    """Result of a search of settings."""
 
     study: Study
     objectives: tuple[Objective, ...]
@@ -77,7 +77,7 @@ class SearchResult:
     batch: int
 
     def front(self, way: str | None = None) -> list[Trial]:
-        """Return the Pareto-optimal trials of one way, or of all ways, best first."""
+        """Return the Pareto-optimal trials, best first: those of the method `way`, or of all methods."""
         chosen = [trial for trial in self.trials if trial.is_feasible and (way is None or trial.way == way)]
         front: dict[tuple[float, ...], Trial] = {}
         for trial in chosen:
@@ -94,9 +94,9 @@ def dominates(trial: Trial, other: Trial, objectives: Sequence[Objective]) -> bo
 
 
 def indistinguishable_trials(result: SearchResult) -> list[Trial]:
-    """Return the trials off the Pareto front that cannot be distinguished from it.
+    """Return the trials that are not on the Pareto front but cannot be distinguished from it.
 
-    A trial is distinguished if a trial on the front dominates it, with a significant difference
+    A trial can be distinguished if a trial on the front dominates it, with a significant difference
     (`is_distinguished`) in at least one objective.
     """
     front = result.front()
@@ -119,7 +119,7 @@ def indistinguishable_trials(result: SearchResult) -> list[Trial]:
 
 
 def seeds_of(trial: Trial, metric: str) -> dict[int, float]:
-    """Return a figure of a trial for each seed; if the seeds are unknown, a single value as that of seed 1."""
+    """Return a figure of a trial for each seed; if the seeds are unknown, its value is that of seed 1."""
     return trial.by_seed.get(metric) or {1: trial.figures[metric]}
 
 
@@ -137,10 +137,11 @@ def run_search(
     progress: StudyProgress | None = None,
     note: Note = unheard,
 ) -> SearchResult:
-    """Try `budget` settings within the space of a study in each way.
+    """Try `budget` choices of settings in the space of a study with each method of choosing.
 
-    Settings are chosen in batches of `batch`; each choice uses the figures of all earlier batches. So the trials depend
-    on seed and batch, but not on the number of workers or their speed. Cells with stored results are not run again.
+    Settings are chosen in batches of `batch`; each choice uses the figures of all earlier batches. Therefore the trials
+    depend on seed and batch size, but not on the number of workers or their speed. Cells with stored results are not
+    run again.
     """
     space = study.search
     if space is None:
@@ -179,7 +180,7 @@ def run_search(
 
 
 class _Search:
-    """Chooses trials in batches, and reports their figures to the sampler."""
+    """Chooses trials in batches, and reports their figures to the sampler (optuna)."""
 
     def __init__(
         self,
@@ -224,7 +225,7 @@ class _Search:
         return ask
 
     def more(self) -> list[Cell]:
-        """Evaluate the finished batch, and choose batches until one has cells to run; return these cells."""
+        """Evaluate the finished batch, and choose batches until one has cells that must be run; return these cells."""
         while True:
             for trial, handle, cells in self._asked:
                 self._judge(trial, handle, cells)
@@ -260,18 +261,18 @@ class _Search:
         return []
 
     def take(self, results: Iterable[StoredCell]) -> None:
-        """Record results."""
+        """Record the results of finished cells."""
         for result in results:
             self._rows[result.key] = row_of_cell(result.rows)
 
     def _record_stored(self, keys: list[str]) -> None:
-        """Record results that are already stored."""
+        """Record results that are already stored for these cells."""
         for key, text in self._store.ask([key for key in keys if key not in self._rows], "rows"):
             if text is not None:
                 self._rows[key] = row_of_cell(text)
 
     def leave_out(self, reasons: dict[str, str]) -> None:
-        """Record cells that crashed; their trials have no figures."""
+        """Record cells that crashed their process; their trials get no figures."""
         self._lost = reasons
 
     def expected(self, so_far: int) -> int:
@@ -280,7 +281,7 @@ class _Search:
         return max(so_far, round(so_far / share)) if share else so_far
 
     def _judge(self, trial: Trial, handle: Any, cells: list[Cell]) -> None:
-        """Store the figures of a trial, and report them to optuna."""
+        """Store the figures of a trial, or the reason why there are none, and report them to optuna."""
         rows = [self._rows.get(cell.key) for cell in cells]
         if not trial.reason:
             trial.reason = next(filter(None, map(_reason, rows)), "")
@@ -357,7 +358,7 @@ def _figure(name: str, rows: list[Row]) -> float:
 
 
 def require_objectives(minimize: Names, maximize: Names) -> tuple[Objective, ...]:
-    """Return objectives for the names of figures."""
+    """Return the objectives of a search from the names of figures to minimise and maximise."""
     goals = tuple(once([*map(Objective, several(minimize)), *(Objective(name, True) for name in several(maximize))]))
     names = [name.metric for name in goals]
     if not names or len(set(names)) < len(names):

@@ -1,4 +1,4 @@
-"""The space of a search: ranges of settings, and bounds on figures; the section `[search]` of a study."""
+"""The search space: ranges of settings, and bounds on figures, from the section `[search]` of a study file."""
 
 import itertools
 import math
@@ -22,11 +22,11 @@ class Range:
     step: int | float | None = None
     log: bool = False
     choices: tuple[Setting, ...] = ()
-    #: The settings that each choice represents; empty if a choice is the value of the setting `name`.
+    #: Settings that each choice represents; empty if the choices are values of the setting `name`.
     means: Mapping[Setting, Mapping[str, Setting]] = field(default_factory=dict)
 
     def settings(self, value: Setting) -> dict[str, Setting]:
-        """Return the settings that a value represents.
+        """Return the device settings that a value of the range represents.
 
         >>> Range("gc.policy", choices=("greedy", "fifo")).settings("fifo")
         {'gc.policy': 'fifo'}
@@ -35,11 +35,11 @@ class Range:
 
     @property
     def is_integer(self) -> bool:
-        """Whether its values are whole numbers."""
+        """Whether the values of the range are whole numbers."""
         return isinstance(self.low, int) and isinstance(self.high, int) and not isinstance(self.step, float)
 
     def suggest(self, trial: Any) -> Setting:
-        """Let a trial of optuna choose a value."""
+        """Let a trial of optuna choose a value of the range."""
         chosen: Setting
         if self.choices:
             chosen = trial.suggest_categorical(self.name, list(self.choices))
@@ -94,12 +94,12 @@ class Bound:
 
 @dataclass(frozen=True)
 class Space:
-    """The searched grid, the ranges of its settings, and bounds on the figures."""
+    """A search space: the searched grid, the ranges of its settings, and bounds on the figures."""
 
     grid: str
     ranges: tuple[Range, ...]
     bounds: tuple[Bound, ...] = ()
-    #: The points of the grid, if they are not evenly spaced; all of them are tried, regardless of the budget.
+    #: Points of the search grid, if they are not evenly spaced; all of them are tried, regardless of the budget.
     fixed: tuple[dict[str, Setting], ...] = ()
 
     def settings(self, values: Mapping[str, Setting]) -> dict[str, Setting]:
@@ -107,11 +107,13 @@ class Space:
         return {key: setting for part in self.ranges for key, setting in part.settings(values[part.name]).items()}
 
     def suggest(self, trial: Any) -> dict[str, Setting]:
-        """Let a trial of optuna choose a value of each setting."""
+        """Let a trial of optuna choose a value for each setting."""
         return {parameter.name: parameter.suggest(trial) for parameter in self.ranges}
 
     def points(self, budget: int) -> list[dict[str, Setting]]:
-        """Return a full grid of at most this many points, with as many levels as possible, at least two.
+        """Return the points of a full grid with at most `budget` points.
+
+        Each setting has as many levels as possible, but at least two.
 
         >>> Space("g", (Range("a", 1, 9), Range("b", choices=("x", "y")))).points(7)[-1]
         {'a': 9, 'b': 'y'}
@@ -142,7 +144,7 @@ def read_space(read: TomlTable, grids: Mapping[str, Grid]) -> Space:
     if grid not in grids:
         raise read.fault("grid", f"there is no grid `{grid}`", f"choose one of: {', '.join(grids) or 'none'}")
     ranges, bounds = tuple(_ranges(read)), tuple(_bounds(read))
-    # A misspelt key is reported first, because it explains a missing setting.
+    # Misspelt keys are reported first, because they explain why a setting is missing.
     read.reject_unknown()
     if not ranges:
         raise read.fault("setting", "the section has no setting to choose", "add `[[search.setting]]` with a name")

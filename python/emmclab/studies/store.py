@@ -1,4 +1,4 @@
-"""Stores the results of a study: parts with finished cells, which are joined at the end, and tables."""
+"""Stores the results of a study: finished cells in Parquet files (parts), which are finally joined, and tables."""
 
 import contextlib
 import hashlib
@@ -25,30 +25,30 @@ from emmclab.studies.result_rows import StoredCell, ask, keys_of, undamaged, wri
 from emmclab.studies.stored_types import About, FailedRow, FurtherAbout, Index, MissingCell, RunRow
 from emmclab.studies.tables import Digest, result_lines
 
-#: Default limit of the preconditioned devices in the results folder of a study, in bytes.
+#: Default limit for the total size of preconditioned device images in the results folder of a study, bytes.
 IMAGES_BYTES = 4 << 30
 #: Maximum number of overloaded runs whose rows are stored; further runs are only counted.
 MOST_OVERLOADED = 1_000
 #: Matches the JSON row of an overloaded run.
 _OVERLOADED = re.compile(r'"run_load_overloaded": ?true')
-#: The folder of the parts, and the file into which all are joined.
+#: Folder of the part files with results, and the file into which all parts are joined.
 _CELLS, _WHOLE = "cells", "cells/all.parquet"
-#: Names of parts, of images and their locks, of folders of images by build, and of logs of power cuts.
+#: File names in a results folder: parts, device images and locks, image folders of a build, logs of power cuts.
 _PART = re.compile(r"cells/(all|[0-9a-f]{32})\.parquet")
 _IMAGE = re.compile(r"[0-9a-f]{32}\.(emmcimg|lock)")
 _BUILD = re.compile(r"[0-9a-f]{16}")
 _LOGS = re.compile(r"[0-9a-f]{8}/(run\.(log|json)|(options|share)-[0-9a-f]+\.json)")
-#: Maximum number of other files in the folder of parts that a note lists.
+#: Maximum number of unknown files in the folder of parts that a note lists.
 _NAMED = 3
-#: The interval between parts grows with their number: by these seconds for each part, up to the second number.
+#: Interval between two part files, seconds: this time per existing part file, and the maximum.
 _EACH_S, _MOST_S = 0.1, 10.0
-#: If parts have more cells than the first number, they are joined only if there are more parts than the second.
+#: Results in part files are joined; if there are more cells than the first number, only above this number of files.
 _MANY_CELLS, _MANY_PARTS = 4_096, 1_000
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A cell without a result, and the reason if it is known."""
+    """A study cell without a result, and the reason if it is known."""
 
     key: str
     grid: str
@@ -59,7 +59,7 @@ class Missing:
 
     @staticmethod
     def of(cell: Cell, reason: str = "") -> "Missing":
-        """Create it from the fields of the cell."""
+        """Create the description of a missing result from the fields of its cell."""
         return Missing(cell.key, cell.grid, cell.input.name, cell.input.seed, cell.device_name, reason)
 
     def to_dict(self) -> MissingCell:
@@ -68,22 +68,22 @@ class Missing:
 
 
 def missing_about(missing: Sequence[Missing]) -> FurtherAbout:
-    """Return the number and the grids of missing cells, as fields of the description of the results."""
+    """Return how many study cells are missing, and their grids, as fields of the description of the results."""
     return {"missing": len(missing), "missing_grids": list(dict.fromkeys(cell.grid for cell in missing))}
 
 
 @dataclass
 class Finished:
-    """The outcome of a run without its results, of which there may be a million."""
+    """The outcome of a study run without the results, because these may be a million."""
 
     about: About
     digest: str = ""
-    #: Number of results by table: `runs`, `cuts`, `profiles`, `failures`.
+    #: Number of stored results in each table: `runs`, `cuts`, `profiles`, `failures`.
     counts: dict[str, int] = field(default_factory=dict)
-    #: Flat rows of failed cells, and of runs whose device stopped early.
+    #: Table rows of failed cells, and of runs whose device stopped early.
     failures: list[FailedRow] = field(default_factory=list)
     early: list[RunRow] = field(default_factory=list)
-    #: How many runs were overloaded, and the rows of the first of them, at most `MOST_OVERLOADED`.
+    #: Number of overloaded runs, and the table rows of the first `MOST_OVERLOADED` of them.
     overloaded_runs: int = 0
     overloaded: list[RunRow] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
@@ -93,13 +93,13 @@ class Store:
     """Stores the results of one study in a folder or bucket."""
 
     def __init__(self, place: Place | Path, images_limit: int = IMAGES_BYTES) -> None:
-        """Set the place, and the limit of the images next to the results, in bytes."""
+        """Set the folder or bucket, and the maximum size in bytes of stored preconditioned devices."""
         self.place: Place = Folder(place) if isinstance(place, Path) else place
-        # Shared images are next to the results in a local folder, otherwise in the scratch folder.
+        # Device images are stored next to the results if these are in a local folder, otherwise in the scratch folder.
         self.images = image_folders(self.place.folder or scratch(), images_limit)
 
     def keys(self) -> set[str]:
-        """Return the keys of all stored cells."""
+        """Return the keys of all cells whose results are stored."""
         if not (names := self._names()):
             return set()
         with self.place.reading() as aside:
@@ -111,13 +111,13 @@ class Store:
                 raise
 
     def _names(self) -> list[str]:
-        """Return the names of the parts, without other files in their folder."""
+        """Return the names of the stored parts (Parquet files), without other files in their folder."""
         return [name for name in self.place.names(_CELLS) if _PART.fullmatch(name)]
 
     def mend(self, note: Callable[[str], None]) -> set[str]:
-        """Set damaged parts aside; return the keys of all intact cells. Other cells are run again.
+        """Rename damaged parts; return the keys of the cells in intact parts. All other cells are run again.
 
-        `note` is called with a sentence on each damaged part, and on files that are not of the study.
+        `note` is called with a sentence about each damaged part, and about files that do not belong to the study.
         """
         file_names = self.place.names(_CELLS)
         foreign = [name for name in file_names if not _PART.fullmatch(name) and not name.endswith(DAMAGED)]
@@ -159,7 +159,7 @@ class Store:
                 )
 
     def add(self, results: Sequence[StoredCell]) -> None:
-        """Store results as one part, atomically."""
+        """Store results as one Parquet file (part), atomically."""
         if not results:
             return
         with self.place.aside() as aside:
@@ -168,16 +168,16 @@ class Store:
             self._put(part)
 
     def _put(self, part: Path) -> str:
-        """Move a part to its place, named by the digest of its bytes; return its name."""
+        """Move a part to its final location, where it is named by the digest of its bytes; return this name."""
         with part.open("rb") as file:
             name = f"{_CELLS}/{hashlib.file_digest(file, 'sha256').hexdigest()[:32]}.parquet"
         self.place.write(name, part)
         return name
 
     def sweep(self) -> None:
-        """Remove unfinished files of a killed run, and images of other builds.
+        """Remove unfinished files of a killed run, and preconditioned devices that other builds have stored.
 
-        Files in use by living processes stay, except for images of other builds, which they create again.
+        Files that running processes use are kept, except devices of other builds, which these processes create again.
         """
         images = self.images.folder
         refuse_link(images.parent)
@@ -197,7 +197,7 @@ class Store:
                     lock_file.unlink(missing_ok=True)
 
     def forget(self) -> None:
-        """Remove every cell, image and log of power cuts."""
+        """Remove all results, preconditioned devices and crash logs of the study."""
         for name in self._names():
             self.place.remove(name)
         remove_named(refuse_link(self.images.folder.parent), re.compile(f"{_BUILD.pattern}/{_IMAGE.pattern}"))
@@ -205,9 +205,10 @@ class Store:
             remove_named(refuse_link(self.images.logs), _LOGS)
 
     def join(self) -> None:
-        """Join all parts into one, with each cell once and in the order of the keys.
+        """Join all parts into one, which contains each cell once, in the order of the keys.
 
-        Parts with many cells are not joined unless there are too many of them: a copy would cost more than it saves.
+        Parts with many cells are not joined unless there are too many parts, because copying them would cost more than
+        it saves.
         """
         names = self._names()
         if names == [_WHOLE] or not names:
@@ -221,13 +222,13 @@ class Store:
             if joined is None:
                 return
             self.place.write(_WHOLE, joined)
-        # If the run is killed here, a cell may be stored twice, which does no harm.
+        # If the run is killed here, a cell may be stored in two part files, which does no harm.
         for name in names:
             if name != _WHOLE:
                 self.place.remove(name)
 
     def copies(self, aside: Path) -> list[Path]:
-        """Return the parts as paths on this machine; those of a bucket are copied to `aside`.
+        """Return the stored parts as paths on this machine; those in a bucket are copied to `aside`.
 
         Raises:
             InputError: a part is damaged.
@@ -242,16 +243,17 @@ class Store:
         return self.place.paths(self._names(), aside)
 
     def ask(self, keys: Sequence[str], *columns: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the key and columns of cells, in this order; the columns of missing cells are None."""
+        """Yield the key and the given columns of each cell, in the order of `keys`; None for missing cells."""
         with self.place.reading() as aside:
             yield from ask(self._paths(aside), aside, keys, columns)
 
     def finish(
         self, about: About, cells: Iterable[Cell], reasons: Mapping[str, str], made_of: Mapping[str, str]
     ) -> Finished:
-        """Write the index and the tables in the order of the study, independent of the order of the runs.
+        """Write the index and the tables in the order of the study, independent of the order in which cells were run.
 
-        `reasons` contains the reasons for cells without a result, by key; `made_of` is the provenance of the tables.
+        `reasons` contains the reasons for cells without a result, by cell key; `made_of` is the provenance of the
+        tables.
         """
         by_key = {cell.key: cell for cell in cells}
         finished = Finished(about, counts=dict.fromkeys(TABLES, 0))
@@ -286,7 +288,7 @@ class Store:
         return finished
 
     def index(self) -> Index:
-        """Read the index of the last finished run."""
+        """Read the index of the last finished run of the study."""
         path = f"{self.place}/index.json"
         hint = "run the study first: `emmclab run STUDY`"
         try:
@@ -323,10 +325,10 @@ def _noting_keys(results: Iterable[StoredCell], keys: set[str]) -> Iterator[Stor
 
 
 class Keeper:
-    """Groups arriving results into parts; the last ones are written even if the run ends with an error."""
+    """Collects arriving results and writes them in parts; the last part is written even after an error."""
 
     def __init__(self, store: Store) -> None:
-        """Set the store."""
+        """Set the store to which results are written."""
         self._store = store
         self._waiting: list[StoredCell] = []
         self._parts = 0
@@ -335,7 +337,7 @@ class Keeper:
         self._writing: Future[None] | None = None
 
     def keep(self, results: Iterable[StoredCell]) -> None:
-        """Store results, now or within some seconds.
+        """Store results, immediately or within some seconds.
 
         Raises:
             InputError: earlier results could not be stored.
@@ -370,16 +372,16 @@ class Keeper:
 
 
 def image_folders(folder: Path, limit: int) -> Images:
-    """Return the folders of the crash logs and of the preconditioned devices for cells of this build."""
+    """Return where cells of this build store preconditioned devices and crash logs, with the size limit."""
     return Images(folder / "images" / build_digest(), limit, folder / "crash")
 
 
 class _Notes:
-    """Counts the rows of cells, and collects the rows of failed, early ended and overloaded runs."""
+    """Counts the table rows of cells, and collects the rows of runs that failed, ended early or were overloaded."""
 
     def __init__(self, finished: Finished) -> None:
         self._found = finished
-        #: By form of a row, whether the device stopped early, so that most rows need no parsing.
+        #: Whether the device stopped early, by form (set of columns) of a row, so that most rows need no parsing.
         self._stopped: dict[str, bool] = {}
 
     def take(self, line: Line) -> None:

@@ -7,20 +7,20 @@ from emmclab.apps.result_types import KeptAppRun
 from emmclab.core_types import SimulationResult
 from emmclab.simulation.layers import Setting
 
-#: The options of a cell by name: `mode`, `capacity`, options of a run (`RUN_OPTIONS`), and those of its kind.
-#: A profile has only percentiles.
+#: Options of a cell by name: `mode`, `capacity`, run options (`RUN_OPTIONS`), and options of the cell's kind. A cell
+#: that profiles an input has only percentiles.
 CellOptions = dict[str, Any]
 
 
 class ImageOptions(TypedDict, total=False):
-    """Options for sharing preconditioned devices between runs; empty if they are not shared."""
+    """Options of a run for sharing preconditioned devices with other runs; empty if they are not shared."""
 
     images: Path
     images_limit: int
 
 
 class CellParts(TypedDict):
-    """The parts of a cell; the digests are those of files."""
+    """The fields that identify a study cell; the digests are those of files."""
 
     grid: str
     input: str
@@ -28,14 +28,14 @@ class CellParts(TypedDict):
     synthetic: bool
     requests_asked: int | None
     seed: int
-    #: Options of `emmclab.read`, if there are any.
+    #: Options of `emmclab.read` with which the input is read, if there are any.
     reading: NotRequired[dict[str, Setting]]
     second_digest: NotRequired[str]
     precondition_digest: NotRequired[str]
 
 
 class CellFields(CellParts):
-    """Everything that determines the result of a cell, except the version; a profile has no device."""
+    """Everything that determines the result of a study cell, except the version; a profile has no device."""
 
     device: NotRequired[str]
     device_digest: NotRequired[str]
@@ -51,11 +51,11 @@ class Failed(TypedDict):
 
 
 class FailedCell(CellFields, Failed):
-    """A cell that failed."""
+    """A study cell that failed, with the reason."""
 
 
 class FlatCell(TypedDict):
-    """The columns by which messages name a cell; the row of the cell in its table has further columns."""
+    """The columns that identify a cell in messages; the cell's table row has further columns."""
 
     grid: str
     input: str
@@ -64,20 +64,20 @@ class FlatCell(TypedDict):
 
 
 class FailedRow(FlatCell):
-    """The row of a cell that failed."""
+    """The table row of a study cell that failed."""
 
     message: str
     hint: str | None
 
 
 class RunRow(FlatCell):
-    """The row of a run; if its device stopped early, it contains the reason."""
+    """The table row of a run; if its device stopped early, it contains the reason."""
 
     run_stopped: NotRequired[str | None]
 
 
 class FileSystemFields(TypedDict):
-    """The file system of a program on a served device, as `FileSystem`."""
+    """The file system of a program on a served device; the JSON form of `FileSystem`."""
 
     format: str
     mount_options: str
@@ -85,14 +85,14 @@ class FileSystemFields(TypedDict):
 
 
 class LiveSoftware(TypedDict):
-    """The software that a program ran on: kernel and tools with their versions, and the file system."""
+    """The software with which a program was run: kernel and tools with their versions, and the file system."""
 
     host: dict[str, str]
     file_system: FileSystemFields
 
 
 class Run(SimulationResult):
-    """A stored result with its cell."""
+    """A stored result of a run, with the fields of its cell."""
 
     trace: str
     grid: str
@@ -103,20 +103,20 @@ class Run(SimulationResult):
     seed: int
     device_digest: str
     options: CellOptions
-    #: By dotted key, with values in the types of the device.
+    #: Device settings by dotted key, with values in the types that the device uses.
     settings: dict[str, Any]
-    #: Only for applications: times and I/O.
+    #: Times and I/O of the application; only for cells that run applications.
     app: KeptAppRun
-    #: Only for programs on served devices.
+    #: Software and file system of the machine; only for programs on served devices.
     live: LiveSoftware
-    #: The recorded trace that replaces the workload `input`.
+    #: Recorded trace that replaces the workload `input`, if any.
     recorded_as: str | None
-    #: Why the cell failed; it then has no result.
+    #: Error message of a cell that failed, and so has no result.
     message: str | None
 
 
 class Entry(TypedDict):
-    """A stored cell with its result (whose form depends on the cell's kind), or why it failed."""
+    """A stored study cell with its result (whose form depends on the cell's kind), or the reason why it failed."""
 
     cell: CellFields
     result: NotRequired[dict[str, Any]]
@@ -148,18 +148,18 @@ class FittedTo(TypedDict):
 
 
 class FurtherAbout(TypedDict, total=False):
-    """Properties that only some results have."""
+    """Fields of the description of results that only some results have."""
 
-    #: Cells without a result.
+    #: Number of cells without a result.
     missing: int
-    #: The grids of these cells.
+    #: Names of the grids that contain cells without a result.
     missing_grids: list[str]
     recordings: RecordingsAbout
     traces_folder: str
 
 
 class About(FurtherAbout):
-    """The origin of results: study and software."""
+    """The description stored with the results of a study: study and software."""
 
     name: str
     about: str
@@ -170,13 +170,13 @@ class About(FurtherAbout):
     cells: int
     recorded: list[str]
     sources: list[str]
-    #: By device: the sources to which it was fitted.
+    #: Sources to which each device was fitted, by device.
     fitted: dict[str, FittedTo]
     recorded_inputs: list[str]
 
 
 class MissingCell(TypedDict):
-    """A cell without a result, and the reason."""
+    """A study cell without a result, and the reason."""
 
     key: str
     grid: str

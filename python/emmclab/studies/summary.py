@@ -1,4 +1,4 @@
-"""Summarises a study: figures by input and setting over the seeds, effects of swept keys, best setting by metric."""
+"""Summarises a study: figures by input and setting, effects of each varied key, best setting by each metric."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from emmclab.traces.profile_options import percentile_label
 #: Maximum exponent of a printed ratio; the interval of a ratio over few seeds can overflow.
 _MOST_EXPONENT = 100.0
 
-#: The setting of a run: pairs of swept key and value, in the order of the study.
+#: Swept settings of a run: pairs of key and value, in the order of the study.
 Setting = tuple[tuple[str, Any], ...]
 
 
 class Effect(NamedTuple):
-    """The best and the worst value of a swept key by a metric, with all other keys equal."""
+    """The best and the worst value of a varied key by a metric, with all other keys equal."""
 
     key: str
     best: Any
     worst: Any
     best_mean: float
     worst_mean: float
-    #: Pairs of runs that differ only in this key: one with the best value, one with the worst.
+    #: Number of pairs of runs that differ only in this key: one run has the best value, the other the worst.
     pairs: int
-    #: Pairs in which the best value is better.
+    #: Number of pairs of runs in which the best value is better than the worst value.
     agreeing: int
-    #: Difference of the worst from the best, in percent, or in percentage points for a share; None with a single seed.
+    #: Interval of the difference between worst and best value: percent, or percentage points; None with one seed.
     interval: Interval | None
     #: Whether the difference is significant, by the interval over the seeds or by the signs of the pairs.
     is_told: bool
@@ -47,10 +47,11 @@ class Effect(NamedTuple):
 def effects_of(
     figures: Mapping[tuple[str, Setting], Mapping[int, float]], *, highest_is_best: bool = False, is_ratio: bool = True
 ) -> list[Effect]:
-    """Return the effect of each key on a metric, whose values are in `figures` by input, setting and seed.
+    """Return the effect of each varied key on a metric, whose values are in `figures` by input, setting and seed.
 
-    Only combinations of an input and other keys that have every value of the key are compared. The interval is that
-    of the means over these combinations, over the seeds. The sign test assumes that the pairs are independent.
+    Only combinations of an input and other keys that exist with every value of the key are compared. The confidence
+    interval is that of the means over these combinations, over the seeds. The sign test assumes that the pairs are
+    independent.
 
     >>> times = {("chat", (("op", op), ("gc", gc))): {seed: 100 / op + gc + seed / 9 for seed in (1, 2, 3)}
     ...     for op in (10, 20) for gc in (1, 2)}
@@ -59,7 +60,7 @@ def effects_of(
     """
     effects = []
     for key, _ in next(iter(figures))[1] if figures else ():
-        # Values are compared as text: 1 and true are different settings, and a list is not hashable.
+        # Values are compared by their `repr`, because 1 and True would be equal, and a list is not hashable.
         values: dict[str, Any] = {}
         groups: dict[tuple[str, str], dict[str, Mapping[int, float]]] = {}
         for (name, setting), by_seed in figures.items():
@@ -112,14 +113,14 @@ def _effect(
 def as_change(
     interval: Interval, first: Mapping[int, float], second: Mapping[int, float], *, is_ratio: bool
 ) -> Interval:
-    """Convert the interval of a difference of logarithms to percent of the first; other intervals are unchanged."""
+    """Convert the interval of a difference of logarithms to percent of the first value; keep other intervals."""
     if not is_ratio or min(*first.values(), *second.values()) <= 0:
         return interval
     return Interval(*(100 * math.expm1(min(bound, _MOST_EXPONENT)) for bound in interval))
 
 
 def _chance(agreeing: int, pairs: int) -> float:
-    """Return the p-value of the sign test: that this many pairs or more agree, if both signs are equally probable.
+    """Return the p-value of the sign test: the probability that so many pairs or more agree by chance.
 
     >>> _chance(6, 6), _chance(5, 6)
     (0.03125, 0.21875)
@@ -142,14 +143,14 @@ def average(values: Sequence[float], *, arithmetic: bool = False) -> float:
 
 
 class Metric(NamedTuple):
-    """A figure of a run by which settings are ranked; the first of `paths` that a result has contains it."""
+    """A figure of runs by which settings are ranked: the first of `paths` that a result contains."""
 
     name: str
     label: str
     unit: str
     paths: tuple[str, ...]
     highest_is_best: bool = False
-    #: A percentile of response times that the study requests, instead of a path.
+    #: The percentile of response times that this metric is, if the study requests it; None for a metric with paths.
     percentile: float | None = None
     #: Number of decimals; None for four significant digits.
     digits: int | None = None
@@ -161,11 +162,11 @@ class Metric(NamedTuple):
 
     @property
     def is_response(self) -> bool:
-        """Whether it is a response time, which grows with the length of the trace under overload."""
+        """Whether the metric is a response time; under overload, response times grow with the length of the trace."""
         return self.percentile is not None or self.paths[0].startswith("response.")
 
     def of(self, run: Run) -> float | None:
-        """Return the value of the metric for a run; None if the result does not contain it."""
+        """Return the value of the metric in a run; None if the run's result does not contain it."""
         if self.percentile is not None:
             chosen = (row for row in run.percentiles if row.op == "all")
             return next((row.response_ms for row in chosen if row.percentile == self.percentile), None)
@@ -212,9 +213,9 @@ METRICS = tuple(
 #: Metrics that only runs of applications have.
 RUNTIME = Metric("runtime", "Runtime", "s", ("app.runtime_s",))
 
-#: Format of all percentiles.
+#: Field of the 99th percentile, whose format all percentiles use.
 _P99 = result_field("response.p99_ms")
-#: Percentiles that every study has.
+#: Percentiles of response times that every study has.
 _USUAL = (99.0,)
 
 
@@ -224,17 +225,17 @@ _READ = (
     "run.load",
     "durable.requests",
 )
-#: Maximum number of points that a note lists.
+#: Maximum number of points (combinations of settings) that a note lists.
 _NAMED = 3
-#: Swept keys, besides settings, whose values are self-explanatory.
+#: Swept keys that texts omit, because the values are self-explanatory.
 _PLAIN = ("device", "mode", "network")
-#: Options that can be swept, besides settings.
+#: Run options that a study can sweep, besides settings.
 _OPTIONS = ("mode", "network", *AXES)
 
 
 @functools.cache
 def _fields_read() -> dict[str, tuple[str, ...]]:
-    """Return the fields of each group that `summaries` reads; empty for a name that is no group."""
+    """Return which fields of each group of a result `summaries` reads; empty if the name is not that of a group."""
     groups: dict[str, list[str]] = {}
     options = (f"options.{name}" for name in (*_OPTIONS, "layer_settings"))
     for path in (*_READ, *options, *(path for metric in (*METRICS, RUNTIME) for path in metric.paths)):
@@ -244,7 +245,7 @@ def _fields_read() -> dict[str, tuple[str, ...]]:
 
 
 def summed(run: Run) -> Run:
-    """Return the part of a run that `summaries` reads; a million complete runs would not fit into memory.
+    """Return the part of a run that `summaries` needs, because a million complete runs would not fit into memory.
 
     >>> summed(Run({"grid": "g", "seed": 1, "run": {"stopped": None, "seconds": 2.0}, "waits": {"gc_ms": 1.0}}))
     Run({'grid': 'g', 'seed': 1, 'run': {'stopped': None}})
@@ -281,26 +282,26 @@ def metrics_of(percentiles: Iterable[float]) -> tuple[Metric, ...]:
 
 @dataclass(frozen=True)
 class Point:
-    """The figures of an input with one setting of a grid, over the seeds, by metric."""
+    """The figures of one input with one setting of a grid, by metric, over the seeds."""
 
     input: str
     setting: Setting
     figures: dict[str, Spread]
-    #: The figure of each seed, by metric.
+    #: By metric: the value for each seed.
     by_seed: dict[str, dict[int, float]]
     seeds: int
-    #: Runs that ended early or failed, each with its reason; they are not part of the figures.
+    #: Runs that ended early, and runs that failed, each with its reason; both are left out of the figures.
     ended_early: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
-    #: Number of overloaded runs: their response times are in the figures, but do not rank settings.
+    #: Number of overloaded runs; their response times are part of the figures, but are not used to rank settings.
     overloaded: int = 0
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """The best and the worst setting of a grid by one metric, over the inputs that all settings have.
+    """The best and the worst setting of a grid by one metric, over the inputs that were run with all settings.
 
-    Swept keys without effect on the metric are left out of both settings.
+    Varied keys that have no effect on the metric are omitted from both settings.
     """
 
     metric: Metric
@@ -308,20 +309,20 @@ class Ranked:
     worst: Setting
     best_value: Spread
     worst_value: Spread
-    #: The inputs that all settings have, and the number of inputs of the grid.
+    #: Inputs for which all settings have results, and number of all inputs of the grid.
     inputs: tuple[str, ...]
     all_inputs: int
     seeds: int
-    #: Settings with other values than the best that cannot be distinguished from it (`order_of`).
+    #: Settings whose values differ from the best, but that cannot be distinguished from it (`order_of`).
     indistinguishable: tuple[Setting, ...]
-    #: Difference of the worst from the best, at the confidence level for all settings together: in percent, or in
-    #: percentage points for a share. None with a single seed.
+    #: Confidence interval of the difference between the worst and the best setting, at a level that holds for all
+    #: settings together: in percent, or in percentage points for a share. None with a single seed.
     interval: Interval | None
     #: Whether the worst setting can be distinguished from the best.
     is_worst_apart: bool
-    #: The effect of each swept key with everything else equal.
+    #: Effect of each swept key if all other keys are equal.
     effects: tuple[Effect, ...] = ()
-    #: The ranking of the settings that have the best value of `strongest`.
+    #: Ranking among only those settings that have the best value of the key `strongest`.
     within: Ranked | None = None
 
     @property
@@ -331,12 +332,12 @@ class Ranked:
 
     @property
     def strongest(self) -> Effect | None:
-        """The significant effect with the largest change; None if no key has one that is visible as printed."""
+        """The significant effect with the largest change; None if no such effect changes the printed value."""
         visible = [effect for effect in self.effects if effect.is_told and not self.is_alike(effect)]
         return max(visible, key=lambda effect: abs(self.change_of(effect)), default=None)
 
     def is_alike(self, effect: Effect) -> bool:
-        """Whether both values of an effect look the same as printed."""
+        """Whether the best and the worst value of an effect are equal when printed."""
         return self.metric.text(effect.best_mean) == self.metric.text(effect.worst_mean)
 
     def change_of(self, effect: Effect) -> float:
@@ -347,7 +348,7 @@ class Ranked:
 
     @property
     def is_equal(self) -> bool:
-        """Whether the best and the worst value look the same as printed."""
+        """Whether the best and the worst value are equal when printed."""
         return self.metric.text(self.best_value.mean) == self.metric.text(self.worst_value.mean)
 
     @property
@@ -383,12 +384,12 @@ def summaries(results: Results) -> list[Summary]:
 
 
 def overloaded(summaries: Iterable[Summary]) -> list[Point]:
-    """Return the points with overloaded runs."""
+    """Return the points (an input with a setting) that have overloaded runs."""
     return [point for summary in summaries for point in summary.points if point.overloaded]
 
 
 def overload_note(summaries: Sequence[Summary]) -> str:
-    """Return a note on the overloaded runs and their consequence; empty if there are none."""
+    """Return a note on overloaded runs and what they mean for the results; empty if there are none."""
     if not (points := overloaded(summaries)):
         return ""
     count = sum(point.overloaded for point in points)
@@ -533,7 +534,7 @@ def _rank(metric: Metric, by_seed: dict[Setting, dict[int, float]], inputs: tupl
 
 
 def _essential(setting: Setting, values: dict[Setting, Spread], metric: Metric) -> Setting:
-    """Remove the keys of a setting that do not change its printed value."""
+    """Return a setting without the keys that do not affect the printed value of the metric."""
     printed = metric.text(values[setting].mean)
 
     def matters(key: str) -> bool:
@@ -545,7 +546,7 @@ def _essential(setting: Setting, values: dict[Setting, Spread], metric: Metric) 
 
 
 def _over_inputs(metric: Metric, groups: Sequence[Sequence[Run]]) -> dict[int, float]:
-    """Average over the inputs for each seed: geometric means of times and ratios, so that no input dominates."""
+    """Average a metric over the inputs for each seed; geometric means of times keep single inputs from dominating."""
     by_seed: dict[int, list[float]] = {}
     for runs in groups:
         for run in runs:

@@ -1,4 +1,4 @@
-"""The verdicts of a study, also of power cuts, as tables and JSON, for pages and the terminal."""
+"""The verdicts of a study, including those of power cuts, as tables and JSON, for pages and the terminal."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from emmclab.studies.results import Results
 from emmclab.studies.stored_types import FailedCell
 from emmclab.studies.summary import Effect, Ranked, plain_value, summaries
 
-#: The verdict on a cell of a study whose run failed, so that its crash states were not checked.
+#: Verdict on a cell whose run failed, so that its crash states were not checked.
 NOT_JUDGED = "not judged"
 
 
 @dataclass(frozen=True)
 class Column:
-    """The file system, device and layers of a run."""
+    """A column in the table of power-cut verdicts: file system, device and layers."""
 
     file_system: str
     device: str
@@ -32,7 +32,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Result of one run: how much was tried, and what was lost."""
+    """Result of one power-cut run: how many cuts and crash states were tried, and what was lost."""
 
     word: str
     level: str
@@ -43,18 +43,18 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """The verdict in words, with the level that lost data."""
+        """The verdict as text; if data was lost, with the level (such as the file system) that lost it."""
         return f"{self.word}: {self.level}" if self.level else self.word
 
 
 _FAILED = Verdict(NOT_JUDGED, "", 0, 0, 0, 0)
-#: A cell and its verdict.
+#: A cell of a power-cut study, and its verdict.
 _Judged = tuple[CutCell, Verdict]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Grids with the same workloads; `cells` by workload and column."""
+    """Verdicts of all grids with the same workloads; `cells` are by workload and column."""
 
     rows: tuple[str, ...]
     columns: tuple[Column, ...]
@@ -83,7 +83,7 @@ def _table(rows: tuple[str, ...], verdicts: Sequence[_Judged]) -> Table:
 
 
 def _both(first: Verdict, second: Verdict) -> Verdict:
-    """Combine two runs of one table cell, for example of two seeds: the worse verdict, and the sum of the counts."""
+    """Combine two runs in one table cell, for example with two seeds: the worse verdict, and the sums of the counts."""
     words = (*VERDICTS[:-1], NOT_JUDGED, LOST)
     worst = max(first, second, key=lambda verdict: words.index(verdict.word))
     return Verdict(
@@ -97,12 +97,12 @@ def _both(first: Verdict, second: Verdict) -> Verdict:
 
 
 def cell_of(failure: FailedCell) -> CutCell:
-    """Return the cell of a run that failed."""
+    """Return the study cell of a run that failed."""
     return msgspec.convert(failure, CutCell)
 
 
 def column_of(cell: CutCell) -> Column:
-    """Return the column of a cell: file system, device with its settings, and layers with their settings.
+    """Return the table column of a study cell: file system, device with settings, and layers with settings.
 
     >>> settings = {"cache.policy": "fifo"}
     >>> layers = {"layers": ["advil"], "layer_settings": {"advil.reserved": "8MiB"}}
@@ -129,7 +129,7 @@ def _verdict(result: CutResult) -> Verdict:
 
 
 def counts(results: Results) -> dict[str, int]:
-    """Count the cells by verdict."""
+    """Count the power-cut runs by verdict."""
     counts_by_verdict = dict.fromkeys((*VERDICTS, NOT_JUDGED), 0)
     for _, result in results.cut_runs():
         counts_by_verdict[result.verdict] += 1
@@ -138,7 +138,7 @@ def counts(results: Results) -> dict[str, int]:
 
 
 def headline(results: Results) -> str:
-    """Return in one line how many of the runs lost data, and how many states and cuts were tried."""
+    """Return a line of text: how many runs lost data, and how many power cuts and crash states were tried."""
     lost = counts(results).get(LOST, 0)
     runs = [run.result for run in results.cut_runs()]
     states, cuts = sum(run.states for run in runs), sum(run.cuts for run in runs)
@@ -146,7 +146,7 @@ def headline(results: Results) -> str:
 
 
 def findings(results: Results, *, documented: bool = False) -> list[tuple[CutCell, FindingFields]]:
-    """Return all findings, each with its cell; with `documented`, return documented losses instead."""
+    """Return all findings, each with its study cell; if `documented` is set, documented losses instead."""
     return [
         (cell, finding)
         for cell, result in results.cut_runs()
@@ -165,7 +165,7 @@ MEANING = {
 
 
 class _RankedBy(TypedDict):
-    """The best and the worst setting by one metric."""
+    """The best and the worst setting of a grid by one metric."""
 
     metric: str
     unit: str
@@ -183,7 +183,7 @@ class _RankedBy(TypedDict):
 
 
 class EffectOf(TypedDict):
-    """The effect of a swept key: its best and worst value, with all other keys equal."""
+    """The effect of a varied key: its best and worst value, with all other keys equal."""
 
     key: str
     best: Setting
@@ -198,7 +198,7 @@ class EffectOf(TypedDict):
 
 
 class Ranking(_RankedBy):
-    """The ranking of a grid, with the effect of each key, and the ranking at the best value of the strongest key."""
+    """The ranking of a grid, the effect of each key, and the ranking when the strongest key has its best value."""
 
     grid: str
     effects: list[EffectOf]

@@ -1,4 +1,4 @@
-"""Activity in a recording besides its requests: commands, waits for durability, journals; its types and tables."""
+"""Activity in a recording other than its requests: commands, waits for durability, journals; types and tables."""
 
 import json
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ _COMMAND_COUNTS = ("packed", "reliable", "retries", "errors")
 
 
 def activity_of(header: Mapping[str, str | None]) -> RecordedActivity:
-    """Return the activity in the header of a trace; each of its lists is empty if the trace has no activity."""
+    """Return the activity stored in a trace's header; its lists are empty if none is stored."""
     return RecordedActivity(json.loads(header.get("activity") or "{}"))
 
 
-#: Maximum number of waits of `longest_waits`.
+#: Maximum number of waits that `longest_waits` returns.
 _LONGEST = 256
 
 
@@ -47,7 +47,7 @@ def longest_waits(activity: RecordedActivity) -> list[SyncStall]:
 
 
 def require_waits(name: str, activity: RecordedActivity) -> None:
-    """Reject a trace whose waits for durability cannot be divided."""
+    """Raise an error for a trace whose waits for durability (fsync) cannot be divided into parts."""
     if activity.waits or activity.unfinished:
         return
     if activity.syncs:
@@ -64,7 +64,7 @@ def require_waits(name: str, activity: RecordedActivity) -> None:
 
 
 def activity_tables(activity: RecordedActivity) -> list[TextTable]:
-    """Return the tables of an activity: commands of each host, waits for durability, journals.
+    """Return the tables of recorded activity: commands of each host, waits for durability, journals.
 
     >>> journal = {"device": "vda", "commits": 3, "blocks": 40, "handles": 9}
     >>> activity_tables(RecordedActivity({"journals": [journal]}))[0].rows

@@ -1,4 +1,4 @@
-"""Describes in words where the time of waits for durability goes; the core computes the numbers."""
+"""Describes how the time of waits for durability (fsync) is divided; the Rust core computes the numbers."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from emmclab.traces.profile_fields import FSYNC_FIELDS, FSYNC_PARTS, FSYNC_SHARE
 
 #: Maximum number of processes in a table, and of requests in the table of a wait; JSON has more.
 _PROCESSES, _REQUESTS = 12, 16
-#: The purpose of each part of a wait, as it follows "80 % of it for" in the headline.
+#: What the process waits for in each part of a wait, as text that follows "80 % of it for" in the headline.
 _FOR = {
     "data": "its own requests",
     "commit": "the commit of the journal",
@@ -18,7 +18,7 @@ _FOR = {
     "queue": "requests of other processes",
     "unexplained": "no recorded cause",
 }
-#: Why parts are unknown, and the remedy.
+#: Reasons why parts of a wait are unknown, with a remedy for each.
 _CAUSES = {
     "lost": "events were lost, so that requests may be missing: record again with a larger `--buffer-kb`",
     "left_out": "requests were left out of the trace: read it without `--only` and `--drop-reissued`",
@@ -30,7 +30,7 @@ _CAUSES = {
 
 
 class Fsync(FieldMapping):
-    """Where the time of waits for durability (fsync) goes; the field `fsync` of `profile --fsync --json`."""
+    """How the time of waits for durability (fsync) is divided; the field `fsync` of `profile --fsync --json`."""
 
     def __repr__(self) -> str:
         return f"<Fsync: {self.headline}>"
@@ -129,7 +129,7 @@ class Fsync(FieldMapping):
     def _requests(self, rank: int, wait: Mapping[str, Any]) -> TextTable:
         requests = wait["requests"]
         left_out = wait["requests_left_out"] + max(0, len(requests) - _REQUESTS)
-        # Requests on which the wait depends are selected first, longest first; the table is sorted by time.
+        # The longest requests on which the wait depends are selected first; the table is then sorted by time.
         longest = sorted(requests, key=lambda row: (row["part"] == "other", row["at_ms"] - row["end_ms"]))
         rows = [
             [

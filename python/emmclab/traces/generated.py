@@ -1,4 +1,4 @@
-"""Generated traces: the requests that fio would issue for a job file, and requests of one kind."""
+"""Generated traces: the requests that fio would issue for a job file, and traces of requests of one kind."""
 
 from collections.abc import Callable
 from os import PathLike, fspath
@@ -9,16 +9,16 @@ from emmclab import _core
 from emmclab.errors import ConfigError
 from emmclab.traces.trace import Trace
 
-#: Units of sizes as in fio: each is 1,024 times the previous one.
+#: Letters for units of sizes as in fio: each unit is 1,024 times the previous one.
 _UNITS = "kmgt"
 
 
 def fio_jobs(path: str | PathLike[str], seed: int = 1, *, requests: int | None = None) -> Trace:
     r"""Generate the trace that fio would issue for a job file.
 
-    Sizes, shares, reuse, distribution, order of jobs, rates and think times are those of fio; single
-    addresses come from emmclab's own random numbers. Each file is a region of the address space. Jobs without
-    a rate should be replayed back to back (`mode="back_to_back"`).
+    Sizes, shares, reuse, distribution, order of jobs, rates and think times are those of fio; single addresses come
+    from emmclab's own random numbers. Each file is a region of the address space. Traces of jobs without a rate should
+    be replayed back to back (`mode="back_to_back"`).
 
     Args:
         path: the job file; `${NAME}` in it is replaced by the environment variable, as in fio.
@@ -26,8 +26,8 @@ def fio_jobs(path: str | PathLike[str], seed: int = 1, *, requests: int | None =
         requests: ends the trace after this number of requests.
 
     Raises:
-        ConfigError: an option is not supported, a value is invalid, or a job has no end; with file, line,
-            option and value.
+        ConfigError: an option is not supported, a value is invalid, or a job has no end; with file, line, option and
+            value.
         InputError: the file cannot be read.
 
     >>> import pathlib, tempfile
@@ -58,16 +58,16 @@ def pattern(
     """Generate a trace of requests of one kind, which arrive independently of each other and of the device.
 
     Args:
-        requests: reads and writes in all.
+        requests: total number of reads and writes.
         seed: seed of the random numbers.
         reads_pct: percentage of reads; the others are writes.
-        size: bytes of each request.
-        span: bytes of the address range of the requests.
+        size: size of each request in bytes.
+        span: size of the address range of the requests in bytes.
         random_pct: percentage of requests at a random address; the others start where the previous one ended.
         zipf: exponent of a Zipf distribution of random addresses; without it the distribution is uniform.
         iops: requests per second.
         even: whether arrivals are equidistant, instead of a Poisson process.
-        flush_every: writes between two flushes; 0 for none.
+        flush_every: number of writes between two flushes; 0 for no flushes.
 
     Raises:
         ConfigError: an argument is out of range.

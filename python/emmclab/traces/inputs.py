@@ -1,4 +1,4 @@
-"""The provenance of a result: the traces from which it was computed, their digests, and options of reading."""
+"""The provenance of a result: the traces from which it was computed, their digests, and how they were read."""
 
 from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
@@ -9,7 +9,7 @@ from emmclab.traces.trace import Trace
 
 
 class InputRecord(TypedDict):
-    """A trace from which a result was computed; `sha256` has the first 16 digits, or is None without a file."""
+    """A trace from which a result was computed; `sha256` is the first 16 digits, or None if it is not a file."""
 
     name: str
     path: NotRequired[str | None]
@@ -38,7 +38,7 @@ class ProvenanceFields(TypedDict, total=False):
 
 
 def inputs_of(traces: Sequence[Trace]) -> list[InputRecord]:
-    """Return `name`, `path`, `sha256` and `reading` of each trace, in the form of results.
+    """Return `name`, `path`, `sha256` and `reading` of each trace, in the form in which results store them.
 
     `path` and `sha256` are None if the trace is not a file or cannot be read again. `reading` contains the options of
     `emmclab.read` that differ from the defaults.
@@ -56,7 +56,7 @@ def inputs_of(traces: Sequence[Trace]) -> list[InputRecord]:
 
 
 def provenance_here(inputs: Sequence[InputRecord]) -> ProvenanceFields:
-    """Return `version`, `command` and `inputs` of a result; `command` only if a command computes it."""
+    """Return `version`, `command` and `inputs` of a result; `command` is missing if it is computed from Python."""
     fields: ProvenanceFields = {"version": __version__}
     if (command := command_line()) is not None:
         fields["command"] = command

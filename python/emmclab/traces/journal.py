@@ -1,4 +1,4 @@
-"""Describes the cost of journaling in words, and recognises kernel threads; the core computes the numbers."""
+"""Describes the cost of journaling in words, and recognises kernel threads; the Rust core computes the numbers."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,18 +10,18 @@ from emmclab.runtime.html_pages import write_page
 
 
 class Kind(NamedTuple):
-    """A kind of thread: the prefix of its name, its file system, and what it writes."""
+    """A kind of kernel thread: the prefix of its name, its file system, and what it writes."""
 
     begins: str
     file_system: str
     role: str
 
 
-#: Role of a thread that writes checkpoints: metadata that makes earlier data reachable, like a commit of a journal.
+#: Role of a thread that writes checkpoints, which make earlier data reachable, like journal commits.
 CHECKPOINT = "checkpoint"
-#: Role of a thread that sends only discards. Reads of it are discards that a recorder or converter misread.
+#: Role of a thread that sends only discards; reads by such a thread are discards that a recorder misread.
 DISCARDS = "discards"
-#: Names have at most 15 characters, and usually end with the device: `f2fs_ckpt-254:4`.
+#: Kinds of kernel threads. Names have at most 15 characters, and usually end with the device: `f2fs_ckpt-254:4`.
 KINDS = (
     Kind("f2fs_ckpt", "f2fs", CHECKPOINT),
     Kind("f2fs_flush", "f2fs", "flushes"),
@@ -34,7 +34,7 @@ KINDS = (
 
 
 class ProcessRow(TypedDict):
-    """The fields of a row of the figure `process_share` that are read here; a row has more."""
+    """The fields that are needed of a row of the figure `process_share`; a row has further fields."""
 
     process: str | None
     reads: int
@@ -45,7 +45,7 @@ class ProcessRow(TypedDict):
 
 
 class KernelThread(TypedDict):
-    """A thread of a file system: its task, its requests, and its share of all bytes written."""
+    """A kernel thread of a file system: its task, its requests, and its share of all bytes written."""
 
     thread: str
     file_system: str
@@ -59,7 +59,7 @@ class KernelThread(TypedDict):
 
 
 def kernel_threads(processes: Iterable[ProcessRow], written_kb: float) -> list[KernelThread]:
-    """Return the threads of file systems among processes (rows of the figure `process_share`), largest first.
+    """Return the kernel threads of file systems among the processes (rows of `process_share`), largest first.
 
     >>> row = {"process": "f2fs_ckpt-254:4", "reads": 1, "writes": 9, "others": 0}
     >>> row |= {"read_kb": 4.0, "write_kb": 36.0}
@@ -113,7 +113,7 @@ class Journal(FieldMapping):
 
     @property
     def headline(self) -> str:
-        """The result in a sentence."""
+        """A sentence on the cost of journaling in the trace."""
         share, commits = self["journal_pct"], self["commits"]
         if not self["writes"]:
             return "Nothing is written in this trace."
@@ -189,7 +189,7 @@ class Journal(FieldMapping):
         return remarks
 
     def write_html(self, path: str | Path) -> None:
-        """Write the page: one HTML file that needs no network.
+        """Write the cost of journaling as one HTML file that needs no network.
 
         >>> import emmclab, pathlib, tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -260,7 +260,7 @@ class Journal(FieldMapping):
         )
 
     def _discards_as_reads(self) -> str:
-        """Return a warning that discards are recorded as reads, if the discard thread seems to read."""
+        """Return a warning that discards were recorded as reads, if the discard thread seems to have issued reads."""
         threads = [row for row in self.get("kernel_threads", ()) if row["role"] == DISCARDS and row["reads"]]
         if not threads:
             return ""
@@ -363,7 +363,7 @@ class Journal(FieldMapping):
 
 
 def _rate(low: float, high: float | None) -> str:
-    """Return the label of a class of rates."""
+    """Return the label of a range of rates."""
     if high is None:
         return f"> {low:g}"
     return f"{low:g} - {high:g}" if high else "0"

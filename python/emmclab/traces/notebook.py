@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from emmclab.traces.profile import Profile
     from emmclab.traces.trace import Trace
 
-#: Number of requests in the view of a trace.
+#: Number of requests that the notebook view of a trace shows.
 _ROWS = 5
 _Column = Literal["arrival_ns", "op", "sector", "sectors", "complete_ns", "process"]
 
 
 def trace_html(trace: "Trace") -> str:
-    """Return the source of a trace and its first requests; also counts if it has been read to its end.
+    """Return an HTML view of a trace: its source and its first requests, and counts if it has been read completely.
 
     A stream that can be read only once is not read.
     """

@@ -1,4 +1,4 @@
-"""Profiles the parts of a trace, as Spark and DuckDB write them, in parallel, and merges them by time."""
+"""Profiles the parts of a trace in parallel, such as those that Spark or DuckDB writes, and merges the profiles."""
 
 import itertools
 import threading
@@ -21,7 +21,7 @@ from emmclab.traces.trace import Header, Ledger, Trace
 #: Callback: merged parts, all parts, and reused parts (always 0).
 PartsProgress = Callable[[int, int, int], None]
 
-#: Figures that are computed for each part separately, with the resulting error.
+#: Figures that are only estimated, because each part is profiled separately, with the resulting error.
 _ESTIMATES = {
     "reuse_distance": "the first touch of a page in each part counts as its first touch in the trace",
     "update_interval": "an overwrite of a page that was last written in an earlier part has no interval",
@@ -138,7 +138,7 @@ def profile_parts(
             remaining = iter(parts)
             running: deque[tuple[Part, Future[tuple[_core.Profiler, Trace]]]] = deque()
             for number in range(1, len(parts) + 1):
-                # One part more than threads is submitted, so that no thread waits for a merge.
+                # One part more than there are threads is submitted, so that no thread is idle during a merge.
                 for part in itertools.islice(remaining, jobs + 1 - len(running)):
                     running.append((part, threads.submit(profiled, part)))
                 part, future = running.popleft()
@@ -155,7 +155,7 @@ def profile_parts(
         raise InputError(f"{place}: no part contains a request", file=str(place), hint="check the path")
     header, ledger = _of_file(place, options, traces) if is_file else _of_folder(place, traces)
     _refuse_empty_selection(place, ledger)
-    # Clock jumps are recognised by comparing all gaps of the whole trace.
+    # Clock jumps can be recognised only after the merge, by comparing all gaps of the whole trace.
     jumps = len(merged.finish(ledger, header)["clock_jumps"])
     ledger["clock_jumps"] = max(jumps, ledger["clock_jumps"] or 0) if is_file else jumps
     fields = merged.finish(ledger, header)
@@ -168,7 +168,7 @@ def _paths(place: Path) -> list[Path]:
     """Return the files of a trace."""
     if place.is_file():
         return [place]
-    # Further files that Spark writes have names that begin with an underscore.
+    # Files that begin with an underscore are Spark's additional files, not parts of the trace.
     paths = [place / recording.path for recording in recordings(place) if not Path(recording.path).name.startswith("_")]
     if not paths:
         message = f"{place}: there is no part of a trace"
@@ -177,8 +177,8 @@ def _paths(place: Path) -> list[Path]:
 
 
 def _parts(place: Path, paths: Sequence[Path], options: Mapping[str, Any], threads: ThreadPoolExecutor) -> list[Part]:
-    """Find the parts with at least one request, before any selection."""
-    # A selection of requests does not change the start of a part.
+    """Find the parts of a trace that contain at least one request, before any selection of requests."""
+    # Options that select requests are left out, because they do not change the start of a part.
     plain = {name: value for name, value in options.items() if name not in ("only", "drop_reissued")}
 
     def opened(piece: tuple[Path, tuple[int, int] | None]) -> Part | None:
@@ -187,7 +187,7 @@ def _parts(place: Path, paths: Sequence[Path], options: Mapping[str, Any], threa
         return Part(requests[0]["arrival_ns"], path, groups) if requests else None
 
     if place.is_file():
-        # A file that is out of order is detected when its slices are merged.
+        # If the requests of a file are not in order, merging its slices detects it.
         return [part for part in threads.map(opened, [(place, groups) for groups in slices_of(place)]) if part]
     return sorted(part for part in threads.map(opened, [(path, None) for path in paths]) if part)
 
@@ -210,7 +210,7 @@ def _merge(merged: _core.Profiler, profile: _core.Profiler, part: Part) -> None:
 def _of_folder(folder: Path, traces: Sequence[Trace]) -> tuple[Header, Ledger]:
     """Return the common header of all parts, which must have the same clock, and the sum of their ledgers.
 
-    What is unknown for one part is unknown for the whole.
+    A count that is unknown for one part is unknown for the whole trace.
     """
     values = {field: {trace.header[field] for trace in traces} for field in traces[0].header}
     if len(values["clock"]) > 1:
@@ -241,17 +241,17 @@ def _of_file(path: Path, options: Mapping[str, Any], slices: Sequence[Trace]) ->
     reader = read(path, **options).open()
     ledger: Ledger = reader.ledger()
     for field, before in reader.ledger().items():
-        # The ledger of a slice starts with that of the file. Clock jumps are only known of the whole trace.
+        # The counts in the ledger of a slice include those of the file. Clock jumps are known only for the whole trace.
         counts = [count for trace in slices if (count := trace.ledger[field]) is not None]
         if counts and field != "clock_jumps":
             ledger[field] = (before or 0) + sum(count - (before or 0) for count in counts)
-    # If the header of the file does not list the recorded features, those of all slices are the features of the file.
+    # The header of a file may not list the recorded features, so those of all slices are combined.
     names = [name for trace in slices for name in (trace.header["recorded"] or "").split()]
     return reader.header() | {"recorded": " ".join(dict.fromkeys(names))}, ledger
 
 
 def _refuse_empty_selection(place: Path, ledger: Ledger) -> None:
-    """Raise an error if `only` selects no request."""
+    """Raise an error if the option `only` selects no request."""
     if not ledger["kept"]:
         raise ConfigError(
             f"{place}: no request satisfies all conditions together",
@@ -262,7 +262,7 @@ def _refuse_empty_selection(place: Path, ledger: Ledger) -> None:
 
 
 def estimates(fields: Mapping[str, Any], parts: int) -> list[Estimate]:
-    """Return the figures of a profile in parts that are estimates, with the cause, and the error if known.
+    """Return the figures that are estimates if a trace is profiled in parts, with the cause and any known error.
 
     `error_pct` of reuse distances is the share of page touches that are wrongly counted as first touches, because the
     page was touched in an earlier part. It is exact up to 16,384 unique pages; for more, pages are sampled.

@@ -15,7 +15,7 @@ from emmclab.traces.profile_fields import JUMP_FIELDS, KEY_FIELDS, TABLES, jump_
 
 
 class Estimate(TypedDict):
-    """A figure that is an estimate because the profile was computed in parts; None is an unknown error."""
+    """A figure that is an estimate because the profile was computed in parts; an unknown error is None."""
 
     figure: str
     why: str
@@ -77,7 +77,7 @@ class Profile(FieldMapping):
 
     @property
     def reissues(self) -> ReissueSummary | None:
-        """Suspected re-issues, and the figures with and without; None if the trace does not show them.
+        """Suspected re-issues, and the figures with and without them; None if the trace cannot show re-issues.
 
         >>> import emmclab
         >>> emmclab.profile(emmclab.bundled()[0]).reissues.reissued
@@ -88,7 +88,7 @@ class Profile(FieldMapping):
 
     @property
     def journal(self) -> Journal | None:
-        """The cost of journaling, by the roles of blocks; None if the trace has no block notes.
+        """The cost of journaling, by the roles of blocks; None if the trace has no notes on its blocks.
 
         >>> import emmclab
         >>> emmclab.profile(emmclab.bundled()[0]).journal is None
@@ -99,7 +99,7 @@ class Profile(FieldMapping):
 
     @property
     def fsync(self) -> Fsync | None:
-        """Where the time of waits for durability goes; None without `Trace.profile(fsync=True)`.
+        """How the time of waits for durability (fsync) is divided; None without `Trace.profile(fsync=True)`.
 
         >>> import emmclab
         >>> emmclab.profile(emmclab.bundled()[0]).fsync is None

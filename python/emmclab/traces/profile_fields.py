@@ -1,4 +1,4 @@
-"""Declares name, label, unit and meaning of the columns of Tables III and IV, and the meaning of the ledger."""
+"""Declares name, label, unit and meaning of the columns of Tables III and IV, and of the counts in a ledger."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ class Field(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """The label with its unit."""
+        """The label of the field with its unit."""
         return f"{self.label}, {self.unit}" if self.unit else self.label
 
     @property
@@ -38,7 +38,7 @@ class Field(NamedTuple):
         return Column(self.label, self.unit, about=self.about)
 
     def text(self, value: float | None) -> str:
-        """Format a value with the column's decimals, or three significant digits if small; None is a dash.
+        """Format a value with the field's decimals, or if it is small with three significant digits; None is a dash.
 
         >>> SIZE_FIELDS[0].text(63668.0), SIZE_FIELDS[4].text(None)
         ('63,668', '–')
@@ -51,7 +51,7 @@ class Field(NamedTuple):
         return significant(value, least=self.digits) if small else f"{value:,.{self.digits}f}"
 
 
-#: Table III (IISWC 2015, section III-B).
+#: Columns of Table III on sizes (IISWC 2015, section III-B).
 SIZE_FIELDS = (
     Field("data_size_kb", "Data", "KB", 0, "bytes read and written"),
     Field("requests", "Requests", "", 0, "reads and writes"),
@@ -69,7 +69,7 @@ _LOCALITIES = (
 )
 
 
-#: Table IV (IISWC 2015, section III-C).
+#: Columns of Table IV on timing and locality (IISWC 2015, section III-C).
 TIMING_FIELDS = (
     Field("duration_s", "Duration", "s", 0, "first arrival to last completion"),
     Field("arrival_rate_per_s", "Arrivals", "1/s", 2, "requests per second of the duration"),
@@ -80,7 +80,7 @@ TIMING_FIELDS = (
     *_LOCALITIES,
 )
 
-#: Meaning of the counts of a ledger, by field.
+#: Meaning of each count of a ledger (the record of what reading a trace did), by field.
 LEDGER_MEANINGS = {
     "seen": "records of the input: lines of a text, rows of a table, events of a recording",
     "paired": "requests whose arrival and completion events were matched",
@@ -112,10 +112,10 @@ LEDGER_MEANINGS = {
     "folded": "requests whose address was wrapped into a smaller device",
 }
 
-#: Both tables with their titles.
+#: Both tables of the paper (IISWC 2015) with their titles.
 TABLES = (("Table III: sizes", SIZE_FIELDS), ("Table IV: timing and locality", TIMING_FIELDS))
 
-#: The columns of both tables by their names.
+#: Columns of both tables of the paper (IISWC 2015), by name.
 TABLE_FIELDS = {field.name: field for field in (*SIZE_FIELDS, *TIMING_FIELDS)}
 #: The 99th percentile of response times, which the published tables lack; `name` is its column in a fleet's table.
 RESPONSE_P99 = Field("all_response_p99_ms", "p99 response", "ms", 2, "99th percentile of complete - arrival")
@@ -146,7 +146,7 @@ REISSUE_FIELDS = (
     *_LOCALITIES,
 )
 
-#: The columns of `device_share`, after the device.
+#: Columns of the profile's table `device_share`, after the device.
 DEVICE_FIELDS = (
     Field("requests_pct", "Requests", "%", 1, "share of all requests"),
     Field("reads", "Reads", "", 0, "reads"),
@@ -157,7 +157,7 @@ DEVICE_FIELDS = (
     Field("data_pct", "Data", "%", 1, "share of all data"),
 )
 
-#: The columns of `by_process` in `fsync`, after the process and the file system.
+#: Columns of `by_process` in the profile's `fsync`, after the process and the file system.
 FSYNC_FIELDS = (
     Field("calls", "Calls", "", 0, "calls of fsync, fdatasync and msync that ended in the recording"),
     Field("total_ms", "All", "ms", 1, "total duration of the calls"),
@@ -167,7 +167,7 @@ FSYNC_FIELDS = (
     Field("max_ms", "Longest", "ms", 3, "the longest call"),
 )
 
-#: The parts of a wait in `fsync`: `NAME_ms`, and as a share `NAME_pct`.
+#: Parts of a wait for fsync; the profile's `fsync` has each as a time (`NAME_ms`) and as a share (`NAME_pct`).
 FSYNC_PARTS = (
     Field("data", "Data", "ms", 3, "requests of the process itself, without flushes and durable writes"),
     Field("commit", "Commit", "ms", 3, "the commit of the journal, or the checkpoint, without its flushes"),
@@ -175,10 +175,10 @@ FSYNC_PARTS = (
     Field("queue", "Queue", "ms", 3, "queued at the host while the device works for other processes"),
     Field("unexplained", "Not explained", "ms", 3, "the rest: no recorded request or commit explains it"),
 )
-#: Time within data, commit and flush in which the device also has requests of other processes; not a part of its own.
+#: Time within data, commit and flush in which the device also has requests of other processes; these parts include it.
 FSYNC_SHARED = Field("shared", "Shared", "ms", 3, "data, commit and flush while other processes have requests, too")
 
-#: The columns of `clock_jumps`.
+#: Columns of the profile's table `clock_jumps`.
 JUMP_FIELDS = (
     Field("direction", "Direction", "", 0, "`forward`, or `backward` where the clock was set back"),
     Field("time_s", "At", "s", 1, "last arrival before it, since the first arrival of the recording"),
@@ -189,7 +189,7 @@ JUMP_FIELDS = (
 
 
 def jump_cells(jump: ClockJumpRow) -> list[str]:
-    """Format a jump of `clock_jumps`, in the order of `JUMP_FIELDS`.
+    """Format the fields of a clock jump, in the order of `JUMP_FIELDS`.
 
     >>> jump = {"direction": "forward", "time_s": 12.04, "request": 1234, "length_s": 3600.0, "mended": False}
     >>> jump_cells(jump)
@@ -206,7 +206,7 @@ def jump_cells(jump: ClockJumpRow) -> list[str]:
 
 
 def jumps_text(count: int) -> str:
-    """Return the number of entries of `clock_jumps` in words: jumps and pauses look the same in a trace.
+    """Return in words how many jumps and pauses `clock_jumps` has; a trace does not show which of both they are.
 
     >>> jumps_text(1), jumps_text(0)
     ('1 clock jump or pause of the recording', '0 clock jumps or pauses of the recording')
@@ -216,7 +216,7 @@ def jumps_text(count: int) -> str:
 
 
 def ledger_line(ledger: Mapping[str, int | None]) -> str:
-    """Return the ledger in one line.
+    """Return the non-zero counts of a ledger in one line of text.
 
     >>> ledger_line({"seen": 5702, "kept": 5702, "skipped": 0, "headers_stripped": 1155, "reissued": None})
     '5,702 seen, 5,702 kept, 1,155 headers stripped'

@@ -76,7 +76,7 @@ _STATISTICS = {name: name for name in ("mean", "p50", "p90", "p99")} | {
 
 
 def operations_table(profiles: Sequence[Profile], *, is_service: bool = False) -> TextTable:
-    """Return requests, data and response times of each operation, or with `is_service` their service times."""
+    """Return requests, data and response times of each operation; if `is_service` is set, their service times."""
     times, several = "service_ms" if is_service else "response_ms", len(profiles) > 1
     operations = [(profile.name, row) for profile in profiles for row in profile["by_operation"]]
     requested = [percentile_label(row["percentile"]) for row in operations[0][1].get("percentiles", ())]
@@ -98,7 +98,7 @@ def operations_table(profiles: Sequence[Profile], *, is_service: bool = False) -
     return TextTable(title, headings, rows, 1 + several, "sortable", caption)
 
 
-#: The label of a row, and its figures by field.
+#: A row of a table: its label, and its figures by field.
 _Figures = tuple[str, Any]
 
 
@@ -110,7 +110,7 @@ def _without_jumps(profiles: Sequence[Profile]) -> Iterator[_Figures]:
 
 
 def _table(title: str, fields: Sequence[Field], figures: Iterator[_Figures], caption: str) -> TextTable:
-    """Return a table of pairs of rows: all figures, then the figures without jumps or re-issues."""
+    """Return a table with pairs of rows: all figures, and the figures without jumps or re-issues."""
     rows = [
         [f"  {name}" if number % 2 else name, *(field.text(values[field.name]) for field in fields)]
         for number, (name, values) in enumerate(figures)
@@ -186,7 +186,7 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
     return texts
 
 
-#: Operations and flags that traces often lack, in words, by their names in the header.
+#: Names in texts of operations and flags that traces often lack, by their names in the header of a trace.
 _KINDS = {
     "discard": "discards",
     "flush": "flushes",
@@ -210,7 +210,7 @@ def unrecorded(recorded: str | None) -> str:
 
 
 def recording_note(header: Mapping[str, str | None]) -> str | None:
-    """Return the note in the header of a trace that another program recorded; None for other traces.
+    """Return the header's note if another program recorded the trace; None for other traces.
 
     >>> recording_note({"format": "blktrace", "note": "the files of processors 1 are missing"})
     'the files of processors 1 are missing'
@@ -223,7 +223,7 @@ def recording_note(header: Mapping[str, str | None]) -> str | None:
 
 
 def doubts(ledger: Mapping[str, int | None]) -> list[str]:
-    """Return the reasons in the ledger to doubt the figures of a trace; empty if there are none.
+    """Return reasons to doubt the figures of a trace, from the counts in its ledger; empty if there are none.
 
     >>> doubts({"lost": 431})
     ['431 events were lost while recording: requests are missing, so rates are too low and gaps too long']
@@ -237,7 +237,7 @@ def doubts(ledger: Mapping[str, int | None]) -> list[str]:
 
 
 def _parts(parts: int, estimates: list[Estimate]) -> str:
-    """List the figures that are estimates because the trace was profiled in parts."""
+    """Return a text that lists the figures that are estimates because the trace was profiled in parts."""
     causes = "; ".join(f"{row['figure']} ({row['why']}{_error(row['error_pct'])})" for row in estimates)
     return (
         f"{parts:,} parts were profiled separately. Estimates: {causes}. Counts, sizes, localities, "

@@ -1,4 +1,4 @@
-"""Converts percentiles and widths of bins from text or numbers to the core's form."""
+"""Converts percentiles and widths of time bins from text or numbers to the form of the Rust core."""
 
 import math
 import re
@@ -21,7 +21,7 @@ def profiler(
     bin: str | float | None = None,
     activity: str | None = None,
 ) -> _core.Profiler:
-    """Create a profiler from options of `Trace.profile`; it divides the waits of an `activity` into parts.
+    """Create a profiler with options of `Trace.profile`; it divides the waits for durability in an `activity`.
 
     Raises:
         ConfigError: an option is invalid.

@@ -18,7 +18,7 @@ class Inconsistency(TypedDict):
     explanation: str
     check: str
     published: float
-    #: The range that the other figures allow; None for an open end.
+    #: Range of the published figure that the other published figures allow; None for an open end.
     low: float | None
     high: float | None
 
@@ -32,9 +32,9 @@ class PublishedTables(TypedDict):
 
 @functools.cache
 def published() -> PublishedTables:
-    """Return Tables III and IV of the IISWC 2015 paper, and their inconsistencies.
+    """Return Tables III and IV of the IISWC 2015 paper, and figures in them that contradict others.
 
-    `rows` use the fields of a profile. An inconsistency contains the column, the check that it fails, and the
+    `rows` use the field names of a profile. An inconsistency contains the column, the check that it fails, and the
     range that the other figures of the row allow.
 
     >>> published()["rows"][0]["name"]
@@ -45,7 +45,7 @@ def published() -> PublishedTables:
 
 
 def published_row(name: str) -> dict[str, Any] | None:
-    """Find the paper's row for a trace by its name, with or without the number in its public file names.
+    """Return the paper's table row for a trace, by its name with or without the number in its public file names.
 
     >>> published_row("log106_Messaging")["requests"]
     5702

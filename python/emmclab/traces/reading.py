@@ -92,7 +92,7 @@ def read_slice(
 
 
 def _as_read(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of `read` in the form of the core."""
+    """Return options of `read` in the form of the Rust core."""
     mend, only = options.get("mend_clock", False), options.get("only")
     changed: dict[str, Any] = {}
     if isinstance(mend, bool):
@@ -113,7 +113,7 @@ def reading_options() -> dict[str, Any]:
 
 
 def _conditions(only: Only) -> list[str]:
-    """Return the texts of conditions in the form of the core; several values of a key are joined.
+    """Return the conditions of `only` as texts in the form of the Rust core; several values of a key are joined.
 
     >>> _conditions({"process": ["fio", "dd"], "pid": 7}), _conditions("op=read")
     (['process=fio|dd', 'pid=7'], ['op=read'])
@@ -169,10 +169,10 @@ def combine(traces: Sequence[Trace], *, offsets_s: Sequence[float] = ()) -> Trac
 
 
 def join_parts(traces: Sequence[Trace]) -> list[Trace]:
-    """Replace Parquet files that are marked as parts of one trace by that trace.
+    """Replace Parquet files that are marked as parts of one trace by the joined trace.
 
-    The headers of such files contain the same source and the same number of requests of the whole trace. The
-    joined trace is at the place of its first part; all other traces are unchanged.
+    The headers of such files contain the same source and the same total number of requests. The joined trace takes the
+    position of its first part; all other traces are unchanged.
     """
     groups: dict[object, list[Trace]] = {}
     for number, trace in enumerate(traces):
@@ -205,9 +205,9 @@ def profile(path: str | PathLike[str], **options: Any) -> Profile:
 
 
 def bundled_by_name() -> dict[str, Path]:
-    """Return the bundled traces by the names that commands and studies accept.
+    """Return the bundled traces by the names under which commands and studies accept them.
 
-    They are those of `bundled`, and the requests of applications on the model of a phone.
+    They are those of `bundled`, and traces of the requests of simulated applications on a phone.
 
     >>> bundled_by_name()["chat"].name
     'chat.parquet'
@@ -217,7 +217,7 @@ def bundled_by_name() -> dict[str, Path]:
 
 
 def or_bundled(path: Path) -> Path:
-    """Return the path of a trace: a file, or the bundled trace of that name if there is no such file.
+    """Return a path if the file exists; otherwise the path of the bundled trace of that name.
 
     >>> or_bundled(Path("chat")).name
     'chat.parquet'
@@ -228,8 +228,8 @@ def or_bundled(path: Path) -> Path:
 def bundled(*, annotated: bool = False) -> list[Path]:
     """List the traces that come with emmclab, recorded by the project itself.
 
-    With `annotated`, list the traces with block notes: applications on ext4 on a served device. Commands and
-    studies accept all of them by name (`bundled_by_name`).
+    If `annotated` is set, list the traces with notes attached to blocks: applications on ext4 on a served device.
+    Commands and studies accept all of them by name (`bundled_by_name`).
 
     >>> all(path.suffix == ".parquet" for path in bundled())
     True

@@ -1,4 +1,4 @@
-"""Registers of the devices of a recording, read when the recording started."""
+"""Registers of the recorded devices, as stored in a recording when it started."""
 
 import json
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class RecordedDeviceFields(TypedDict):
     gaps: list[str]
     problem: str | None
     standard: str | None
-    #: As in `RegisterReport`.
+    #: Facts about the device, as in `RegisterReport`.
     facts: list[dict[str, Any]] | None
     fields: list[dict[str, Any]] | None
     notes: list[str] | None
@@ -49,7 +49,7 @@ class _StoredRegisters(TypedDict):
 
 @dataclass(frozen=True)
 class RecordedDevice:
-    """A device of a recording.
+    """A recorded device, and what its registers contain.
 
     Attributes:
         disks: names of its recorded disks.
@@ -69,7 +69,7 @@ class RecordedDevice:
 
     @property
     def name(self) -> str:
-        """The names of its disks."""
+        """The names of the device's disks."""
         return ", ".join(self.disks)
 
     def line(self) -> str:
@@ -96,7 +96,7 @@ class RecordedDevice:
 
 
 def recorded_devices(header: Mapping[str, str | None], recording: str) -> list[RecordedDevice]:
-    """Read the registers that `emmclab record` has stored in a trace; empty if it has none.
+    """Read the device registers that `emmclab record` has stored in a trace; empty if there are none.
 
     Args:
         header: header of the trace.

@@ -1,4 +1,4 @@
-"""The recordings of a fleet: files below a folder, with metadata from the names of their folders."""
+"""Finds the recordings of a fleet: files below a folder, whose folder names contain metadata."""
 
 import os
 import re
@@ -11,21 +11,21 @@ from urllib.parse import unquote
 
 from emmclab.errors import ConfigError, InputError
 
-#: A folder with metadata of the recordings below it: `model=Pixel 6a`, as in Hive, DuckDB and Spark.
+#: Matches a folder name that is metadata of the recordings below it: `model=Pixel 6a`, as in Hive, DuckDB and Spark.
 _KEY_AND_VALUE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-#: The text that these tools write for a missing value.
+#: Text that Hive, DuckDB and Spark write for a missing value.
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-#: blktrace writes a file for each processor; all belong to one recording.
+#: Matches the name of one of blktrace's files; it writes one for each processor, and all belong to one recording.
 _BLKTRACE = re.compile(r"(.+\.blktrace)\.(\d+)$", re.DOTALL)
 
 
 class Recording(NamedTuple):
-    """A file of a fleet."""
+    """A recording of a fleet: path, size and version of the file."""
 
     #: Path below the folder of the fleet, with `/` between folders.
     path: str
     bytes: int
-    #: Modification time of the content; 0 for a file in an object store.
+    #: Modification time of the file in nanoseconds; 0 for an object in an object store.
     mtime_ns: int
     #: The version tag of an object store; for a local file the change time of the inode (ctime).
     version: str = ""
@@ -59,9 +59,9 @@ def recordings(folder: Path, files: str = "*") -> list[Recording]:
 
 
 def among(objects: Iterable[Recording], files: str = "*") -> list[Recording]:
-    """Return the recordings among the objects of an object store, by the rules and in the order of `recordings`.
+    """Return the objects of an object store that are recordings, by the rules and in the order of `recordings`.
 
-    An empty object is ignored if its name is the folder of other objects: tools create such objects.
+    An empty object is ignored if its name is the folder of other objects, because tools create such objects.
 
     >>> [recording.path for recording in among([Recording(path, 0, 0) for path in ("b/x", "a", ".c/d", "b")])]
     ['a', 'b/x']
@@ -92,7 +92,7 @@ def parts_of(path: str, names: Iterable[str]) -> list[str]:
 
 
 def is_in_parts(path: str) -> bool:
-    """Whether a recording may consist of several files."""
+    """Whether a recording with this path may consist of several files, as with blktrace."""
     return _BLKTRACE.match(path) is not None
 
 
@@ -111,16 +111,16 @@ def _recording(folder: Path, path: str) -> Recording | None:
     try:
         status = (folder / path).stat()
     except OSError:
-        # A link without a target: the error is reported when the file is read.
+        # A broken symbolic link: the error is reported when the file is read.
         return Recording(path.replace(os.sep, "/"), 0, 0)
     if not stat.S_ISREG(status.st_mode):
         return None
-    # Copies may preserve the modification time (`cp -p`, rsync); the change time of the inode cannot be set.
+    # The change time is added, because copies may preserve the modification time (`cp -p`, rsync).
     return Recording(path.replace(os.sep, "/"), status.st_size, status.st_mtime_ns, str(status.st_ctime_ns))
 
 
 def _group_blktrace(recordings: list[Recording]) -> list[Recording]:
-    """Group the files of a blktrace recording under the name of the first one."""
+    """Group the files of each blktrace recording under the name of its first file."""
     groups: dict[str, Recording] = {}
     for recording in recordings:
         match = _BLKTRACE.match(recording.path)
@@ -135,7 +135,7 @@ def _group_blktrace(recordings: list[Recording]) -> list[Recording]:
 
 
 def metadata(path: str) -> dict[str, str | None]:
-    """Read the metadata in the folder names of a path; if folders have the same key, the inner one is used.
+    """Read the metadata (`key=value`) in the folder names of a path; inner folders override outer ones.
 
     >>> metadata("model=Pixel%206a/build=B1/2024/boot.parquet")
     {'model': 'Pixel 6a', 'build': 'B1'}
@@ -145,7 +145,7 @@ def metadata(path: str) -> dict[str, str | None]:
 
 
 def metadata_keys(recordings: list[Recording]) -> list[str]:
-    """Return the keys of the folders of a fleet, sorted."""
+    """Return the metadata keys in the folder names of a fleet, sorted."""
     keys: dict[str, tuple[str, str]] = {}
     for recording in recordings:
         for key in metadata(recording.path):

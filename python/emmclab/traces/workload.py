@@ -24,7 +24,7 @@ class Workload:
     """
 
     def __init__(self, model: _core.WorkloadModel) -> None:
-        """Wrap a model of the core; use `preset`, `file`, `named` or `fit` to create a workload."""
+        """Wrap a model of the Rust core; use `preset`, `file`, `named` or `fit` to create a workload."""
         self._model = model
 
     @staticmethod
@@ -63,7 +63,7 @@ class Workload:
 
     @property
     def name(self) -> str:
-        """The name in traces and results."""
+        """The name of the workload, as used in traces and results."""
         return self._model.name
 
     @property
@@ -109,7 +109,7 @@ class Workload:
 
 _SIZES = ("reads.sizes_kb", "writes.sizes_kb")
 _GAPS = ("bursts.opens_pct", "bursts.rounds", "bursts.think_us", "bursts.idle_ms")
-#: The parameters of a model that determine a field or figure of the profile of its trace.
+#: Model parameters that determine a field or figure in the profile of the generated trace, by field or figure.
 PARAMETERS_OF: dict[str, tuple[str, ...]] = {
     "requests": _SIZES,
     "write_requests_pct": _SIZES,
@@ -198,9 +198,9 @@ def workloads() -> list[str]:
 
 @functools.cache
 def workload_groups() -> dict[str, list[str]]:
-    """Return the groups of the workloads that come with emmclab, each with its names.
+    """Return the groups of the workloads that come with emmclab, each with the names of its workloads.
 
-    `applications` and `combos` are those of IISWC 2015, from its published figures alone. `phones` are
+    `applications` and `combos` are those of IISWC 2015, modelled only from its published figures. `phones` are
     applications of 2022 and their installations, fitted to public traces of a Pixel 6a.
 
     >>> {group: len(names) for group, names in workload_groups().items()}
@@ -209,12 +209,12 @@ def workload_groups() -> dict[str, list[str]]:
     return dict(_core.workload_presets())
 
 
-#: Default name of a fitted model: the name of the file could reveal people and dates.
+#: Default name of a fitted model; the name of the trace file is not used, because it could reveal people and dates.
 FITTED = "fitted"
 
 
 def fit(trace: Trace, progress: Progress | None = None, *, name: str = FITTED) -> Workload:
-    """Fit a model to a trace in one pass; the model does not contain the trace's name, unless `name` does.
+    """Fit a model to a trace in one pass; the model does not contain the trace's name, unless given as `name`.
 
     Raises:
         UnsupportedError: the clock of the trace is too coarse for the times between its requests.
@@ -249,7 +249,7 @@ def differences(first: Profile, second: Profile) -> list[FieldDifference]:
 
 
 def _without_jumps(profile: Profile, field: str) -> Any:
-    """Return a field of a profile; without the effect of clock jumps, if that value is known."""
+    """Return the value of a profile field, without the effect of clock jumps if that value is known."""
     figures = profile["key_figures_without_jumps"] if profile.clock_jumps else None
     return figures[field] if figures and field in figures else profile[field]
 
@@ -282,7 +282,7 @@ def _seconds(jumps: Sequence[ClockJumpRow]) -> str:
 
 
 def fit_note(trace: Trace) -> str:
-    """Return a note on the clock jumps of a trace that a fitted model copies; empty without jumps.
+    """Return a note on clock jumps in a trace, because a fitted model contains them as pauses; empty without jumps.
 
     >>> fit_note(Workload.preset("Email").trace())
     ''

@@ -1,4 +1,4 @@
-//! Executes the instructions of a thread.
+//! Executes the instructions of the threads of a simulated program.
 
 use emmclab_base::{Nanos, Result};
 use emmclab_host::{CallerId, FileOp};
@@ -164,7 +164,7 @@ impl<S: StorageBackend> ProgramEngine<'_, S> {
         Ok(self.threads[number as usize].status == ThreadStatus::Running)
     }
 
-    /// Sets the status of the thread unless `goes_on`, and returns `goes_on`.
+    /// Sets the status of the thread if `goes_on` is false. Returns `goes_on`.
     fn goes_on_or(&mut self, number: u32, goes_on: bool, status: ThreadStatus) -> bool {
         if !goes_on {
             self.threads[number as usize].status = status;

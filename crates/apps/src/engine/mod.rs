@@ -20,19 +20,19 @@ use crate::storage::StorageBackend;
 use crate::thread_code::ProgramCode;
 use crate::timeline::{ThreadActivity, ThreadTimeline};
 
-/// Maximum number of instructions executed without an advance of time. A run that exceeds it is aborted; no valid program does.
+/// Maximum number of instructions executed without an advance of time. A run that exceeds it is aborted; no valid program exceeds it.
 const MOST_AT_ONCE: u64 = 10_000_000;
-/// Number of rounds between two checks for an interruption.
+/// Number of event-loop rounds between two checks for an interruption by the user.
 const INTERRUPT_EVERY: u64 = 4096;
 
-/// The parameters of a run, in addition to program and files.
+/// The parameters of a run that do not change, except the program and its files.
 pub(crate) struct RunConstants<'a> {
     pub program: &'a AppProgram,
     pub code: &'a ProgramCode,
     pub cores: u32,
     pub quantum: Nanos,
     pub switch: Nanos,
-    /// CPU factor of the host, in millionths.
+    /// CPU factor of the simulated host, in millionths.
     pub factor: u64,
     pub bits_per_s: u64,
     pub round_trip: Nanos,
@@ -40,15 +40,15 @@ pub(crate) struct RunConstants<'a> {
     pub seed: u64,
     /// The thread whose end the user waits for.
     pub awaited_thread: u32,
-    /// Number of threads of the program. The threads after them are periodic work of the host.
+    /// Number of threads that belong to the program. Threads with higher indices are periodic work of the host.
     pub own_threads: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ScheduledEvent {
-    /// Ends the pause of a thread.
+    /// Ends the pause of the thread with this index.
     Think(u32),
-    /// Ends the round trips of a thread and begins its transfer. The second value is the number of bytes.
+    /// Ends the network round trips of a thread, and begins its transfer of this number of bytes.
     Transfer(u32, u64),
 }
 
@@ -68,9 +68,9 @@ pub(crate) struct ProgramEngine<'a, S> {
     operations: u64,
     syncs: u64,
     at_once: u64,
-    /// The thread that is calling the storage, which has not left its core.
+    /// The thread that is executing a file operation and has not left its core.
     asking: Option<u32>,
-    /// Buffers that are reused for each event.
+    /// Buffer for finished file operations, reused for each event.
     finished: FinishedOperations,
     transferred: Vec<u32>,
 }
@@ -148,7 +148,7 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
         [later, self.storage.next_event(), self.link.next_event(), self.cores.next_event()].into_iter().flatten().min()
     }
 
-    /// Processes the events that are due: ends of file operations, transfers and pauses, and threads that finished their work on a core.
+    /// Processes the events that are due: ends of file operations, of transfers, of pauses, and of work on a core.
     fn process_events(&mut self) -> Result<()> {
         self.storage.advance(self.now)?;
         self.end_operations()?;
@@ -219,7 +219,7 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
         Ok(())
     }
 
-    /// Makes a waiting thread ready. `doing` is what the thread did since its last state, for its timeline.
+    /// Makes a waiting thread ready. `doing` is what the thread did since its last state change; it is added to the thread's timeline.
     fn wake(&mut self, number: u32, doing: ThreadActivity) {
         let thread = &mut self.threads[number as usize];
         thread.timeline.push(doing, self.now);
@@ -346,11 +346,11 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct CpuCore {
-    /// The running thread, and the time at which its work or its quantum ends.
+    /// The thread that runs on this core, if any.
     thread: Option<u32>,
     until: Nanos,
     since: Nanos,
-    /// Remaining time of the thread's quantum.
+    /// Remaining time of the quantum of the running thread.
     remaining_quantum: Nanos,
     /// The last thread that ran on this core.
     last: Option<u32>,
@@ -412,7 +412,7 @@ impl CoreScheduler {
         self.all.iter().filter(|core| core.thread.is_some()).map(|core| core.until).min()
     }
 
-    /// Returns a core whose thread has finished its work or its quantum, with the thread and the time that it worked.
+    /// Returns a core whose thread has finished its work or its quantum, with the thread and the time that the thread worked.
     pub fn finished_core(&mut self, now: Nanos) -> Option<(usize, u32, Nanos)> {
         let core = self.all.iter().position(|core| core.thread.is_some() && core.until <= now)?;
         let place = &mut self.all[core];
@@ -422,7 +422,7 @@ impl CoreScheduler {
         Some((core, place.thread?, worked))
     }
 
-    /// Whether the thread must yield its core to another thread. Otherwise, if its quantum has ended, it gets a new one.
+    /// Whether the thread on this core must yield to another thread. If it need not and its quantum has ended, it gets a new quantum.
     pub fn is_over(&mut self, core: usize) -> bool {
         let place = &mut self.all[core];
         if place.remaining_quantum > Nanos::ZERO {
@@ -432,7 +432,7 @@ impl CoreScheduler {
         !self.ready.is_empty()
     }
 
-    /// Adds the work of the threads that are running at the end to the busy time.
+    /// Adds the work of the threads that are still running at the end of the simulation to the busy time.
     pub fn finish(&mut self, now: Nanos) {
         for core in self.all.iter().filter(|core| core.thread.is_some()) {
             self.busy += now - core.since;
@@ -518,7 +518,7 @@ struct EngineThread {
     pub timeline: ThreadTimeline,
     /// CPU work that the thread still has to do on a core.
     pub pending_cpu: Nanos,
-    /// The index of the next instruction, and the remaining repetitions of each enclosing loop.
+    /// The index of the next instruction.
     pub next: usize,
     pub loops: Vec<u64>,
     pub draws: ThreadDraws,
@@ -530,7 +530,7 @@ struct EngineThread {
     pub joiners: Vec<u32>,
 }
 
-/// Number of repetitions that stands for an endless loop.
+/// Value of the repetition count that marks an endless loop.
 const FOR_EVER: u64 = u64::MAX;
 
 impl EngineThread {
@@ -555,7 +555,7 @@ impl EngineThread {
         self.status = ThreadStatus::Ready;
     }
 
-    /// Counts down the innermost loop. Returns false if the loop is finished.
+    /// Starts the next iteration of the innermost loop. Returns false if the loop is finished.
     pub fn next_iteration(&mut self) -> bool {
         match self.loops.last_mut() {
             Some(&mut FOR_EVER) => true,
@@ -579,7 +579,7 @@ impl EngineThread {
             ThreadStatus::Network => ThreadActivity::Network,
             ThreadStatus::Storage(wait, spec) => ThreadActivity::Storage(wait, spec),
             ThreadStatus::Think => ThreadActivity::Think,
-            // The thread for which it waits is unknown.
+            // For a thread that waits for a signal or a lock, it is unknown which other thread will wake it.
             ThreadStatus::Signal(_) | ThreadStatus::Lock(_) => ThreadActivity::Thread(u32::MAX),
             ThreadStatus::Join(thread) => ThreadActivity::Thread(thread),
         }

@@ -12,12 +12,12 @@ use super::thread_items::{RecordedFileOp, RecordedThread, ThreadItem};
 use crate::program::{AccessPattern, FileAccess, FilePickOrder, FileSelection, FileSet, ProgramStep};
 use crate::random_draws::Amount;
 
-/// Maximum CPU work between two accesses of one file that may be moved before both of them, in ns.
+/// Maximum CPU work between two accesses of one file, in ns, for combining the accesses; the work then moves before both of them.
 const SMALL_NS: i64 = 50_000;
 /// Maximum number of steps of all threads together.
 const MOST_STEPS: usize = 1 << 20;
 
-/// The program of a recording, as TOML. `source` is its key of that name, `waited` the thread that the user waits for.
+/// Returns the program of a recording as TOML. `source` is the value of its key `source`; `waited` is the thread that the user waits for.
 /// Errors: [`ErrorClass::Value`] if it has too many steps.
 pub(super) fn program(
     recording: &CallRecording, options: &LearnOptions, about: &str, source: &str, waited: &str,
@@ -62,7 +62,7 @@ pub(super) fn program(
     Ok(out)
 }
 
-/// Groups of files that must be on the same partition (union-find); each file has the index of another file of its group, or its own.
+/// Groups of files that must be on one partition (union-find). Each file has the index of another file of its group, or its own.
 struct PartitionGroups(Vec<usize>);
 
 impl PartitionGroups {
@@ -87,10 +87,10 @@ fn unwritable(error: impl std::fmt::Display) -> Error {
     Error::new(ErrorClass::Value, format!("the program cannot be written: {error}"))
 }
 
-/// Names of the files in the program. A file has the name of its path; further files with the same path also have a number.
+/// Names of the files in the learned program. A file is named after its path; further files with an equal path also get a number.
 struct LearnedNames {
     files: Vec<String>,
-    /// Whether a thread uses the file; many files are only looked up.
+    /// Whether a thread uses the file. Many files are only looked up by a path call.
     used: Vec<bool>,
     /// The partition of each file.
     partitions: Vec<String>,
@@ -116,19 +116,19 @@ impl LearnedNames {
                 }
             }
         }
-        // Files that are renamed to each other must be on the same file system, regardless of the folders of the partitions.
+        // A rename cannot cross file systems, so all files that are renamed to each other get the partition of the first one.
         let partitions = (0..used.len())
             .map(|file| options.partition_of(&recording.files.all[together.first(file)].path).to_owned())
             .collect();
         Self { files, used, partitions }
     }
 
-    /// The steps of a thread. Consecutive accesses of the same size are combined into one step.
+    /// Returns the steps of a thread. Consecutive accesses of equal size are combined into one step.
     fn steps(&self, thread: &RecordedThread, recording: &CallRecording) -> Vec<ProgramStep> {
         let mut steps: Vec<ProgramStep> = Vec::new();
         let since = thread.started_ns - recording.first.unwrap_or(thread.started_ns);
         if !thread.started && since > 0 {
-            // The thread existed before the recording, and made no call until `since`.
+            // The thread already existed when the recording began. The time until its first call becomes a pause.
             steps.push(ProgramStep::Think { ms: ms(since) });
         }
         for item in &thread.items {
@@ -193,7 +193,7 @@ impl LearnedNames {
     }
 }
 
-/// Appends a step. An access of the same kind as the last step is combined with it; a little work between them moves before both.
+/// Appends a step. An access of the same kind as the last step is combined with that step; a little work between them moves before both.
 fn merge(steps: &mut Vec<ProgramStep>, step: ProgramStep) {
     let small = |step: &ProgramStep| matches!(step, ProgramStep::Cpu { ms: Amount::Fixed(ms) } if *ms * 1e6 <= SMALL_NS as f64);
     let behind = usize::from(steps.last().is_some_and(small));
@@ -229,7 +229,7 @@ fn access_of(step: &mut ProgramStep) -> Option<&mut FileAccess> {
     }
 }
 
-/// Whether two accesses are equal in everything but their counts.
+/// Whether two accesses are equal except for their counts.
 fn alike(first: &ProgramStep, second: &ProgramStep) -> bool {
     let (mut first, mut second) = (first.clone(), second.clone());
     for step in [&mut first, &mut second] {
@@ -243,7 +243,7 @@ fn signal(number: u32) -> String {
     format!("order {number}")
 }
 
-/// Converts a step recorded on a machine with this CPU factor to CPU factor 1.
+/// Scales the CPU work of a step that was recorded on a machine with this CPU factor to CPU factor 1.
 fn on_factor_one(step: ProgramStep, cpu_factor: f64) -> ProgramStep {
     match step {
         ProgramStep::Cpu { ms: Amount::Fixed(ms) } => ProgramStep::Cpu { ms: Amount::Fixed(rounded(ms / cpu_factor)) },

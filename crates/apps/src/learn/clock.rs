@@ -1,18 +1,18 @@
 //! Timestamps of strace: since the epoch (`-ttt`), time of day (`-t`, `-tt`), or since the previous line (`-r`).
 
-/// The largest thread id. A larger number at the beginning of a line is a time.
+/// The largest thread id. A larger number at the beginning of a line is a timestamp.
 pub(super) const MOST_THREAD: u32 = 1 << 22;
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400 * SECOND;
-/// Times since the epoch are greater than this time (in 1973), in ns.
+/// Smallest value that is read as a time since the epoch (a time in 1973), in ns.
 const EPOCH: i64 = 100_000_000 * SECOND;
 
 /// The timestamp of a line, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallTimestamp {
-    /// Time since the epoch, or since the previous line.
+    /// Time since the epoch, or since the previous line, in ns.
     Seconds(i64),
-    /// Time since midnight.
+    /// Time since midnight, in ns.
     OfDay(i64),
 }
 
@@ -22,12 +22,12 @@ pub(super) struct CallClock {
     /// Whether times are relative to the previous line.
     is_relative: bool,
     last: i64,
-    /// Number of midnights since the first line, in ns (a day for each).
+    /// Total length of the days that have ended since the first line (one per midnight), in ns.
     midnights: i64,
 }
 
 impl CallClock {
-    /// Detects from the first lines whether times are relative: the first time is 0, or a time is smaller than the previous one.
+    /// Detects from the first lines whether times are relative to the previous line: the first time is 0, or a time decreases.
     pub fn of(head: &str) -> Self {
         let stamps = head.lines().filter_map(|line| match stamp_of(super::strace::behind_thread(line))?.0 {
             CallTimestamp::Seconds(ns) => Some(ns),
@@ -50,7 +50,7 @@ impl CallClock {
             CallTimestamp::Seconds(ns) if self.is_relative => self.last.saturating_add(ns),
             CallTimestamp::Seconds(ns) => ns,
             CallTimestamp::OfDay(ns) => {
-                // If the time decreases by half a day or more, midnight has passed.
+                // A time of day that is at least 12 hours earlier than the previous one means that midnight has passed.
                 if ns + self.midnights + DAY / 2 < self.last {
                     self.midnights += DAY;
                 }
@@ -62,7 +62,7 @@ impl CallClock {
     }
 }
 
-/// Parses the timestamp at the beginning of a text; also returns the rest. With `-r` and another form, `(+ 0.000012)` follows it.
+/// Parses the timestamp at the beginning of a text; also returns the rest. After another format, `-r` adds `(+ 0.000012)`.
 pub(super) fn stamp_of(text: &str) -> Option<(CallTimestamp, &str)> {
     let (word, rest) = text.split_once(' ')?;
     let stamp = if word.contains(':') { CallTimestamp::OfDay(of_day(word)?) } else { CallTimestamp::Seconds(since_epoch(word)?) };

@@ -1,8 +1,8 @@
 //! Learns a program from a recording of system calls by strace, or by the syscall events of ftrace.
 //!
-//! Threads, file operations with their sizes and offsets, transfers, and the order that files impose on threads are taken from the
-//! recording. The model determines the duration of operations. Time without a known operation is work, or a pause if a call waited for a
-//! cause that is not in the recording.
+//! The recording provides the threads, their file operations with sizes and offsets, their transfers, and the order in which threads use
+//! shared files. The duration of file operations comes from the simulation. Time without a known operation becomes CPU work, or a pause if
+//! a call waited for a cause that is not in the recording.
 
 mod build;
 mod clock;
@@ -36,11 +36,11 @@ const HOW: &str = "record with `strace -f -ttt -T -y -o FILE COMMAND`, or the sy
 pub struct LearnOptions {
     /// The name of the program.
     pub name: String,
-    /// Partitions with the folder of their files. A file is on that with the longest matching folder, otherwise on the first partition.
+    /// Names of partitions, each with a folder. A file is on the partition with the longest matching folder, otherwise on the first one.
     pub partitions: Vec<(String, String)>,
     /// The thread that the user waits for; `None` for the first thread.
     pub user_waits_for: Option<String>,
-    /// Whether this thread may mostly wait for causes that are not in the recording.
+    /// Whether learning succeeds if the thread that the user waits for mostly waits for causes outside the recording.
     pub keep_pauses: bool,
     /// CPU factor of the recorded machine, as in [`crate::HostSetup::cpu_factor`]. For example, 0.25 is a core four times as fast as a core
     /// of CPU factor 1, for which programs specify work.
@@ -73,13 +73,13 @@ pub struct LearnedProgram {
     pub files: usize,
     /// Number of lines in the recording.
     pub lines: u64,
-    /// Number of lines that are not calls of this format, and were ignored.
+    /// Number of lines that were ignored, because they are not system calls in this format.
     pub unreadable_lines: u64,
     /// The kinds of calls in the recording, if the recorder was restricted to some kinds; empty for a recording of all calls.
     pub only_calls: Vec<String>,
-    /// By kind, the number of calls that the program omits, and of lines that are not calls.
+    /// By kind, the number of calls that the program omits, and of lines that are not system calls.
     pub dropped: BTreeMap<String, u64>,
-    /// Times by cause, and counts of what the recording cannot show.
+    /// Recorded time by cause, and counts of activity that the recording cannot show.
     pub known: CallTimes,
     /// How the thread that the user waits for spent its time.
     pub user: UserThreadTime,
@@ -242,9 +242,9 @@ fn source(recording: &CallRecording, format: &str, cpu_factor: f64) -> String {
 #[cfg(test)]
 mod tests;
 
-/// Waits in total, and work after the end of the user's thread, are always accepted up to this time, ns.
+/// Minimum time for a refusal, in ns: shorter unexplained waits, and shorter work after the end of the user's thread, are always accepted.
 const LEAST_REFUSED_NS: i64 = 10_000_000;
-/// Kinds of waits that are shorter than this are not listed in an error, in ns: they would be rounded to 0.000 s.
+/// Shortest total wait of a kind that an error lists, in ns. Shorter waits would be rounded to 0.000 s.
 const LEAST_TOLD_NS: i64 = 500_000;
 /// Maximum number of threads that an error lists.
 const MOST_LISTED: usize = 12;
@@ -258,17 +258,17 @@ pub struct UserThreadTime {
     pub runs: String,
     /// Time from the thread's first call to its end, in ns.
     pub lasted_ns: i64,
-    /// Time in sleeps, timeouts and stops by a signal, which is the same on every device, in ns.
+    /// Time in sleeps, timeouts and stops by a signal, in ns. It does not depend on the device.
     pub asleep_ns: i64,
-    /// Time in waits whose cause is not in the recording, which is the same on every device, in ns.
+    /// Time in waits whose cause is not in the recording, in ns. It does not depend on the device.
     pub unexplained_ns: i64,
-    /// How long another thread worked or used files after this thread ended, which the program omits, in ns.
+    /// How long other threads worked or used files after this thread ended, in ns. The program omits this time.
     pub behind_ns: i64,
 }
 
-/// Selects the thread that the user waits for: the requested thread, otherwise the first one.
-/// Errors: [`ErrorClass::Config`] for an unknown thread. [`ErrorClass::Value`] if the recording has no threads, if the
-/// thread mostly sleeps or waits for something that is not recorded, or if the first thread ends before most of the work.
+/// Selects the thread that the user waits for: the requested thread, or the first one if none is requested.
+/// Errors: [`ErrorClass::Config`] for an unknown thread. [`ErrorClass::Value`] if the recording has no threads, if the thread mostly sleeps
+/// or waits for something that is not recorded, or if the first thread ends before most of the work.
 fn judge_user_thread(recording: &CallRecording, options: &LearnOptions) -> Result<UserThreadTime> {
     let named: Vec<_> = recording.threads.iter().map(RecordedThread::name).collect();
     let index = match &options.user_waits_for {
@@ -308,15 +308,15 @@ fn judge_user_thread(recording: &CallRecording, options: &LearnOptions) -> Resul
     Ok(time)
 }
 
-/// How long a thread neither slept nor waited for an unknown cause after the time `at`, in ns.
+/// How long a thread worked or used files after the time `at`, in ns. Sleeps and waits for unknown causes do not count.
 fn busy_behind(thread: &RecordedThread, at: i64) -> i64 {
     let from = thread.started_ns.max(at);
     let idle = |waits: &CallWaits| waits.between(from, thread.at).iter().map(|(begun, ended)| ended - begun).sum::<i64>();
     (thread.at - from).max(0) - idle(&thread.asleep) - idle(&thread.unexplained)
 }
 
-/// Returns an error if the thread was not requested and ends before most of the work is done: the program would end with it. An example is
-/// a shell that starts processes in the background.
+/// Returns an error if the default thread ends before most of the work is done, because the program would end with it. An example is a
+/// shell that starts processes in the background.
 fn refuse_early_end(
     recording: &CallRecording, time: &UserThreadTime, thread: &RecordedThread, other: &RecordedThread,
 ) -> Result<()> {
@@ -337,8 +337,8 @@ fn refuse_early_end(
     )))
 }
 
-/// Returns an error if the thread mostly sleeps or waits for something that is not recorded: each such wait would be a pause in the
-/// program, which has the same length on every device.
+/// Returns an error if the thread mostly sleeps or waits for something that is not recorded. Each such wait would become a pause, whose
+/// length does not depend on the device.
 fn refuse_pauses(recording: &CallRecording, time: &UserThreadTime, thread: &RecordedThread) -> Result<()> {
     let waited = time.asleep_ns + time.unexplained_ns;
     if waited <= LEAST_REFUSED_NS || waited * 2 <= time.lasted_ns {
@@ -370,7 +370,7 @@ fn refuse_pauses(recording: &CallRecording, time: &UserThreadTime, thread: &Reco
     Err(Error::new(ErrorClass::Value, problem).hint(hint))
 }
 
-/// Lists the first threads, with their programs and durations.
+/// Lists the first threads with their programs and durations, for an error message.
 fn listed(recording: &CallRecording) -> String {
     let threads = recording.threads.iter();
     let mut listed: Vec<_> = threads

@@ -11,12 +11,12 @@ use super::HOW;
 use super::clock::{CallClock, MOST_THREAD, seconds, stamp_of};
 use super::recording::is_wait;
 
-/// An argument of a call as text; strings are without quotes.
+/// An argument of a system call as text; quotes around strings are removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CallArgument {
     /// A string, with its escape sequences resolved.
     Text(Vec<u8>),
-    /// An argument of another type.
+    /// An argument that is not a string.
     Word(String),
 }
 
@@ -29,7 +29,7 @@ impl CallArgument {
         }
     }
 
-    /// The integer at the beginning, decimal or hexadecimal, such as `3` in `3</data/a>`.
+    /// The integer at the beginning of the argument, decimal or hexadecimal, such as `3` in `3</data/a>`.
     pub fn number(&self) -> Option<i64> {
         let word = self.word()?;
         let (sign, digits) = word.strip_prefix('-').map_or((1, word), |rest| (-1, rest));
@@ -59,7 +59,7 @@ pub(super) fn annotation_of(word: &str) -> Option<&str> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SystemCall {
     pub thread: u32,
-    /// Times of begin and end, in ns since the epoch of the recording.
+    /// Time at which the call began, in ns since the epoch of the recording.
     pub started_ns: i64,
     pub ended_ns: i64,
     /// The name of the call, without `sys_`.
@@ -67,9 +67,9 @@ pub(super) struct SystemCall {
     pub arguments: Vec<CallArgument>,
     /// The return value; negative if the call failed.
     pub result: i64,
-    /// Whether the end was recorded. If not, `ended_ns` equals the begin, and the call lasted at most until the thread's next call.
+    /// Whether the end of the call was recorded. If not, `ended_ns` equals the start; the call lasted at most until the thread's next call.
     pub timed: bool,
-    /// The path that `-y` shows after the returned descriptor.
+    /// The path that strace's `-y` shows after the returned descriptor.
     pub opened: Option<String>,
 }
 
@@ -94,7 +94,7 @@ impl SystemCall {
     }
 }
 
-/// A call that began in one line and ends in another.
+/// A call that strace reports on two lines: `<unfinished ...>` and `resumed`.
 #[derive(Debug)]
 struct UnfinishedCall {
     started_ns: i64,
@@ -102,26 +102,26 @@ struct UnfinishedCall {
     arguments: String,
 }
 
-/// The kinds of lines.
+/// The kinds of lines in the output of strace.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum StraceLine {
     /// A call that has returned.
     Call(SystemCall),
-    /// A call that begins in this line and ends in another.
+    /// A call that begins on this line and whose return is reported on a later line.
     Began(SystemCall),
     /// A call that never returns, because the thread ended in it.
     CutOff(SystemCall),
-    /// The end of a thread: its id, and the time.
+    /// The end of a thread: its id, and the time in ns.
     Exit(u32, i64),
-    /// A signal stops a thread (true), or continues it (false): the thread's id, the time, and which.
+    /// A signal stops a thread (true) or continues it (false). The values are the thread id, the time in ns, and which of both happened.
     Stop(u32, i64, bool),
-    /// A line without a call, with the kind of line.
+    /// A line of strace that reports no call, with the name of its kind.
     Other(&'static str),
-    /// A line that is not one of strace, with the problem.
+    /// A line that strace does not print, with a description of the problem.
     Unreadable(&'static str),
 }
 
-/// Parses lines of strace in order.
+/// Parses the output lines of strace in their order.
 #[derive(Debug, Default)]
 pub(super) struct StraceParser {
     unfinished: FxHashMap<u32, UnfinishedCall>,
@@ -131,7 +131,7 @@ pub(super) struct StraceParser {
 const NO_TIME: &str = "the line has no time";
 const NO_CALL: &str = "the line is not a system call";
 const SUMMARY: &str = "this is the summary of strace -c, which does not list single calls";
-/// Kinds of lines without a call.
+/// Name for lines of strace that report signals.
 pub(super) const SIGNALS: &str = "signals";
 const MESSAGES: &str = "messages of strace";
 const STACKS: &str = "stack frames";
@@ -195,14 +195,14 @@ impl StraceParser {
             Some(StraceCallEnding { arguments, result: Some(result), opened, took }) => {
                 StraceLine::Call(call(arguments, result, took.map(|took| at.saturating_add(took)), opened))
             }
-            // `exit_group(0) = ?`, or a call that was interrupted by the end of the process.
+            // strace prints `= ?` for `exit_group`, which does not return, and for calls that the end of the process interrupted.
             Some(_) if name.starts_with("exit") => StraceLine::Exit(thread, at),
             Some(StraceCallEnding { arguments, .. }) => StraceLine::CutOff(call(arguments, 0, None, None)),
             None => StraceLine::Unreadable(NO_CALL),
         }
     }
 
-    /// Parses the second line of a call that began in another line.
+    /// Parses the second line of a call that strace splits into two lines.
     fn resumed(&mut self, thread: u32, at: i64, rest: &str) -> StraceLine {
         let Some((name, rest)) = rest.split_once("resumed>") else { return StraceLine::Other(HALVES) };
         let name = name.trim();
@@ -217,14 +217,14 @@ impl StraceParser {
             return if name.starts_with("exit") { StraceLine::Exit(thread, at) } else { StraceLine::Other(NO_RESULT) };
         };
         let arguments = split(&format!("{}{arguments}", begun.arguments));
-        // The duration counts from the beginning of the call, not from the line in which it is resumed.
+        // The duration of `strace -T` counts from the beginning of the call, not from its `resumed` line.
         let ended = took.map_or(at, |took| begun.started_ns.saturating_add(took));
         let (begun, name) = (begun.started_ns, begun.name);
         StraceLine::Call(SystemCall { thread, started_ns: begun, ended_ns: ended, name, arguments, result, timed: true, opened })
     }
 }
 
-/// Recognises lines that strace prints without thread and time, or because of other options; `None` for other lines.
+/// Recognises lines that strace prints without thread and time, or only with certain options; `None` for other lines.
 fn foreign(text: &str) -> Option<StraceLine> {
     let trimmed = text.trim_start();
     if is_message(trimmed) {
@@ -242,7 +242,7 @@ fn is_message(text: &str) -> bool {
     process || text.starts_with("strace: ") || text.starts_with("[ Process PID=")
 }
 
-/// The arguments of a call that ends in another line; `None` if it ends in the same line.
+/// The arguments of a call that ends on a later line; `None` if the call ends on this line.
 fn unfinished(text: &str) -> Option<&str> {
     text.trim_end().strip_suffix("<unfinished ...>")
 }
@@ -263,13 +263,13 @@ fn thread_of(text: &str) -> (u32, &str) {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(digits);
     let rest = match rest.strip_prefix('<') {
-        // A name may contain any characters; the time follows it.
+        // A thread name may contain any character and ends at `> `. The time follows it.
         Some(named) => named.split_once("> ").map_or("", |(_, rest)| rest),
         None if rest.starts_with([' ', '\t']) => rest,
         None => return (0, text),
     };
     match number.parse() {
-        // A larger number is a time, not a thread id.
+        // A larger leading number is a time stamp, not a thread id.
         Ok(number) if number <= MOST_THREAD => (number, rest.trim_start()),
         _ => (0, text),
     }
@@ -296,14 +296,14 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
 }
 
-/// The parsed text after the name of a call: arguments, result and duration.
+/// The parsed end of a strace line, after the name of the call: arguments, result and duration.
 struct StraceCallEnding<'a> {
-    /// The text before the closing parenthesis.
+    /// The text between the parentheses of the call.
     arguments: &'a str,
-    /// The result: -1 if a signal interrupted the call, `None` if the process ended.
+    /// The return value: -1 if a signal interrupted the call, `None` if the process ended.
     result: Option<i64>,
     opened: Option<String>,
-    /// The duration in ns.
+    /// The duration of the call in ns, if recorded.
     took: Option<i64>,
 }
 
@@ -316,7 +316,7 @@ fn ending(text: &str) -> Option<StraceCallEnding<'_>> {
         }
         _ => (text, None),
     };
-    // The last match is used, because strings may contain the same characters. strace may insert spaces before it.
+    // The result follows the last `) = `, because strings may contain the same characters. strace may insert more spaces before `=`.
     let (close, at) = text.rmatch_indices("= ").find_map(|(at, _)| {
         let before = text[..at].trim_end_matches(' ');
         (before.len() < at && before.ends_with(')')).then(|| (before.len() - 1, at))
@@ -339,7 +339,7 @@ pub(super) fn split(text: &str) -> Vec<CallArgument> {
     while !rest.is_empty() {
         let (argument, after) = if let Some(quoted) = rest.strip_prefix('"') {
             let (text, after) = string(quoted);
-            // After a shortened string, the text up to the comma is `...`.
+            // strace appends `...` to a shortened string, so the text up to the next comma is skipped.
             let after = after.find(',').map_or("", |comma| &after[comma..]);
             (CallArgument::Text(text), after)
         } else {
@@ -390,7 +390,7 @@ fn escape(rest: &[u8]) -> (Option<u8>, usize) {
         b'f' => (Some(0x0c), 1),
         b'x' => digits(16, 1, 2),
         b'0'..=b'7' => digits(8, 0, 3),
-        // Any other character represents itself; the remaining bytes of a multi-byte character follow.
+        // Any other escaped character represents itself. If it has several bytes, the remaining ones follow as ordinary text.
         other => (Some(*other), 1),
     }
 }
@@ -413,18 +413,18 @@ fn end_of(text: &str) -> usize {
     text.len()
 }
 
-/// The kinds of lines of ftrace.
+/// The kinds of lines in the text output of ftrace.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FtraceCallLine {
     /// A call that has returned.
     Call(SystemCall),
     /// A line that is not the return of a call: the beginning of a call, a comment, or another event.
     Other,
-    /// A line that is not one of ftrace.
+    /// A line that ftrace does not print.
     Unreadable,
 }
 
-/// Parses lines of ftrace in order.
+/// Parses the text lines of ftrace in their order.
 #[derive(Debug, Default)]
 pub(super) struct FtraceCallParser {
     calls_in_progress: FxHashMap<u32, SystemCall>,
@@ -452,7 +452,7 @@ impl FtraceCallParser {
         let arguments = arguments.trim_end().strip_suffix(')').unwrap_or(arguments);
         let words = arguments.split(',').map(|word| word.rsplit(": ").next().unwrap_or(word).trim());
         let arguments = words.filter(|word| !word.is_empty()).map(|word| {
-            // Addresses and sizes are hexadecimal without a prefix.
+            // ftrace prints addresses and sizes in hexadecimal without a prefix.
             CallArgument::Word(format!("0x{}", word.trim_start_matches("0x")))
         });
         let call = SystemCall {
@@ -489,14 +489,14 @@ fn parts(text: &str) -> Option<(u32, i64, &str)> {
 /// Calls that every program makes when it begins, allocates memory, starts threads or ends.
 const USUAL: &[&str] =
     &["execve", "brk", "mmap", "mmap2", "munmap", "mprotect", "mremap", "madvise", "clone", "clone3", "fork", "vfork"];
-/// Calls that write, or by which writes are not visible.
+/// System calls that write to files, or that start writes which a recording does not show.
 const WRITES: &[&str] = &[
     "write", "writev", "pwrite64", "pwritev", "pwritev2", "sendfile", "sendfile64", "copy_file_range", "splice", "fallocate",
     "truncate", "truncate64", "ftruncate", "ftruncate64", "io_submit", "io_uring_enter",
 ];
 const SYNCS: &[&str] = &["fsync", "fdatasync", "sync_file_range", "sync", "syncfs", "msync"];
 
-/// The kinds of calls of a recording that was restricted to some kinds; empty for a recording of all calls.
+/// The kinds of calls in a recording that was restricted to some kinds; empty for a recording of all calls.
 /// Errors: [`ErrorClass::Value`] if such a recording has syncs but no writes.
 pub(super) fn only_recorded_calls(calls: &BTreeMap<String, u64>) -> Result<Vec<String>> {
     let has = |names: &[&str]| names.iter().any(|name| calls.contains_key(*name));

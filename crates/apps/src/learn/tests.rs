@@ -51,7 +51,7 @@ fn accesses_of_one_size_are_one_step_and_time_between_calls_is_work() {
             _ => 0.0,
         })
         .sum();
-    // From 100.00184 to 100.01, and from 100.02204 to the end; about 10 us between the other calls.
+    // Expected work: from 100.00184 s to 100.01 s, from 100.02204 s to the end, and about 10 us between the other calls.
     assert!((work - (8.16 + 7.96 + 0.035)).abs() < 0.02, "{work}");
 }
 
@@ -98,7 +98,7 @@ fn threads_start_where_they_were_cloned_and_wait_for_files_that_others_make() {
     assert!(wait < read, "{first:?}");
     let signal = second.iter().position(|step| step.contains("signal")).unwrap();
     assert!(second[signal - 1].contains("create"), "{second:?}");
-    // The file is deleted when the last descriptor is closed. The thread that closes it waits for the writes of the other thread.
+    // The first thread closes the last descriptor, so it deletes the file, after it has waited for the writes of the second thread.
     assert!(first.last().unwrap().contains("delete"), "{first:?}");
     assert!(!second.iter().any(|step| step.contains("delete")));
 }
@@ -158,11 +158,11 @@ fn relative_paths_are_below_the_folder_of_the_process() {
     );
     let names: Vec<_> = program.files.iter().map(|set| set.name.as_str()).collect();
     assert_eq!(names, ["/data/app/new", "/sdcard/newer", "/sdcard/old"]);
-    // Files that are renamed to each other must be on the same file system.
+    // A rename cannot cross file systems, so both files are on the same partition.
     assert_eq!(program.files[0].partition, program.files[1].partition);
 }
 
-/// Compares the file operations and the total time of pauses of the same work with and without a shell.
+/// Compares file operations and total pause time of a program that is run directly and through a shell.
 #[test]
 fn a_shell_waits_for_its_child_and_not_for_as_long_as_the_child_took() {
     let shell = r#"10 1.000000 vfork( <unfinished ...>
@@ -316,7 +316,7 @@ fn calls_without_durations_are_read_and_counted() {
          7 1.500000 getpid() = 7\n7 1.600000 nanosleep({tv_sec=1}, NULL) = 0\n7 1.700000 close(3) = 0\n",
     );
     assert_eq!(outcome.known.untimed_calls, 5);
-    // The sync lasts until the next call, and so does the sleep. Work follows `getpid`.
+    // Without durations, a call lasts until the next call begins: the sync 0.5 s, and the sleep 0.1 s. The time after `getpid` is work.
     assert!((outcome.known.storage_ns - 500_000_000).abs() < 1_000_000, "{:?}", outcome.known);
     let known = &outcome.known;
     assert_eq!((known.asleep_ns, known.pause_ns, known.work_ns), (100_000_000, 0, 100_000_000));
@@ -347,7 +347,7 @@ fn links_folders_and_paths_below_descriptors_lead_to_the_same_file_and_what_is_d
     assert_eq!(dropped, [("link", 1), ("mkdir", 1), ("rename of a folder", 1)]);
 }
 
-/// A shell that runs `sleep` for two seconds, and then a program that writes.
+/// A recording of a shell that runs `sleep` for two seconds, and then a program that writes.
 const SLEEPS_FIRST: &str = r#"10 1.000000 execve("/bin/sh", ["sh"], 0x7f) = 0 <0.0005>
 10 1.001000 vfork( <unfinished ...>
 11 1.001100 execve("/bin/sleep", ["sleep", "2"], 0x7f) = 0 <0.0005>
@@ -442,7 +442,7 @@ fn a_shell_that_ends_before_its_children_have_worked_is_refused_unless_it_is_nam
     let named = LearnOptions { user_waits_for: Some("10".to_owned()), ..options() };
     let outcome = learn(text("fsync(3)").as_bytes(), &named).unwrap();
     assert_eq!(outcome.user.behind_ns, 2_002_500_000);
-    // Sleep of another thread after the end is not work that the program omits.
+    // Sleep of another thread, after the thread that the user waits for has ended, does not count as work.
     let (outcome, _) = learned(&text("nanosleep({tv_sec=2}, NULL)"));
     assert_eq!(outcome.user.behind_ns, 2_500_000);
 }
@@ -473,7 +473,7 @@ fn a_recording_of_some_calls_is_named_and_without_writes_its_syncs_are_refused()
     let (outcome, program) = learned(&format!("{opened}{written}{synced}"));
     assert_eq!(outcome.only_calls, ["fsync", "openat", "write"]);
     assert!(program.about.contains("only of fsync, openat, write"), "{}", program.about);
-    // A recording of all calls, as the hint recommends.
+    // In a recording of all system calls, as the hint recommends, `only_calls` is empty.
     let whole = format!("1 9.9 brk(NULL) = 0x1000 <0.0001>\n{opened}{written}{synced}");
     assert!(learned(&whole).0.only_calls.is_empty());
 }

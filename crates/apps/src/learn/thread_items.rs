@@ -30,35 +30,35 @@ pub(super) enum RecordedFileOp {
     Fsync { data_only: bool },
 }
 
-/// An action of a thread, or a position in its list of actions.
+/// An action of a thread, or a mark in its list of actions for which other threads can wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ThreadItem {
     /// CPU work, in ns.
     Cpu(i64),
     /// A sleep, or a wait whose cause is unknown, in ns.
     Pause(i64),
-    /// Bytes transferred over the network, and the number of waits for a reply.
+    /// A transfer of this number of bytes over the network, and the number of waits for a reply.
     Network { bytes: u64, round_trips: u64 },
     /// An operation on the file with this number.
     File(usize, RecordedFileOp),
     /// A sync of all files.
     Sync,
-    /// A position for which other threads may wait.
+    /// A mark for which other threads can wait.
     Mark,
     /// Starts the thread with this number.
     Start(usize),
-    /// Sends a signal, so that a thread that waits for this position can continue.
+    /// Sends a signal, so that a thread that waits for this signal can continue.
     Signal(u32),
     /// Waits for the signal with this number.
     Wait(u32),
 }
 
-/// How the time until the next call of a thread counts, after a call without a duration or without an end.
+/// Category to which the time until a thread's next call is assigned, after a call whose duration or end was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GapAttribution {
-    /// The thread works.
+    /// The thread works on a core.
     Work,
-    /// The call waits.
+    /// The thread waits in the call for an unknown cause.
     Wait,
     /// The call sleeps, or a signal has stopped the thread.
     Sleep,
@@ -70,14 +70,14 @@ pub(super) enum GapAttribution {
 
 #[derive(Debug)]
 pub(super) struct RecordedThread {
-    /// The thread id.
+    /// The thread id in the recording.
     pub number: u32,
-    /// The number of its descriptor table.
+    /// The number of the thread's descriptor table.
     pub table: usize,
-    /// Whether a thread of the recording started it.
+    /// Whether another thread of the recording started this thread.
     pub started: bool,
     pub started_ns: i64,
-    /// The end of the last call, in ns.
+    /// The time at which the thread's last call ended, in ns.
     pub at: i64,
     pub items: Vec<ThreadItem>,
     /// The position of the thread in each file, which is the end of its last access.
@@ -86,21 +86,21 @@ pub(super) struct RecordedThread {
     pub polled: bool,
     /// Whether the thread has sent data since it last received some.
     pub awaits_reply: bool,
-    /// How the time after the last call counts, if that call has no duration.
+    /// Category of the time after the last call, if the duration of that call is not recorded.
     pub open: GapAttribution,
     /// The thread that started this thread.
     pub parent: Option<usize>,
-    /// Position and time of the end of the child that ended last.
+    /// Position and time in ns of the end of the child that ended last.
     pub child_end: Option<(ItemIndex, i64)>,
-    /// The position of the call in progress, if other threads may wait for it.
+    /// The position of the call in progress, if other threads can wait for this call.
     pub within: Option<ItemIndex>,
-    /// Waits whose cause is not in the recording.
+    /// Waits of the thread whose cause is not in the recording.
     pub unexplained: CallWaits,
-    /// Sleeps, timeouts and stops by a signal.
+    /// Sleeps, timeouts and stops by a signal of the thread.
     pub asleep: CallWaits,
     /// The name of the last call in which the thread waited.
     pub waited_in: String,
-    /// The file that the thread opened last, with the begin and end of the call.
+    /// The file that the thread opened last, with the start and end time of the open call in ns.
     pub opened: Option<(usize, i64, i64)>,
     /// The program that the thread executes; empty if its start was not recorded.
     pub program: String,
@@ -130,7 +130,7 @@ impl RecordedThread {
         }
     }
 
-    /// The name of the thread in the program.
+    /// The name of the thread in the learned program.
     pub fn name(&self) -> String {
         if self.number == 0 { "main".to_owned() } else { format!("thread {}", self.number) }
     }
@@ -141,7 +141,7 @@ impl RecordedThread {
         if self.program.is_empty() { name } else { format!("{name} ({})", self.program) }
     }
 
-    /// Adds work; consecutive work is combined.
+    /// Adds CPU work; consecutive work is combined into one item.
     pub fn work(&mut self, ns: i64) {
         if ns <= 0 {
             return;
@@ -160,8 +160,8 @@ impl RecordedThread {
         }
     }
 
-    /// Adds a transfer. If the thread waited just before it received data, that was a wait for the network, and is removed from the pauses.
-    /// Returns the parts of this wait in ns: unexplained waits, and timeouts.
+    /// Adds a transfer. A wait just before received data was a wait for the network, so it is removed from the pauses. Returns the removed
+    /// time in ns: unexplained waits, and timeouts.
     pub fn transfer(&mut self, bytes: u64, received: bool) -> (i64, i64) {
         let mut waited = (0, 0);
         if received
@@ -190,7 +190,7 @@ impl RecordedThread {
     }
 }
 
-/// Items that are to be inserted after others: signals to waiting threads.
+/// Items that will be inserted after existing items, such as signals to waiting threads.
 #[derive(Debug, Default)]
 pub(super) struct ItemInsertions(Vec<(ItemIndex, ThreadItem)>);
 
@@ -199,7 +199,7 @@ impl ItemInsertions {
         self.0.push((place, item));
     }
 
-    /// Inserts all items.
+    /// Inserts all collected items into the lists of their threads.
     pub fn put_in(mut self, threads: &mut [RecordedThread]) {
         self.0.sort_by_key(|(place, _)| (place.thread, place.item));
         let mut behind = self.0.into_iter().peekable();
@@ -229,12 +229,12 @@ pub(super) enum PriorExistence {
 pub(super) struct RecordedFile {
     pub path: String,
     pub before: PriorExistence,
-    /// The size before the recording, as far as reads and status calls show it.
+    /// The file size before the recording, in bytes, as far as reads and status calls show it.
     pub first_size: u64,
     pub size: u64,
-    /// Whether the contents have been changed.
+    /// Whether a recorded call has changed the contents of the file.
     pub changed: bool,
-    /// Number of further hard links.
+    /// Number of hard links in addition to the first one.
     links: u32,
     /// Number of open file descriptions.
     opens: u32,
@@ -242,7 +242,7 @@ pub(super) struct RecordedFile {
     pub unlinked: bool,
     /// The last item that created, deleted or renamed the file.
     pub last_change: Option<ItemIndex>,
-    /// The items that have used the file since `last_change`, one per thread.
+    /// The last use of the file since `last_change` by each thread.
     pub uses: Vec<ItemIndex>,
 }
 
@@ -259,7 +259,7 @@ pub(super) struct OpenFileDescription {
     pub file: Cell<usize>,
     pub position: Cell<u64>,
     pub append: bool,
-    /// Whether each write also makes metadata durable (`O_SYNC`), only its data (`O_DSYNC`), or nothing (`None`).
+    /// What each write makes durable: data and metadata (`O_SYNC`), only data (`O_DSYNC`), or nothing (`None`).
     pub durable: Option<SyncWriteScope>,
 }
 
@@ -278,7 +278,7 @@ pub(super) enum DescriptorTarget {
     Socket,
     /// A pipe, an event or a local socket, with its number.
     Channel(u32),
-    /// A device, or an unknown target.
+    /// A device file, or an unknown target.
     Other,
 }
 
@@ -290,7 +290,7 @@ pub(super) struct RecordedFiles {
 }
 
 impl RecordedFiles {
-    /// Returns the number of the file with this path. A new path is added.
+    /// Returns the number of the file with this path. A path that is not known yet gets a new number.
     pub fn of(&mut self, path: &str) -> usize {
         if let Some(number) = self.by_path.get(path) {
             return *number;
@@ -324,7 +324,7 @@ impl RecordedFiles {
         file.size = file.size.max(size);
     }
 
-    /// Decides at the first use of a file whether it existed before the recording: it did, unless a thread has created it.
+    /// Decides at the first use of a file whether it existed before the recording: yes, unless a thread of the recording has created it.
     pub fn decide_existence(&mut self, number: usize) {
         let file = &mut self.all[number];
         if file.before == PriorExistence::Unknown {
@@ -336,14 +336,14 @@ impl RecordedFiles {
         self.all[number].opens += 1;
     }
 
-    /// Closes an open file description. Returns true if this deletes the file.
+    /// Closes an open file description of the file. Returns true if it was the last one and the file is unlinked, so that it is deleted.
     pub fn closed(&mut self, number: usize) -> bool {
         let file = &mut self.all[number];
         file.opens = file.opens.saturating_sub(1);
         file.opens == 0 && std::mem::take(&mut file.unlinked)
     }
 
-    /// Unlinks a path. Returns the file, and whether this deletes it.
+    /// Unlinks a path. Returns the number of the file, and whether the file is deleted because nothing else refers to it.
     pub fn unlinked(&mut self, path: &str) -> (usize, bool) {
         let number = self.of(path);
         self.by_path.remove(path);
@@ -357,8 +357,8 @@ impl RecordedFiles {
         (number, !file.unlinked)
     }
 
-    /// Handles an open file whose path another file takes: the open file gets a new number and a placeholder path. Returns the old and the
-    /// new number; `None` if the file is not open.
+    /// Handles an open file whose path is taken over by another file: the open file gets a new number and a placeholder path. Returns its
+    /// old and new number; `None` if the file is not open.
     pub fn replaced(&mut self, path: &str) -> Option<(usize, usize)> {
         let old = self.of(path);
         if self.all[old].opens == 0 {
@@ -382,7 +382,7 @@ impl RecordedFiles {
         self.by_path.insert(new.to_owned(), number);
     }
 
-    /// Whether the path is a folder of known files.
+    /// Whether the path is a folder that contains known files.
     pub fn is_folder(&self, path: &str) -> bool {
         self.by_path.keys().any(|known| is_below(known, path))
     }
@@ -417,12 +417,12 @@ pub(super) fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Waits of a thread of one kind, including those of the threads that it waited for.
+/// All waits of one kind of a thread, including waits of other threads that this thread waited for.
 #[derive(Debug, Default)]
 pub(super) struct CallWaits {
     /// Time by the name of the call, in ns.
     by_call: BTreeMap<String, i64>,
-    /// Begin and end of each wait, in order of their ends, in ns since the epoch of the recording.
+    /// Start and end of each wait, in order of their ends, in ns since the epoch of the recording.
     spans: Vec<(i64, i64)>,
 }
 
@@ -450,7 +450,7 @@ impl CallWaits {
         all
     }
 
-    /// The parts of the waits that lie between two times, in order of their ends.
+    /// The parts of the waits between two times, in order of their ends.
     pub fn between(&self, begun: i64, ended: i64) -> Vec<(i64, i64)> {
         let mut parts: Vec<_> = (self.spans.iter().rev())
             .take_while(|span| span.1 > begun)

@@ -19,19 +19,19 @@ pub use step::{AccessPattern, FileAccess, FilePickOrder, FileSelection, ProgramS
 pub struct AppProgram {
     /// Name of the program.
     pub name: String,
-    /// The activity of the user, in one line.
+    /// One line that describes what the user does.
     pub about: String,
-    /// Origin of the figures, and the assumptions.
+    /// Where the figures come from, and which assumptions were made.
     pub source: String,
     /// The thread that the user waits for: the program ends when this thread ends.
     pub user_waits_for: String,
     /// Whether the program represents an activity of a user; false for background programs and benchmarks.
     #[serde(default = "yes")]
     pub is_activity: bool,
-    /// Sets of files.
+    /// The sets of files that the program uses.
     #[serde(default, rename = "file")]
     pub files: Vec<FileSet>,
-    /// SQLite databases.
+    /// The SQLite databases that the program uses.
     #[serde(default, rename = "database")]
     pub databases: Vec<SqliteDatabase>,
     /// Procedures: named sequences of steps that threads call.
@@ -42,7 +42,7 @@ pub struct AppProgram {
     pub threads: Vec<ThreadProgram>,
 }
 
-/// A set of files with the same kind of contents.
+/// A set of files whose contents are of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileSet {
@@ -58,7 +58,7 @@ pub struct FileSet {
     pub count: u32,
     /// The size of each file when the program begins. Without it, the files do not exist at the beginning.
     pub size: Option<Amount<ByteSize>>,
-    /// The part at the beginning of each file that random and repeated accesses use; by default the whole file.
+    /// Size of the part at the beginning of each file that random and repeated accesses use; by default the whole file.
     pub working_set: Option<ByteSize>,
 }
 
@@ -75,7 +75,7 @@ pub struct SqliteDatabase {
     /// Size of a page in bytes: a power of two from 512 to 65536.
     #[serde(default = "page")]
     pub page_size: ByteSize,
-    /// The part at the beginning of the file that transactions and queries use; by default the whole file.
+    /// Size of the part at the beginning of the file that transactions and queries use; by default the whole file.
     pub working_set: Option<ByteSize>,
     /// `PRAGMA journal_mode`.
     #[serde(default)]
@@ -86,12 +86,12 @@ pub struct SqliteDatabase {
     /// `PRAGMA wal_autocheckpoint`, in frames.
     #[serde(default = "checkpoint")]
     pub checkpoint_pages: u32,
-    /// The system call that makes files durable.
+    /// The system call by which SQLite makes its files durable.
     #[serde(default)]
     pub sync_call: SqliteSyncCall,
 }
 
-/// `PRAGMA journal_mode`, except `memory`.
+/// The values of `PRAGMA journal_mode`, except `memory`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SqliteJournalMode {
@@ -108,7 +108,7 @@ pub enum SqliteJournalMode {
     Off,
 }
 
-/// `PRAGMA synchronous`, except `extra`.
+/// The values of `PRAGMA synchronous`, except `extra`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SqliteSynchronous {
@@ -239,7 +239,7 @@ impl AppProgram {
         let mut names = vec![self.name.clone()];
         for other in others {
             let Self { name, files, databases, procedures, threads, .. } = other.clone();
-            // Another program with the same name gets a number.
+            // A program whose name is already used gets a number.
             let count = names.iter().filter(|known| **known == name).count();
             let prefix = if count == 0 { name.clone() } else { format!("{name} {}", count + 1) };
             names.push(name);

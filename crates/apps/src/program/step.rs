@@ -14,57 +14,57 @@ use crate::random_draws::{Amount, DrawableQuantity};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ProgramStep {
-    /// Works on a core.
+    /// Uses a core for some time.
     Cpu {
-        /// Time on a core of CPU factor 1, in ms.
+        /// Duration of the work on a core of CPU factor 1, in ms.
         ms: Amount<f64>,
     },
-    /// Pauses, as the user or a timer does.
+    /// Pauses without using a core, as for the think time of a user or for a timer.
     Think {
         /// Length of the pause, in ms.
         ms: Amount<f64>,
     },
     /// Transfers data over the network.
     Network {
-        /// Number of bytes, in either direction.
+        /// Number of bytes to transfer, in either direction.
         size: Amount<ByteSize>,
-        /// Number of round trips before the data.
+        /// Number of network round trips before the data is transferred.
         #[serde(default = "once")]
         round_trips: Amount<u64>,
     },
     /// Creates the next file of a set, or truncates it to 0 bytes if it exists.
     Create {
-        /// The set of files.
+        /// Name of the set of files.
         file: String,
     },
     /// Reads from a file.
     Read(FileAccess),
-    /// Writes after the last access of the same thread, extending the file if necessary.
+    /// Writes after the last access of this thread to the file, and extends the file if necessary.
     Write(FileAccess),
     /// Writes within the file, or within its working set.
     Overwrite(FileAccess),
     /// Writes at the end of the file.
     Append(FileAccess),
-    /// Makes data and metadata of a file durable.
+    /// Makes data and metadata of a file durable with `fsync`.
     Fsync(FileSelection),
-    /// Makes the data of a file durable, and the metadata that is needed to read it.
+    /// Makes the data of a file durable, and the metadata that is needed to read it, with `fdatasync`.
     Fdatasync(FileSelection),
     /// Deletes a file.
     Delete(FileSelection),
     /// Renames a file to the path of another file, which it replaces.
     Rename {
-        /// The set of the renamed file. The thread's current file of the set is renamed.
+        /// Name of the set whose file is renamed; it is the thread's current file of this set.
         file: String,
-        /// The set of the replaced file. The thread's current file of the set is replaced.
+        /// Name of the set whose file is replaced; it is the thread's current file of this set.
         to: String,
     },
     /// Truncates a file, or extends it by a hole.
     Truncate {
-        /// The set of files.
+        /// Name of the set of files.
         file: String,
-        /// The new size.
+        /// The new size of the file.
         size: Amount<ByteSize>,
-        /// How the file of the set is selected.
+        /// Which file of the set is used.
         #[serde(default, skip_serializing_if = "is_same")]
         pick: FilePickOrder,
     },
@@ -72,7 +72,7 @@ pub enum ProgramStep {
     Sync {},
     /// Executes write transactions of a database.
     Transaction {
-        /// The database.
+        /// Name of the database.
         database: String,
         /// Number of transactions.
         #[serde(default = "once")]
@@ -85,7 +85,7 @@ pub enum ProgramStep {
     },
     /// Reads from a database.
     Query {
-        /// The database.
+        /// Name of the database.
         database: String,
         /// Number of queries.
         #[serde(default = "once")]
@@ -93,7 +93,7 @@ pub enum ProgramStep {
         /// Number of pages that each query reads.
         pages: Amount<u64>,
     },
-    /// Sends a signal, which wakes one thread that already waits for it or waits for it later.
+    /// Sends a signal, which wakes one thread: one that already waits for it, or the next one that will wait for it.
     Signal {
         /// The name of the signal.
         name: String,
@@ -112,12 +112,12 @@ pub enum ProgramStep {
     },
     /// Starts a thread.
     Start {
-        /// Name of the thread.
+        /// Name of the thread to start.
         thread: String,
     },
     /// Waits for the end of a thread.
     Join {
-        /// Name of the thread.
+        /// Name of the thread to wait for.
         thread: String,
     },
     /// Repeats steps.
@@ -141,11 +141,11 @@ pub enum ProgramStep {
     },
 }
 
-/// Reads or writes of a file.
+/// Parameters of the reads or writes of a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileAccess {
-    /// The set of files.
+    /// Name of the set of files.
     pub file: String,
     /// Number of bytes of each access.
     pub size: Amount<ByteSize>,
@@ -154,18 +154,18 @@ pub struct FileAccess {
     pub count: Amount<u64>,
     /// Position of each access in the file; only for `read` and `overwrite`.
     pub place: Option<AccessPattern>,
-    /// How the file of the set is selected.
+    /// Which file of the set is used.
     #[serde(default, skip_serializing_if = "is_same")]
     pub pick: FilePickOrder,
 }
 
-/// Selects a file of a set.
+/// Selects the file of a set that a step uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileSelection {
-    /// The set of files.
+    /// Name of the set of files.
     pub file: String,
-    /// How the file of the set is selected.
+    /// Which file of the set is used.
     #[serde(default, skip_serializing_if = "is_same")]
     pub pick: FilePickOrder,
 }
@@ -174,9 +174,9 @@ pub struct FileSelection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AccessPattern {
-    /// After the last access of the thread. At the end of the working set, the next access is at its beginning.
+    /// Directly after the last access of the thread. After the end of the working set, access continues at its beginning.
     Sequential,
-    /// At a random multiple of 4 KB in the working set. Smaller accesses are at a random multiple of their size.
+    /// At a random multiple of 4 KB in the working set. Accesses smaller than 4 KB are at a random multiple of their size.
     Random,
 }
 
@@ -187,7 +187,7 @@ pub enum FilePickOrder {
     /// The file that the thread used last; initially the first one.
     #[default]
     Same,
-    /// The next existing file.
+    /// The existing file after the one that the thread used last.
     Next,
     /// A random existing file.
     Random,
@@ -219,7 +219,7 @@ const MOST_BYTES: u64 = 1 << 40;
 /// Maximum number of pages of a transaction or query.
 const MOST_PAGES: u64 = 1 << 20;
 
-/// A fault of a program: the key, its value, the problem, and a hint.
+/// A fault in a program description: the key, its value, the problem, and a hint.
 struct ProgramFault {
     key: &'static str,
     value: String,
@@ -234,13 +234,13 @@ fn fault(key: &'static str, value: &str, problem: impl Into<String>, hint: impl 
 }
 
 impl AppProgram {
-    /// Returns an error if the program cannot be run. `text` is the program file, from which the line number is determined.
+    /// Returns an error if the program cannot be run. `text` is the program file, which is used to find the line number of the fault.
     pub(crate) fn check(&self, text: &str) -> Result<()> {
         let names = DeclaredNames::of(self);
         let all = self.check_sets().and_then(|()| names.check(self)).and_then(|()| names.check_steps(self));
         all.map_err(|ProgramFault { key, value, problem, hint }| {
             let error = Error::new(ErrorClass::Config, problem).of_field(key, 0, value.as_bytes()).hint(hint);
-            // The fault is a duplicate or unknown name, so its last occurrence is the faulty one.
+            // The value is a duplicate or unknown name, so its last occurrence in the text is the faulty one.
             match text.rfind(&format!("\"{value}\"")) {
                 Some(at) => error.at_line(text[..at].matches('\n').count() as u64 + 1),
                 None => error,

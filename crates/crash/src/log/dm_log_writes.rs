@@ -36,7 +36,7 @@ struct DmLogInput<'a> {
 }
 
 impl DmLogInput<'_> {
-    /// Fills the buffer. Returns false if the file ends before.
+    /// Fills the buffer from the file. Returns false if the file ends before the buffer is full.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<bool> {
         match self.file.read_exact(buffer) {
             Ok(()) => {
@@ -184,7 +184,7 @@ fn read_base(path: &Path, sectors: u64, builder: &mut CrashLogIndexBuilder) -> R
     Ok(())
 }
 
-/// Whether an event is an entry of the log.
+/// Whether a run event becomes an entry in a log of dm-log-writes.
 fn is_entry(run: &CrashLogIndex, what: &RunEvent) -> bool {
     match *what {
         RunEvent::Completes(CommandPort::Device, command) => {
@@ -195,7 +195,7 @@ fn is_entry(run: &CrashLogIndex, what: &RunEvent) -> bool {
     }
 }
 
-/// Writes the commands of a run at its device in this format, in order of completion.
+/// Writes the commands of a run at its device in the format of dm-log-writes, in order of completion.
 /// Errors: if the output cannot be written.
 pub fn write(run: &CrashLogIndex, out: &mut impl Write) -> io::Result<()> {
     let entries = run.moments().iter().filter(|moment| is_entry(run, &moment.event)).count() as u64;

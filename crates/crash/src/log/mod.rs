@@ -34,9 +34,9 @@ const MOST_BLOCK: u32 = 1 << 27;
 const HEAD: usize = 16;
 
 struct LogBlockHeads {
-    /// Number of blocks so far.
+    /// Number of blocks written or read so far.
     blocks: u32,
-    /// The checksum of the last head; before the first head, of the bytes before it.
+    /// The checksum of the last block head. Before the first head, it is the checksum of the magic number and the version.
     sum: u32,
 }
 
@@ -45,7 +45,7 @@ impl LogBlockHeads {
         Self { blocks: 0, sum: crc32c::crc32c_append(crc32c::crc32c(MARK), &VERSION.to_le_bytes()) }
     }
 
-    /// The checksum of the next head, computed from its other numbers and, through `sum`, all previous heads.
+    /// Returns the checksum of the next block head, computed from its other numbers and, through `sum`, all previous heads.
     fn sum_with(&self, numbers: [u32; 3]) -> u32 {
         numbers.iter().fold(self.sum, |sum, number| crc32c::crc32c_append(sum, &number.to_le_bytes()))
     }
@@ -63,29 +63,29 @@ impl LogBlockHeads {
     }
 }
 
-/// Maximum number of zones, which no device reaches; each zone costs memory in every state.
+/// Maximum number of zones of a device in a log. No real device reaches it; each zone costs memory in every disk state.
 const MOST_ZONES: u32 = 1 << 20;
 
-/// The settings of a device that determine which states a power cut may leave.
+/// The settings of a device that determine which disk states a power cut may leave.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {
     /// Name of the device.
     pub name: String,
     /// Size in sectors.
     pub sectors: u64,
-    /// Whether completion promises that a plain write is durable.
+    /// Whether completion of a plain write promises that the write is durable.
     pub write_through: bool,
     /// Whether the cache promises to write back data in the order in which the host wrote it.
     pub fifo: bool,
     /// The interface of the device, which determines what FUA and a flush of a range promise.
     #[serde(default, skip_serializing_if = "is_emmc")]
     pub interface: InterfaceKind,
-    /// Number of sectors in a map unit.
+    /// Number of sectors in a unit of the mapping table of the FTL.
     pub unit_sectors: u32,
     /// Number of sectors that the device erases at a time, to which layers may align data; 0 if unknown.
     #[serde(default, skip_serializing_if = "is_none")]
     pub erase_sectors: u32,
-    /// The zones of the device, if any; a cut leaves a prefix of each.
+    /// The zones of the device, if it has any. In each zone, a power cut leaves a prefix of the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zones: Option<DiskZones>,
     /// The promise that the device violates on purpose; `none` if it violates none.
@@ -107,18 +107,18 @@ fn is_none(sectors: &u32) -> bool {
 pub struct CrashLogHeader {
     /// The device.
     pub device: DeviceFacts,
-    /// Layers above the device, the first on top, with the settings for their recovery after a cut.
+    /// Layers above the device, from top to bottom, with the settings for their recovery after a power cut.
     pub layers: Vec<LayerConfig>,
-    /// Number of sectors of the disk above the layers.
+    /// Number of sectors of the disk that the layers present to the host.
     pub sectors: u64,
     /// Number of sectors of a second device, which has no cache; 0 if there is none. In the log its sectors follow those of the first
     /// device, and its writes are recorded as forced writes.
     #[serde(default)]
     pub second_sectors: u64,
-    /// Whether the log contains program events, and thereby the contents of the device's cells.
+    /// Whether the log contains flash program events, from which the contents of the device's cells are known.
     #[serde(default)]
     pub cells: bool,
-    /// The tool that wrote the log, and its version.
+    /// Name and version of the tool that wrote the log.
     pub writer: String,
 }
 
@@ -143,7 +143,7 @@ impl CrashLogHeader {
         self.device.sectors.saturating_add(self.second_sectors)
     }
 
-    /// The disks below the lowest layer.
+    /// The disks on which the lowest layer operates.
     pub fn below(&self) -> DisksBelow {
         DisksBelow {
             erase_sectors: self.device.erase_sectors,
@@ -152,7 +152,7 @@ impl CrashLogHeader {
         }
     }
 
-    /// The contract at a port, also if it is violated there. Layers promise no more than a device with a cache.
+    /// Returns the contract at a port, even if it is violated there. Layers promise no more than a device with a cache.
     pub fn rules(&self, port: CommandPort) -> ContractRules {
         let DeviceFacts { write_through, fifo, interface, unit_sectors, .. } = self.device;
         match port {
@@ -162,16 +162,16 @@ impl CrashLogHeader {
     }
 }
 
-/// The place where a command was observed.
+/// The point in the storage stack where a command was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CommandPort {
-    /// Above the layers; unused in the log of a device without layers.
+    /// The port above the layers. It is unused in the log of a device without layers.
     Host,
-    /// At the device.
+    /// The port at the device, below all layers.
     Device,
 }
 
-/// An entry of a log, in the order in which it became known. Times are simulated; the end of a program event may be in the future.
+/// A record of a log, in the order in which the event became known. Times are simulated; the end of a flash program may be in the future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields are named for what they hold")]
 pub enum CrashLogRecord<'a> {
@@ -190,7 +190,7 @@ pub enum CrashLogRecord<'a> {
         sector: u64,
         sectors: u32,
         flags: u8,
-        /// Number of later entries in the same packed command.
+        /// Number of later entries in the same packed command; 0 for a command that is not packed.
         packed_after: u16,
         #[serde(borrow)]
         data: &'a [u8],
@@ -201,7 +201,7 @@ pub enum CrashLogRecord<'a> {
     Programmed { number: u64, sector: u64, sectors: u32, begin: Nanos, end: Nanos },
     /// The command with number `number` discarded sectors, which took effect at `at`.
     Discarded { number: u64, sector: u64, sectors: u64, at: Nanos },
-    /// The workload acknowledged data as safe. Its line was read at `at`, after all completions that were sent before.
+    /// The workload acknowledged data as safe by an output line, which was read at `at`, after all completions that were sent before.
     Acknowledged {
         at: Nanos,
         #[serde(borrow)]
@@ -216,7 +216,7 @@ pub enum CrashLogRecord<'a> {
 }
 
 impl<'a> CrashLogRecord<'a> {
-    /// The entry of a command. `data` is the data that the command writes.
+    /// Creates the record of a command. `data` is the data that the command writes.
     pub fn of(port: CommandPort, number: u64, command: &DeviceCommand, packed_after: u16, data: &'a [u8]) -> Self {
         Self::Command {
             port,
@@ -231,7 +231,7 @@ impl<'a> CrashLogRecord<'a> {
         }
     }
 
-    /// The command of an entry; `None` for other kinds of entries.
+    /// Returns the command of a record; `None` for other kinds of records.
     pub fn command(&self) -> Option<DeviceCommand> {
         let Self::Command { at, op, sector, sectors, flags, .. } = *self else { return None };
         let modifiers = CommandFlags::from_bits_retain(flags);
@@ -239,7 +239,7 @@ impl<'a> CrashLogRecord<'a> {
     }
 }
 
-/// A log being read.
+/// A reader of a crash log.
 pub struct CrashLogReader {
     input: Box<dyn Read>,
     path: PathBuf,
@@ -252,7 +252,7 @@ pub struct CrashLogReader {
     ended: bool,
 }
 
-/// The records of a block.
+/// The records of a block in a crash log.
 pub struct CrashLogRecords<'a> {
     rest: &'a [u8],
     path: &'a Path,
@@ -323,13 +323,13 @@ impl CrashLogReader {
         &self.header
     }
 
-    /// Whether the log has no end, because it was truncated or the process that wrote it was killed. Valid after the last call of
+    /// Whether the log lacks its end record, because it was truncated or the process that wrote it was killed. Valid after the last call of
     /// [`CrashLogReader::next_block`].
     pub fn truncated(&self) -> bool {
         !self.ended
     }
 
-    /// The file of the log.
+    /// The path of the log file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -442,15 +442,15 @@ impl<'a> Iterator for CrashLogRecords<'a> {
     }
 }
 
-/// Size at which a block is complete, before compression, in bytes. A block is larger only if it consists of one longer record.
+/// Size before compression at which a block is written, in bytes. A block is larger only if it consists of one long record.
 const BLOCK_BYTES: usize = 1 << 18;
 /// Maximum time for which a record waits until its block is written.
 const WAIT: Duration = Duration::from_millis(100);
 /// Compression level of the blocks. It is low, because writing the log must not slow down the device.
 const LEVEL: i32 = 1;
 
-/// A log that is being written. If the process is killed, the file may lack only records that were added in the last tenth of a second
-/// before the last call of [`CrashLogWriter::add`].
+/// A writer of a crash log. If the process is killed, the file may lack only records that were added in the last tenth of a second before
+/// the last call of [`CrashLogWriter::add`].
 pub struct CrashLogWriter {
     file: File,
     path: PathBuf,

@@ -1,6 +1,6 @@
 //! A reference model of a device, which checks the contents of every sector and the rules of flash.
 //!
-//! The model does not use maps, pools or policies. It observes page programs and erases, keeps a tag for every sector in
+//! The model does not use the device's maps, block pools or policies. It observes page programs and erases, keeps a tag for every sector in
 //! the flash, and compares the data at the location that the device reports with the last write. It checks these rules:
 //!
 //! 1. Every logical sector reads back what was last written to it. Tags of the data reveal lost, stale and swapped data.
@@ -8,8 +8,8 @@
 //! 3. Valid counts of blocks and pools add up.
 //! 4. Pages of a block are programmed in order, and at most once between erases; only block-mapped schemes skip pages.
 //! 5. Each block is free, open, full, in collection or bad; the lists contain exactly the full ones.
-//! 6. Time never goes back: a plane executes one operation at a time, a request arrives, starts and completes in this order,
-//!    and the parts of a response time add up to it.
+//! 6. Time never goes back: a plane executes one operation at a time, a request arrives, starts and completes in this order, and the parts
+//!    of a response time add up to it.
 //! 7. The tables of a block-mapped scheme, and those of zones, lead to every valid unit.
 
 use std::collections::VecDeque;
@@ -25,26 +25,26 @@ use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
 use crate::nand::BlockState;
 
-/// The reference model. The caller passes it each command before the device, attaches it as an observer, and calls `verify`.
+/// The reference model of a device. The caller passes each command to the model first, attaches it as observer, and calls `verify`.
 pub struct DeviceChecker {
     geometry: Geometry,
-    /// Tag of each sector in the flash; 0 = no data.
+    /// Tag of the data in each sector of the flash; 0 = no data.
     content: Vec<u32>,
-    /// Tag of each logical sector; 0 = no data.
+    /// Tag of the data that each logical sector must contain; 0 = no data.
     expected: Vec<u32>,
-    /// Pages programmed in each block.
+    /// Number of pages programmed in each block since its last erase.
     programmed: Vec<u32>,
     /// Tags of accepted writes to each unit that are not yet programmed.
     outstanding: FxHashMap<Lpn, VecDeque<u32>>,
-    /// Tags of the sectors of units in the volatile cache; 0 = sector not in the cache.
+    /// For each map unit in the volatile cache, the tags of its sectors; 0 = sector not in the cache.
     cached: FxHashMap<Lpn, Vec<u32>>,
     /// End of the last operation on each plane.
     plane_end: Vec<Nanos>,
     /// Whether a plane executes one operation at a time; false with cache commands.
     exclusive: bool,
-    /// Whether pages of a block may be skipped.
+    /// Whether pages of a block may be skipped when it is programmed.
     skips: bool,
-    /// Whether programs include units that the host did not write.
+    /// Whether a program may also copy units that the host did not write.
     carries: bool,
     last_tag: u32,
     last_arrival: Nanos,
@@ -54,7 +54,7 @@ pub struct DeviceChecker {
 }
 
 impl DeviceChecker {
-    /// A model of a device in its current state.
+    /// Creates the reference model of a device in its current state.
     pub fn of(device: &Device) -> Self {
         let geometry = device.geometry().clone();
         let sectors = geometry.unit_sectors as usize;
@@ -105,7 +105,7 @@ impl DeviceChecker {
             Op::Discard | Op::SecureErase => {
                 let (from, to) = (first.div_ceil(unit_sectors), end / unit_sectors);
                 if from < to {
-                    // Writing only where the tag is not 0 leaves memory of this vector unallocated for sectors that were never written.
+                    // Clears only tags that are not 0, so that the vector's memory for sectors that were never written stays unallocated.
                     let trimmed = &mut self.expected[(from * unit_sectors) as usize..(to * unit_sectors) as usize];
                     trimmed.iter_mut().filter(|tag| **tag != 0).for_each(|tag| *tag = 0);
                 }
@@ -114,7 +114,7 @@ impl DeviceChecker {
         }
     }
 
-    /// Checks the units of the last command. From time to time, on a small device always, also checks the whole device.
+    /// Checks the map units of the last command. From time to time, and always on a small device, it also checks the whole device.
     /// Errors: as [`DeviceChecker::verify`].
     pub fn verify_periodically(&mut self, device: &Device) -> Result<()> {
         self.since += 1;
@@ -276,7 +276,7 @@ impl Observer for DeviceChecker {
         let (block, page) = (event.block, event.page);
         let written = self.programmed[block.index()];
         self.require(page < written, || format!("page {page} of block {block} is read but not programmed"));
-        // The reads of a move have the start and end of the whole move.
+        // Reads that belong to a garbage-collection move carry the start and end of the whole move, so their times are not checked.
         if !event.cause.moves() {
             self.timeline(self.plane_of(block), event.begin, event.end);
         }
@@ -304,7 +304,7 @@ impl Observer for DeviceChecker {
             let place = self.geometry.first_ppn(block).plus(in_block).index() + i;
             let mut cached = None;
             let mut tag = 0;
-            // Pages of block-mapped schemes and of zones include units that the host did not change.
+            // Pages of block-mapped schemes and of zones may also contain units that the host did not change (`covered` is 0).
             if event.cause == OperationCause::Host && (unit.covered != 0 || !self.carries) {
                 cached = self.cached.remove(&unit.lpn);
                 if cached.is_none() {

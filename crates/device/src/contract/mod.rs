@@ -75,17 +75,17 @@ pub use promises::{BrokenPromise, DurabilityOrder, DurabilityPromises, VolatileE
 /// Number of the command whose result a sector holds, counted from 1 over all commands; 0 = the sector was never written.
 pub type Version = u64;
 
-/// The contents of a sector, with the command that caused them.
+/// The contents of a sector, and the command that caused them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SectorContent {
     /// Data of the write with this number.
     Data(Version),
-    /// No data, because of the discard or secure erase with this number.
+    /// No data, because the discard or secure erase with this number removed it.
     Nothing(Version),
 }
 
 impl SectorContent {
-    /// Number of the command.
+    /// Number of the command that caused the contents.
     pub fn version(self) -> Version {
         match self {
             Self::Data(version) | Self::Nothing(version) => version,
@@ -93,21 +93,21 @@ impl SectorContent {
     }
 }
 
-/// The parts of the contract that depend on the device.
+/// The parts of the persistence contract that depend on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContractRules {
-    /// Whether a plain write is durable on completion (rule 2), or only after a flush (rule 3).
+    /// Whether a plain write is durable on completion (rule 2 of the contract) instead of after a flush (rule 3).
     pub write_through: bool,
     /// Whether the device has a cache that keeps the order of writes (rule 9).
     pub fifo: bool,
-    /// Whether the rules of an eMMC or those of a UFS apply.
+    /// Interface of the device, which decides whether the rules of an eMMC or of a UFS apply.
     pub interface: InterfaceKind,
-    /// Sectors of a map unit, at least 1: discard and secure erase affect whole units (rule 6).
+    /// Number of sectors in a map unit, at least 1. Discard and secure erase affect whole units (rule 6).
     pub unit_sectors: u32,
 }
 
 impl ContractRules {
-    /// The rules of a simulated device.
+    /// Derives the contract of a simulated device.
     pub fn of(device: &Device) -> Self {
         Self {
             write_through: device.promises_on_completion(),

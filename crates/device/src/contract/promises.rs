@@ -1,4 +1,4 @@
-//! The current promises of a device, and newer writes that may survive.
+//! The current durability promises of a device, and newer writes that may survive a power cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -9,25 +9,25 @@ use emmclab_settings::InterfaceKind;
 use super::{ContractRules, SectorContent, Version};
 use crate::device::DeviceCommand;
 
-/// Range of sectors of a flush of the whole cache.
+/// Sector range of a flush of the whole cache, as first sector and end.
 const EVERYTHING: (u64, u64) = (0, u64::MAX);
 
-/// Sectors with a version that may or may not survive a cut.
+/// Sectors with a version of their data that may or may not survive a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolatileExtent {
-    /// First sector.
+    /// First sector of the extent.
     pub first: u64,
-    /// The sector after the last.
+    /// The sector after the last sector of the extent.
     pub end: u64,
-    /// The version that may survive.
+    /// The version of the data that may survive.
     pub version: Version,
     /// Operation of the command: a write, or one that removes data (discard, secure erase).
     pub op: Op,
-    /// When the command was complete; `None` if it is not.
+    /// Time at which the command was complete; `None` if it is still in flight.
     pub complete: Option<Nanos>,
 }
 
-/// A write whose version is not promised yet.
+/// A write whose version is not yet promised to be durable.
 #[derive(Clone, Copy, Debug)]
 struct VolatileWrite {
     first: u64,
@@ -42,31 +42,31 @@ struct RevokingCommand {
     complete: Option<Nanos>,
 }
 
-/// The current promises of a device, by ranges of sectors.
+/// The current durability promises of a device, by ranges of sectors.
 ///
-/// The caller reports each command at its arrival and each completion, in order of time or, as a simulated device does, each completion
-/// right after the arrival. Memory and time depend on the writes that are not promised yet and on the number of ranges with equal versions,
-/// not on the size of commands.
+/// The caller reports the arrival and the completion of each command in order of time, or, for a simulated device, each completion right
+/// after the arrival. Memory and time depend on the writes that are not promised yet and on the number of ranges with equal versions, not
+/// on the size of commands.
 #[derive(Clone, Debug)]
 pub struct DurabilityPromises {
     rules: ContractRules,
     next: Version,
     in_flight: BTreeMap<Version, DeviceCommand>,
     writes: BTreeMap<Version, VolatileWrite>,
-    /// Newest version that was ever promised, for each range.
+    /// Newest version of the data that was ever promised, for each range of sectors.
     pub bases: SectorRangeMap<Version>,
-    /// Newest command that revoked a promise, for each range without a newer promise.
+    /// Newest command that revoked a promise, for each range of sectors without a newer promise.
     takers: SectorRangeMap<RevokingCommand>,
     pub(super) barriers: Vec<WriteBarrier>,
     pub(super) packs: Vec<PackedVersions>,
     /// Complete writes that are not yet followed by a barrier or flush.
     unordered: BTreeSet<(Nanos, Version)>,
-    /// Number of writes at which `prune` next removes writes that can no longer survive.
+    /// Number of unpromised writes at which the next call of `prune` removes writes that can no longer survive.
     prune_at: usize,
 }
 
 impl DurabilityPromises {
-    /// The promises of a device without data.
+    /// Creates the promises of a device that contains no data.
     pub fn new(rules: ContractRules) -> Self {
         Self {
             rules,
@@ -82,7 +82,7 @@ impl DurabilityPromises {
         }
     }
 
-    /// Records the arrival of a command. Returns its version, counted from 1 over all commands of every kind.
+    /// Records the arrival of a command. Returns its version number, counted from 1 over all commands.
     pub fn arrived(&mut self, command: &DeviceCommand) -> Version {
         let version = self.next;
         self.next += 1;
@@ -106,7 +106,7 @@ impl DurabilityPromises {
         version
     }
 
-    /// Records the arrival of the entries of a packed command; returns their versions.
+    /// Records the arrival of the entries of a packed command. Returns their version numbers.
     pub fn arrived_packed(&mut self, entries: &[DeviceCommand]) -> Range<Version> {
         let first = self.next;
         for entry in entries {
@@ -119,7 +119,7 @@ impl DurabilityPromises {
         first..self.next
     }
 
-    /// Records the completion of a command. It is called once for each command.
+    /// Records the completion of a command. The caller calls it once for each command.
     pub fn completed(&mut self, version: Version, complete: Nanos) {
         let Some(command) = self.in_flight.remove(&version) else { return };
         let (first, end) = self.range_of(&command);
@@ -131,7 +131,7 @@ impl DurabilityPromises {
                 if self.rules.write_through || command.modifiers.durable() {
                     self.writes.remove(&version);
                     self.promise(first, end, version);
-                    // No order is needed for packed writes whose entries are all promised.
+                    // A packed write no longer restricts the order when all its entries are promised to be durable.
                     let writes = &self.writes;
                     self.packs.retain(|pack| writes.range(pack.first..pack.end).next().is_some());
                 } else if let Some(write) = self.writes.get_mut(&version) {
@@ -187,7 +187,7 @@ impl DurabilityPromises {
         })
     }
 
-    /// The versions beyond the promised ones that may or may not survive, in order of versions and then of sectors.
+    /// The versions newer than the promised ones that may or may not survive, in order of versions and then of sectors.
     pub fn pending(&self) -> impl Iterator<Item = VolatileExtent> {
         let mut takers: Vec<_> = self.takers.iter().collect();
         takers.sort_by_key(|(first, _, taker)| (taker.version, *first));
@@ -217,24 +217,24 @@ impl DurabilityPromises {
         })
     }
 
-    /// Version of the next command.
+    /// Version that the next command will get.
     pub fn next_version(&self) -> Version {
         self.next
     }
 
-    /// Oldest version that is still open. All older versions are promised, replaced or revoked.
+    /// Oldest version that is in flight or not yet promised. All older versions are promised, replaced or revoked.
     pub(crate) fn oldest_open(&self) -> Version {
         let versions = [self.in_flight.keys().next(), self.writes.keys().next()];
         versions.into_iter().flatten().min().copied().unwrap_or(self.next)
     }
 
-    /// Removes the promises about sectors that have no open version.
+    /// Removes the recorded promises about sectors to which all writes are settled (none in flight or unpromised).
     pub(crate) fn forget(&mut self, first: u64, end: u64) {
         self.bases.remove(first, end);
         self.takers.remove(first, end);
     }
 
-    /// The writes with these versions that were complete by a time, and are neither promised nor revoked: (first sector, end, version).
+    /// The unpromised, unrevoked writes with these versions that were complete by `complete_by`, as (first sector, end, version).
     pub(super) fn unpromised_writes(
         &self, versions: Range<Version>, complete_by: Option<Nanos>,
     ) -> impl Iterator<Item = (u64, u64, Version)> {
@@ -250,12 +250,12 @@ impl DurabilityPromises {
         })
     }
 
-    /// Completion time of a write that is not promised; `None` if it is not complete.
+    /// Completion time of an unpromised write; `None` if it is not complete.
     pub(super) fn completion(&self, version: Version) -> Option<Nanos> {
         self.writes.get(&version).and_then(|write| write.complete)
     }
 
-    /// The sectors of a write for which neither this version nor a newer one is promised.
+    /// The sectors of a write for which neither `version` nor a newer version is promised.
     fn parts_beyond(&self, write: &VolatileWrite, version: Version) -> impl Iterator<Item = (u64, u64)> {
         let parts = self.bases.parts(write.first, write.end);
         parts.filter(move |(.., base)| base.is_none_or(|base| *base < version)).map(|(from, to, _)| (from, to))
@@ -276,7 +276,7 @@ impl DurabilityPromises {
         self.takers.update(first, end, |taker| taker.filter(|taker| taker.version > version));
     }
 
-    /// Records the completion of flush `flush`, which arrived at `came`, for the sectors `from..to`.
+    /// Records the completion of a flush of the sectors `from..to`. `flush` is its version, `came` the time of its arrival.
     fn flushed(&mut self, flush: Version, came: Nanos, (from, to): (u64, u64)) {
         let covered = |write: &VolatileWrite| write.complete.is_some_and(|complete| complete <= came);
         let before = self.writes.range(..flush).filter(|(_, write)| covered(write));
@@ -297,14 +297,14 @@ impl DurabilityPromises {
         self.remove_ordered(flush, came);
     }
 
-    /// Adds a barrier: if data of version `from` or a later one survives, so does all data that was complete at `came`.
+    /// Adds a barrier: if data of version `from` or a later one survives, all data that was complete at the time `came` survives, too.
     fn barrier(&mut self, from: Version, came: Nanos) {
         if self.remove_ordered(from, came) {
             self.barriers.push(WriteBarrier { from, arrival: came });
         }
     }
 
-    /// Removes the unordered writes that were complete at `came` and are older than `end`, because a barrier or a promise covers them.
+    /// Removes unordered writes that were complete at the time `came` and are older than `end`, because a barrier or a promise covers them.
     /// Returns whether there were any.
     fn remove_ordered(&mut self, end: Version, came: Nanos) -> bool {
         let (mut more, mut later) = (false, Vec::new());
@@ -320,7 +320,7 @@ impl DurabilityPromises {
         more
     }
 
-    /// From time to time, removes complete writes that newer promised versions hide entirely.
+    /// Removes, from time to time, complete writes whose sectors all have newer promised versions.
     fn prune(&mut self) {
         if self.writes.len() < self.prune_at {
             return;
@@ -336,13 +336,13 @@ impl DurabilityPromises {
         self.prune_at = (self.writes.len() * 2).max(64);
     }
 
-    /// The promises about order, which [`DurabilityPromises::promised`] does not contain. Barriers are in order; a later barrier includes
-    /// the promises of earlier ones.
+    /// The ordering promises of barriers, which [`DurabilityPromises::promised`] does not contain. Barriers are in order; a later barrier
+    /// includes the promises of earlier ones.
     pub fn orders(&self) -> impl Iterator<Item = DurabilityOrder> {
         self.barriers.iter().map(of_barrier).chain(self.pack_orders())
     }
 
-    /// The orders of packed writes: each entry survives only with all entries before it.
+    /// The ordering promises of packed writes: each entry survives only with all entries before it.
     pub fn pack_orders(&self) -> impl Iterator<Item = DurabilityOrder> {
         self.packs.iter().flat_map(|pack| {
             (pack.first + 1..pack.end).map(|entry| DurabilityOrder {
@@ -353,15 +353,15 @@ impl DurabilityPromises {
         })
     }
 
-    /// The orders that apply if data of this version survives: that of the last barrier before it, and those of its packed write.
+    /// The ordering promises that apply if data of this version survives: of the last barrier before it, and of its packed write.
     pub fn orders_of(&self, version: Version) -> impl Iterator<Item = DurabilityOrder> {
         let barriers = self.barriers.partition_point(|barrier| barrier.from <= version);
         let last = barriers.checked_sub(1).map(|place| of_barrier(&self.barriers[place]));
         last.into_iter().chain(self.pack_orders().filter(move |order| order.after.contains(&version)))
     }
 
-    /// The versions that a barrier orders and that are not promised anyway, as (first sector, end, version, oldest version with which it
-    /// must survive). A sector with several such versions is returned once for each.
+    /// The unpromised versions that barriers order, as (first sector, end, version, oldest later version whose survival requires this
+    /// version). A sector with several such versions is returned once for each.
     pub fn prerequisites(&self) -> impl Iterator<Item = (u64, u64, Version, Version)> {
         let last = self.barriers.last().map(of_barrier);
         let owed = last.into_iter().flat_map(|order| self.required_sectors(&order).collect::<Vec<_>>());
@@ -373,12 +373,12 @@ impl DurabilityPromises {
         })
     }
 
-    /// The sectors that an order requires and that are not promised anyway, as (first sector, end, oldest permitted version).
+    /// The sectors that an ordering promise requires and that are not promised otherwise: (first sector, end, oldest permitted version).
     pub fn required_sectors(&self, order: &DurabilityOrder) -> impl Iterator<Item = (u64, u64, Version)> {
         self.unpromised_writes(order.before.clone(), order.complete_by)
     }
 
-    /// The first broken promise if power is lost now and `left` remains in the sectors.
+    /// Returns the first broken promise if power is lost now and the sectors contain `left`; `None` if no promise is broken.
     pub fn broken(&self, left: &SectorRangeMap<SectorContent>) -> Option<BrokenPromise> {
         let data = left.iter().filter_map(|(.., content)| match content {
             SectorContent::Data(version) => Some(*version),
@@ -410,26 +410,26 @@ impl DurabilityPromises {
     }
 }
 
-/// A barrier: if data of version `from` or a later one survives, so do the older versions that were complete at `came`.
+/// A barrier: if data of version `from` or a later one survives, so do the older versions that were complete at the time `came`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WriteBarrier {
     pub from: Version,
     pub arrival: Nanos,
 }
 
-/// Versions of the entries of a packed write.
+/// The range of version numbers of the entries of a packed write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PackedVersions {
     pub first: Version,
     pub end: Version,
 }
 
-/// A promise of a barrier or of an entry of a packed write: if data of any version in `after` survives, all of `before` does.
+/// An ordering promise of a barrier or a packed write: if data of any version in `after` survives, so do all versions in `before`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DurabilityOrder {
-    /// The later versions.
+    /// The later versions, whose survival has a condition.
     pub after: Range<Version>,
-    /// The earlier versions.
+    /// The earlier versions, which must survive with the later ones.
     pub before: Range<Version>,
     /// Restricts `before` to versions that were complete at this time; `None` = no restriction.
     pub complete_by: Option<Nanos>,
@@ -438,14 +438,14 @@ pub struct DurabilityOrder {
 /// A broken promise about a range of sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BrokenPromise {
-    /// First sector.
+    /// First sector of the range.
     pub first: u64,
-    /// The sector after the last.
+    /// The sector after the last sector of the range.
     pub end: u64,
-    /// The version in these sectors; 0 = never written, or no longer recorded
+    /// The version that these sectors contain; 0 = never written, or no longer recorded
     /// ([`Persistence::retire`](crate::persistence::PersistenceTracker::retire)).
     pub actual: Version,
-    /// The oldest permitted version.
+    /// The oldest version that the promise permits in these sectors.
     pub promised: Version,
 }
 

@@ -1,11 +1,11 @@
-//! Background work while no request is executed: write-back, folding of the SLC cache, and collection (BKOPS; JESD84-B51, 6.6.25), which
-//! the device starts itself (`EXT_CSD` `BKOPS_EN`, `AUTO_EN`).
+//! Background work while no request is executed: write-back, folding of the SLC cache, and garbage collection (BKOPS; JESD84-B51, 6.6.25),
+//! which the device starts itself (`EXT_CSD` `BKOPS_EN`, `AUTO_EN`).
 //!
 //! Steps of work are executed in the order of their earliest start times, so that several calls have the same effect as one call up to the
-//! end of the last. A gap begins when all host work is done. In a gap, write-back starts after its idle time, folding after its idle time
-//! since the last write-back, and collection after its idle time since the last of both. Collection moves one page at a time. With HPI, a
-//! request interrupts it after the current page, which takes a fixed time; without HPI, the request waits for the whole block. If very few
-//! blocks are free (`EXT_CSD` `BKOPS_STATUS` level 3), collection starts at once and is not interrupted.
+//! end of the last. An idle gap begins when all host work is done. In a gap, write-back starts after its idle time, folding after its idle
+//! time since the last write-back, and collection after its idle time since the last of both. Collection moves one page at a time. With
+//! HPI, a request interrupts it after the current page, which takes a fixed time; without HPI, the request waits for the whole block. If
+//! very few blocks are free (`EXT_CSD` `BKOPS_STATUS` level 3), collection starts at once and is not interrupted.
 
 use emmclab_base::Nanos;
 use emmclab_settings::{DeviceSettings, WriteBackMode};
@@ -27,21 +27,21 @@ enum BackgroundTask {
     Collect(PoolId),
 }
 
-/// Background work on a pool since the gap began.
+/// Background work on a block pool since the idle gap began.
 #[derive(Clone, Copy, Debug, Default)]
 struct PoolWork {
-    /// Number of blocks that may still be collected. Without this limit, a policy by age could choose fully valid blocks endlessly, and
-    /// without progress of time if all times are 0.
+    /// Number of blocks that may still be collected in this idle gap. Without this limit, a policy by age could choose fully valid blocks
+    /// endlessly, and without progress of time if all times are 0.
     patience: Option<u32>,
-    /// Whether no block is worth collecting.
+    /// Whether no block of the pool is worth collecting.
     exhausted: bool,
     urgent_patience: Option<u32>,
     urgent_exhausted: bool,
-    /// Whether idle collection took time.
+    /// Whether garbage collection in this idle gap took time.
     worked: bool,
 }
 
-/// The step with the earliest start among those considered; `None` if none can start before `before`.
+/// The background step with the earliest start among the steps considered; `None` if none can start before `before`.
 struct EarliestTask {
     before: Nanos,
     task: Option<BackgroundTask>,
@@ -56,28 +56,28 @@ impl EarliestTask {
     }
 }
 
-/// Idle period since the last host work: the start times of the idle times of write-back, folding and collection.
+/// An idle period since the last host work: the times from which the idle times of write-back, folding and collection are counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IdlePeriod {
     write_back: Nanos,
     fold: Nanos,
     collect: Nanos,
-    /// Whether the SLC cache is folded in this gap, which depends on its free space at the start of the gap; `None` = not yet determined.
+    /// Whether the SLC cache is folded in this idle gap, which depends on its free space at the start; `None` = not yet determined.
     folds: Option<bool>,
 }
 
 /// Start conditions of background work, and the work since the last command.
 #[derive(Clone, Debug)]
 pub(super) struct BackgroundScheduler {
-    /// Whether there is any background work.
+    /// Whether the device does any background work.
     pub works: bool,
-    /// Idle time before collection starts; `None` = never.
+    /// Idle time before garbage collection starts; `None` = never.
     collect_after: Option<Nanos>,
-    /// Number of free blocks of a pool at or below which it is collected.
+    /// Number of free blocks of a pool at or below which garbage collection of the pool is started.
     free: u32,
     hpi: bool,
     hpi_time: Nanos,
-    /// Number of free blocks at or below which collection is urgent; `None` = never.
+    /// Number of free blocks at or below which garbage collection is urgent; `None` = never.
     urgent: Option<u32>,
     fold_after: Option<Nanos>,
     planes: u32,
@@ -85,7 +85,7 @@ pub(super) struct BackgroundScheduler {
     pools: Vec<PoolWork>,
     /// Whether `pools` has entries from this gap or from an earlier one.
     touched: bool,
-    /// End of the background work.
+    /// Time at which the background work ends.
     pub busy_until: Nanos,
 }
 
@@ -112,19 +112,19 @@ impl BackgroundScheduler {
         }
     }
 
-    /// Replaces the settings. A new gap begins at `from`, the end of all host work, so that no work begins earlier.
+    /// Replaces the settings. A new idle gap begins at `from`, the end of all host work, so that no background work begins earlier.
     pub fn replace_with(&mut self, other: Self, from: Nanos) {
         let gap = IdlePeriod { write_back: from, fold: from, collect: from, folds: Some(true) };
         *self = Self { busy_until: self.busy_until, gap: other.works.then_some(gap), ..other };
     }
 
-    /// Resets the clock.
+    /// Resets the clock for a new run.
     pub fn rewind(&mut self) {
         self.gap = None;
         self.busy_until = Nanos::MIN;
     }
 
-    /// Executes the work that begins before `until`, on a device whose host work ends at `idle_from`.
+    /// Executes the background work that begins before `until`, on a device whose host work ends at `idle_from`.
     pub fn work_until<L: CountingObserver>(
         &mut self, until: Nanos, idle_from: Nanos, mut buffer: Option<&mut WriteBuffer>, below: &mut LowerLayers<'_, L>,
     ) {
@@ -140,7 +140,7 @@ impl BackgroundScheduler {
         }
     }
 
-    /// Ends the gap when a command arrives at `at`, after urgent collection. Returns the time that interrupting the collection takes.
+    /// Ends the idle gap when a command arrives at `at`, after urgent collection. Returns the time that interrupting collection takes.
     pub fn interrupt<L: CountingObserver>(
         &mut self, at: Nanos, idle_from: Nanos, mut buffer: Option<&mut WriteBuffer>, below: &mut LowerLayers<'_, L>,
     ) -> Nanos {
@@ -161,8 +161,9 @@ impl BackgroundScheduler {
         if self.hpi { self.hpi_time } else { Nanos::ZERO }
     }
 
-    /// The step that can start first, with its start time; `None` if none can start before `until`. Folding and collection, which examine
-    /// every pool, are examined only if they can start before the step chosen so far; most gaps are too short for that.
+    /// Returns the background step that can start first, with its start time; `None` if none can start before `until`. Folding and
+    /// collection, which examine every pool, are examined only if they can start before the step chosen so far; most idle gaps are too
+    /// short for that.
     #[inline]
     fn next<L: CountingObserver>(
         &mut self, until: Nanos, buffer: Option<&WriteBuffer>, below: &mut LowerLayers<'_, L>,
@@ -197,13 +198,13 @@ impl BackgroundScheduler {
         *gap.folds.get_or_insert_with(|| below.ftl.begin_slc_gap(below.nand, below.log))
     }
 
-    /// Considers folding, which may begin at `from`.
+    /// Considers folding of the SLC cache, which may begin at `from`, as the next step.
     fn consider_folds<L: CountingObserver>(&self, from: Nanos, soonest: &mut EarliestTask, below: &LowerLayers<'_, L>) {
         for plane in (0..self.planes).map(PlaneId) {
             let pool = below.ftl.core.slc_pool(plane);
             if !self.pools[pool.index()].exhausted {
                 soonest.consider(below.nand.timelines.plane_free(plane).max(from), BackgroundTask::Fold(pool));
-                // No step can start earlier, and the first of several is chosen.
+                // No folding can start earlier than `from`, and the first of several such pools is chosen, so the search ends.
                 if soonest.before <= from {
                     return;
                 }
@@ -211,7 +212,7 @@ impl BackgroundScheduler {
         }
     }
 
-    /// Considers idle collection, which may begin at `from`.
+    /// Considers idle garbage collection, which may begin at `from`, as the next step.
     fn consider_collection<L: CountingObserver>(&self, from: Nanos, soonest: &mut EarliestTask, below: &LowerLayers<'_, L>) {
         for pool in (0..self.pools.len() as u32).map(PoolId) {
             let due = below.ftl.free_blocks(pool) <= self.free && !below.ftl.core.is_skipped(pool);
@@ -224,7 +225,7 @@ impl BackgroundScheduler {
         }
     }
 
-    /// Whether a pool has so few free blocks that collection must not wait.
+    /// Whether a block pool has so few free blocks that garbage collection must not wait.
     #[inline]
     fn is_urgent<L: CountingObserver>(&self, below: &LowerLayers<'_, L>) -> bool {
         self.urgent.is_some() && (0..self.pools.len() as u32).any(|pool| self.is_pool_urgent(PoolId(pool), below))
@@ -242,7 +243,7 @@ impl BackgroundScheduler {
         &mut self, at: Nanos, task: BackgroundTask, buffer: Option<&mut WriteBuffer>, below: &mut LowerLayers<'_, L>,
     ) {
         if self.fold_after.is_some() {
-            // Decided before the step, because the step may fill the cache.
+            // Whether to fold the SLC cache is decided before the step, because the step may fill the cache.
             self.folds(below);
         }
         let Some(mut gap) = self.gap else { return };
@@ -296,7 +297,7 @@ impl BackgroundScheduler {
         took > Nanos::ZERO
     }
 
-    /// Collects in a pool until the number of its free blocks is above the urgent threshold.
+    /// Collects blocks of a pool until the number of its free blocks is above the urgent threshold.
     fn collect_urgently<L: CountingObserver>(&mut self, pool: PoolId, from: Nanos, below: &mut LowerLayers<'_, L>) {
         while below.ftl.core.stop.is_none() && self.is_pool_urgent(pool, below) {
             let work = &mut self.pools[pool.index()];
@@ -319,8 +320,8 @@ impl BackgroundScheduler {
     }
 }
 
-/// Collects one page in a pool. Returns the time that the ways spent, and whether a block was finished; `None` if no block is worth
-/// collecting.
+/// Collects one page in a block pool. Returns the time that the flash ways were busy, and whether a block was finished; `None` if no block
+/// is worth collecting.
 fn collect<L: CountingObserver>(pool: PoolId, from: Nanos, below: &mut LowerLayers<'_, L>) -> Option<(Nanos, bool)> {
     let before = below.log.gc_time();
     let goes_on = below.ftl.collect_step(below.nand, pool, from, below.log);
@@ -334,7 +335,7 @@ fn collect<L: CountingObserver>(pool: PoolId, from: Nanos, below: &mut LowerLaye
     goes_on.map(|_| (took, finished))
 }
 
-/// Earliest start of write-back; `None` if the buffer is empty or does not start write-back itself.
+/// Earliest start of write-back; `None` if the buffer is empty or does not start write-back on its own.
 #[inline]
 fn write_back_from(buffer: &WriteBuffer, idle_from: Nanos) -> Option<Nanos> {
     match buffer.write_back {

@@ -1,4 +1,4 @@
-//! Data movement of the write buffer and the read cache: writes that end in RAM, write-back, flushes and barriers, reads from RAM.
+//! Data movement of the write buffer and the read cache: writes that complete in RAM, write-back, flushes and barriers, reads from RAM.
 //! `contract/mod.rs` describes the persistence contract.
 
 use emmclab_base::{CommandFlags, Error, ErrorClass, Nanos, Op, Result};
@@ -43,7 +43,7 @@ impl DeviceController {
         }
     }
 
-    /// Writes directly to the flash, after the buffered data that must precede it: data of the same units, and data before a barrier.
+    /// Writes directly to the flash, after buffered data that must precede this write: old data of its units, and data before a barrier.
     fn write_around<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         let (first, units) = below.units_of(request);
         let from = self.leaves_from(first);
@@ -60,13 +60,13 @@ impl DeviceController {
         }
     }
 
-    /// The first of the units that leave the buffer with a unit: the first of its zone if zones have their own buffers, otherwise the unit
-    /// itself.
+    /// Returns the first of the units that must leave the buffer together with a unit: the first unit of its zone if zones have their own
+    /// buffers, otherwise the unit itself.
     fn leaves_from(&self, unit: Lpn) -> Lpn {
         self.zones.as_ref().and_then(|zones| zones.leaves_from(unit)).unwrap_or(unit)
     }
 
-    /// Puts the data into the buffer, unit by unit, and waits for free space.
+    /// Puts the data of a write into the buffer, unit by unit, and waits for free space.
     fn write_into<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         let Some(buffer) = &mut self.write_buffer else { return };
         below.data_moved(request);
@@ -111,7 +111,7 @@ impl DeviceController {
         request.without_flash(request.ready);
     }
 
-    /// Executes a flush of the host at `ready`. Returns its completion time.
+    /// Executes a flush of the host that can begin at `ready`. Returns its completion time.
     pub(super) fn flush_command<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) -> Nanos {
         if self.skips_flush() {
             return ready + self.commands.flush;
@@ -121,14 +121,14 @@ impl DeviceController {
         end + self.commands.flush
     }
 
-    /// Whether a flush of the host completes now without being executed (`cache.lies`).
+    /// Whether a flush of the host is reported as complete without being executed (`cache.lies`).
     fn skips_flush(&mut self) -> bool {
         let first = *self.first_since_power_on.get_or_insert(FirstCommand::Flush);
         self.lies == CacheLie::Flush || self.lies == CacheLie::EarlyFlush && first == FirstCommand::Flush
     }
 
     /// Flushes only the sectors of `request` (SYNCHRONIZE CACHE with a range). Returns the completion time. If the range has more units
-    /// than the buffer, or if data leaves only in order, flushes everything.
+    /// than the buffer, or if data must leave the buffer in order, the whole buffer is flushed.
     pub(super) fn flush_range<L: CountingObserver>(&mut self, request: &RequestState, below: &mut LowerLayers<'_, L>) -> Nanos {
         let (ready, (first, units)) = (request.ready, below.units_of(request));
         let (skips, from) = (self.skips_flush(), self.leaves_from(first));
@@ -145,8 +145,8 @@ impl DeviceController {
         end + self.commands.flush
     }
 
-    /// Writes all data in the buffer to the flash from `ready` on, for a flush of the host or at power-off. Returns when this and all
-    /// earlier data is on the flash.
+    /// Writes all data in the buffer to the flash from `ready` on, for a flush of the host or at power-off. Returns the time at which this
+    /// and all earlier data is on the flash.
     pub(super) fn flush_from<L: CountingObserver>(
         &mut self, ready: Nanos, asked_for: bool, below: &mut LowerLayers<'_, L>,
     ) -> Nanos {
@@ -157,7 +157,7 @@ impl DeviceController {
         ready.max(below.ftl.core.last_program)
     }
 
-    /// Executes a barrier: data in the buffer leaves before any later data, as it always does in a FIFO buffer.
+    /// Executes a barrier: data in the buffer is written to the flash before any later data. A FIFO buffer always does this.
     pub(super) fn barrier<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
         if let Some(buffer) = &mut self.write_buffer
             && self.lies != CacheLie::Barrier
@@ -168,7 +168,7 @@ impl DeviceController {
         }
     }
 
-    /// Reads units from RAM if RAM contains them, otherwise from the flash.
+    /// Reads units from the device's RAM if it contains them, otherwise from the flash.
     #[inline(never)]
     pub(super) fn read_through<L: CountingObserver>(
         &mut self, request: &mut RequestState, (first, end): (Lpn, Lpn), below: &mut LowerLayers<'_, L>,
@@ -192,7 +192,7 @@ impl DeviceController {
         below.read(request, (missed, end));
     }
 
-    /// Removes the data of discarded units from RAM.
+    /// Removes the data of discarded units from the device's RAM.
     pub(super) fn uncache(&mut self, first: Lpn, count: u32) {
         let end = first.plus(count);
         if let Some(buffer) = &mut self.write_buffer {
@@ -203,7 +203,7 @@ impl DeviceController {
         }
     }
 
-    /// Checks a packed command of at least two entries.
+    /// Checks a packed command, which has at least two entries.
     pub fn accept_packed<L>(&self, entries: &[DeviceCommand], below: &LowerLayers<'_, L>) -> Result<()> {
         let Some(head) = entries.first() else { return Ok(()) };
         let alike = |entry: &DeviceCommand| entry.op == head.op && entry.arrival == head.arrival;
@@ -218,7 +218,7 @@ impl DeviceController {
         entries.iter().try_for_each(|entry| self.accept(entry, &below.ftl.core.geometry))
     }
 
-    /// Executes a packed command that was checked. Returns the completion time of all entries, or `None` if the device has stopped.
+    /// Executes a packed command that has been checked. Returns the completion time of all entries; `None` if the device has stopped.
     pub fn submit_packed<L: CountingObserver>(
         &mut self, entries: &[DeviceCommand], below: &mut LowerLayers<'_, L>,
     ) -> Option<Nanos> {
@@ -289,7 +289,7 @@ impl DeviceController {
 }
 
 impl WriteBuffer {
-    /// Writes back the next group at `ready`, or after the data that precedes it because of a barrier.
+    /// Writes back the next group of units at `ready`, or after the data that must precede it because of a barrier.
     pub(super) fn write_back_next<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
         if let Some((first, end)) = self.next_to_leave() {
             let ready = ready.max(if self.holds_older() { self.older_after } else { self.barrier_end });
@@ -297,14 +297,14 @@ impl WriteBuffer {
         }
     }
 
-    /// Writes back all units that must leave to free space for `units` more at the same time, so that planes work in parallel.
+    /// Writes back the units that must leave to free space for `units` more. They are written in parallel on several planes.
     fn make_room<L: CountingObserver>(&mut self, units: u32, ready: Nanos, below: &mut LowerLayers<'_, L>) {
         while !self.is_empty() && !self.will_fit(units) && below.ftl.core.stop.is_none() {
             self.write_back_next(ready, below);
         }
     }
 
-    /// Continues the write-back of an eager buffer while the data of the next write is transferred, until `until`.
+    /// Continues the write-back of an eager buffer until `until`, while the data of the next write is transferred.
     fn leave_until<L: CountingObserver>(&mut self, until: Nanos, below: &mut LowerLayers<'_, L>) {
         while self.write_back == WriteBackMode::Eager && !self.is_empty() && below.ftl.core.stop.is_none() {
             let at = below.nand.timelines.first_free_from(self.since);
@@ -315,26 +315,26 @@ impl WriteBuffer {
         }
     }
 
-    /// Writes back all data.
+    /// Writes back all data in the buffer.
     fn leave_all<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
         while !self.is_empty() && below.ftl.core.stop.is_none() {
             self.write_back_next(ready, below);
         }
     }
 
-    /// Writes back all data that must be on the flash before any new write.
+    /// Writes back all data that must be on the flash before any new write is executed.
     fn leave_before_all<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
         if self.keeps_order { self.leave_all(ready, below) } else { self.leave_older(ready, below) }
     }
 
-    /// Writes back all data from before the last barrier.
+    /// Writes back all data that was written before the last barrier.
     fn leave_older<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
         while self.holds_older() && below.ftl.core.stop.is_none() {
             self.write_back_next(ready, below);
         }
     }
 
-    /// Programs the written data of the units `from..to`.
+    /// Programs the buffered data of the units `from..to`.
     fn write_units_back<L: CountingObserver>(&mut self, from: Lpn, to: Lpn, ready: Nanos, below: &mut LowerLayers<'_, L>) {
         let mut at = from;
         while at < to
@@ -357,7 +357,7 @@ impl WriteBuffer {
         }
     }
 
-    /// Programs a run of units, split at sectors that the buffer does not contain.
+    /// Programs a run of consecutive units, split at sectors that the buffer does not contain.
     fn write_run<L: CountingObserver>(&self, (first, end): (Lpn, Lpn), ready: Nanos, below: &mut LowerLayers<'_, L>) {
         let shift = below.ftl.core.geometry.unit_shift;
         let (mut at, limit) = (u64::from(first.0) << shift, u64::from(end.0) << shift);
@@ -385,7 +385,7 @@ impl WriteBuffer {
     }
 }
 
-/// The units whose data is both in the RAM of the device and on the flash.
+/// The cached units, whose data is both in the RAM of the device and on the flash.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadCache {
     units: LruSet,
@@ -393,14 +393,14 @@ pub(crate) struct ReadCache {
 }
 
 impl ReadCache {
-    /// The read cache of a device, or `None` if the device has none.
+    /// Creates the read cache of a device; `None` if the device has none.
     pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Self> {
         let room = (settings.cache.read_kb * 1024 / geometry.unit_bytes) as usize;
         let units = || LruSet::new(geometry.logical_units as usize, room);
         (settings.cache.read_kb > 0).then(|| Self { units: units(), room })
     }
 
-    /// Whether a unit is in the cache; marks it as the most recently used.
+    /// Whether a unit is in the cache. If so, it becomes the most recently used unit.
     pub fn hit(&mut self, unit: Lpn) -> bool {
         self.units.touch(unit.0)
     }
@@ -415,12 +415,12 @@ impl ReadCache {
         self.units.push(unit.0);
     }
 
-    /// Removes all units.
+    /// Removes all units from the cache.
     pub fn clear(&mut self) {
         self.units.clear();
     }
 
-    /// Removes a unit, because its data changes or is discarded.
+    /// Removes a unit from the cache, because its data changes or is discarded.
     pub fn forget(&mut self, unit: Lpn) {
         self.units.remove(unit.0);
     }
@@ -430,5 +430,5 @@ impl ReadCache {
 // `EXT_CSD` `MAX_PACKED_WRITES` [500], `MAX_PACKED_READS` [501]). The device receives the data of all entries and executes them in order;
 // all are complete when the last is. A setting determines whether a page may contain data of several entries (`ftl/write.rs`).
 
-/// Sectors of the header block.
+/// Number of sectors in the header block of a packed command.
 const HEADER_SECTORS: u32 = 1;

@@ -5,16 +5,16 @@ use emmclab_settings::{DeviceSettings, TimeQuantile};
 
 use crate::geometry::nanos;
 
-/// Times of commands, and when slots of the command queue are free.
+/// Times of commands, and the times at which slots of the command queue become free.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandPath {
     pub read_overhead: Nanos,
     write_overhead: Nanos,
     /// Transfer time of a sector between host and device, in 1/1024 ns.
     sector_time: i64,
-    /// Time in which the host fetches a request.
+    /// Time that the host needs to fetch a request.
     pub fetch: Nanos,
-    /// Additional time of a reliable write, or of FUA.
+    /// Additional time of a reliable write, or of a UFS write with FUA.
     pub reliable: Nanos,
     /// Additional time of a flush.
     pub flush: Nanos,
@@ -22,7 +22,7 @@ pub(crate) struct CommandPath {
     pub discard: Nanos,
     pub read_stalls: TimeSampler,
     pub write_stalls: TimeSampler,
-    /// The slots of the queue; empty if there is no limit.
+    /// The slots of the command queue; empty if their number is not limited.
     pub slots: CommandSlots,
 }
 
@@ -32,7 +32,7 @@ impl CommandPath {
         Self {
             read_overhead: nanos(controller.read_overhead_us),
             write_overhead: nanos(controller.write_overhead_us),
-            // On a UFS, `Link` adds the time of the link.
+            // On a UFS device, `Link` adds the transfer time of the serial link.
             sector_time: match controller.bus_mode.bytes_per_s() {
                 Some(rate) => (SECTOR_BYTES as f64 * 1e9 / rate as f64 * 1024.0).round() as i64,
                 None => (controller.host_us_per_kb * 1000.0 * 1024.0 / 2.0).round() as i64,
@@ -47,7 +47,7 @@ impl CommandPath {
         }
     }
 
-    /// Replaces the times for commands that arrive from now on.
+    /// Replaces the command times for commands that arrive from now on.
     pub fn reconfigure(&mut self, settings: &DeviceSettings) {
         let mut new = Self { slots: std::mem::take(&mut self.slots), ..Self::new(settings) };
         new.read_stalls.drawn = self.read_stalls.drawn;
@@ -66,19 +66,19 @@ impl CommandPath {
         self.slots.len() > 0
     }
 
-    /// When the device accepts a request that arrives at `arrival`: when the host has fetched it and a slot is free.
+    /// Returns the time at which the device accepts a request that arrives at `arrival`: when the host has fetched it and a slot is free.
     #[inline]
     pub fn start(&self, arrival: Nanos) -> Nanos {
         (arrival + self.fetch).max(self.slots.first_free())
     }
 
-    /// Occupies the slot that [`CommandPath::start`] chose for a command with unknown completion. Returns false if there is no limit.
+    /// Occupies the slot that [`CommandPath::start`] chose, for a command with unknown completion. Returns false if slots are unlimited.
     pub fn hold(&mut self) -> bool {
         self.slots.take(Nanos::MAX);
         self.is_limited()
     }
 
-    /// Time from the start of a write or other command of `sectors` until the flash is accessed.
+    /// Time from the start of a write, or of another command, of `sectors` sectors until the flash is accessed.
     #[inline]
     pub fn before_write(&self, sectors: u32) -> Nanos {
         self.write_overhead + self.host(sectors)
@@ -91,12 +91,12 @@ impl CommandPath {
     }
 }
 
-/// The times at which slots become free: a sorted ring that begins with the earliest. [`Nanos::MAX`] stands for a command with unknown
-/// completion. Commands mostly complete in the order of arrival, so a new time is inserted near the end of the ring.
+/// The times at which slots of the command queue become free, as a sorted ring that begins with the earliest. [`Nanos::MAX`] stands for a
+/// command with unknown completion. Commands mostly complete in the order of arrival, so a new time is inserted near the end of the ring.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CommandSlots {
     free: Vec<Nanos>,
-    /// Index of the earliest time.
+    /// Index of the earliest time in the ring.
     first: usize,
 }
 
@@ -130,14 +130,14 @@ impl CommandSlots {
         self.sort_in(last);
     }
 
-    /// Sets one of the slots with unknown completion, which are the last in the ring, to become free at `at`.
+    /// Sets one of the slots with unknown completion, which are the last in the ring, to become free at time `at`.
     pub fn release(&mut self, at: Nanos) {
         let last = self.before(self.first);
         self.free[last] = at;
         self.sort_in(last);
     }
 
-    /// Number of slots that are not free at `at`.
+    /// Number of slots that are occupied at the time `at`.
     #[inline]
     pub fn in_use(&self, at: Nanos) -> u32 {
         let (late, early) = self.free.split_at(self.first);
@@ -165,13 +165,13 @@ impl CommandSlots {
     }
 }
 
-/// Number of equal steps among which a draw chooses.
+/// Number of equally probable steps from which a random draw chooses.
 const STEPS: u32 = 1 << 16;
 
-/// A distribution, and the number of draws so far.
+/// A distribution of times from which random times are drawn, and the number of draws so far.
 #[derive(Clone, Debug)]
 pub(crate) struct TimeSampler {
-    /// Cumulative shares in units of 1 / [`STEPS`], each with its quantile.
+    /// Quantiles of the distribution: cumulative shares in units of 1 / [`STEPS`], each with its time.
     points: Vec<(u32, Nanos)>,
     seed: u64,
     pub drawn: u64,
@@ -184,13 +184,13 @@ impl TimeSampler {
         Self { points, seed, drawn: 0 }
     }
 
-    /// Whether there is no distribution.
+    /// Whether the sampler has no distribution.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
 
-    /// The next random time: the quantile at a number derived from the seed and the number of draws so far; 0 without a distribution.
+    /// Returns the next random time: a quantile that is derived from the seed and the number of draws so far; 0 without a distribution.
     #[inline]
     pub fn draw(&mut self) -> Nanos {
         if self.is_empty() { Nanos::ZERO } else { self.draw_one() }

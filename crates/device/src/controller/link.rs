@@ -16,20 +16,20 @@ use emmclab_settings::{DeviceSettings, InterfaceSettings};
 pub(crate) struct UfsLink {
     /// Transfer time of a sector on the link, in 1/1024 ns.
     sector_time: i64,
-    /// Time in which a queue transfers a command.
+    /// Time that a queue needs to transfer a command.
     command: Nanos,
-    /// When each queue can transfer its next command.
+    /// For each queue, the time at which it can transfer its next command.
     queues: Vec<Nanos>,
-    /// The queue for the next command.
+    /// Index of the queue for the next command.
     next: usize,
-    /// When the link is out of hibernation.
+    /// Time at which the link has left hibernation.
     pub awake: Nanos,
     to_device: BusTimeline,
     to_host: BusTimeline,
 }
 
 impl UfsLink {
-    /// The link of a device, or `None` if it is not a UFS.
+    /// Creates the link of a UFS device; `None` for other devices.
     pub fn new(settings: &DeviceSettings) -> Option<Self> {
         let interface = &settings.interface;
         interface.is_ufs().then(|| Self {
@@ -43,12 +43,12 @@ impl UfsLink {
         })
     }
 
-    /// Replaces the times for commands that arrive from now on.
+    /// Replaces the link times for commands that arrive from now on.
     pub fn reconfigure(&mut self, settings: &DeviceSettings) {
         self.command = nanos(settings.interface.command_us);
     }
 
-    /// Resets the link after a power loss or for a new run, without transfers in progress.
+    /// Resets the link after a power loss or for a new run, so that no transfers are in progress.
     pub fn rewind(&mut self) {
         self.queues.fill(Nanos::MIN);
         self.next = 0;
@@ -57,7 +57,7 @@ impl UfsLink {
         self.to_host = BusTimeline::default();
     }
 
-    /// Transfers a command with a tag through the next queue; `in_flight` is the number of commands with a tag.
+    /// Transfers a command that has a tag through the next queue. `in_flight` is the number of commands that have a tag.
     pub fn hand_over<L: Observer>(&mut self, request: &mut RequestState, in_flight: u32, log: &mut L) {
         let waited = request.before.queue;
         let hibernating = self.awake.max(request.ready) - request.ready;

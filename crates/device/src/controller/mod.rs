@@ -1,4 +1,4 @@
-//! The layer between the host and the FTL, which determines the time of commands, sleep, the order of execution, and which data is in RAM.
+//! The layer between the host and the FTL. It determines the times of commands, sleep, the order of execution, and which data is in RAM.
 //!
 //! The controller calls the FTL to write, read and discard units, and never changes the tables of the FTL.
 
@@ -39,19 +39,19 @@ pub(crate) use zones::ZoneTable;
 const EARLIEST: Nanos = Nanos(-(1 << 61));
 const LATEST: Nanos = Nanos(1 << 61);
 
-/// The kind of the host's first write or flush since power-on.
+/// Whether the host's first command since power-on, of writes and flushes, was a write or a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FirstCommand {
     Write,
     Flush,
 }
 
-/// Numbers of requests, and their latest times.
+/// The number of the next request, and the latest times of requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ControllerClock {
     pub next_id: u64,
     last_arrival: Nanos,
-    /// When all accepted requests are complete.
+    /// Time at which all accepted requests are complete.
     idle_from: Nanos,
     /// Completion time of the request that was reported last.
     pub last_complete: Nanos,
@@ -61,29 +61,29 @@ impl ControllerClock {
     const NEW: Self = Self { next_id: 0, last_arrival: EARLIEST, idle_from: Nanos::MIN, last_complete: Nanos::ZERO };
 }
 
-/// Command path, write buffer, power and background work of a device.
+/// The controller of a device: command path, write buffer, power and background work.
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting by itself")]
 #[derive(Clone)]
 pub(crate) struct DeviceController {
     commands: CommandPath,
     power: SleepTiming,
     link: Option<Box<UfsLink>>,
-    /// Queue of writes that reads may overtake; `None` if commands are executed in order.
+    /// Queue of writes that reads may overtake; `None` if the device executes commands in order.
     queue: Option<Box<WriteQueue>>,
     pub write_buffer: Option<Box<WriteBuffer>>,
     read_cache: Option<Box<ReadCache>>,
     background: BackgroundScheduler,
-    /// Zones that are written sequentially.
+    /// State of the zones that are written sequentially.
     pub zones: Option<Box<ZoneTable>>,
     share_packed_pages: bool,
     /// Whether background work runs during hibernation.
     works_asleep: bool,
     pub promises_write_order: bool,
-    /// Whether the device supports reliable writes (UFS: FUA) and barriers; otherwise a flush replaces them.
+    /// Whether the device supports reliable writes (UFS: FUA) and barriers. If not, a flush replaces them.
     pub reliable_writes: bool,
     barriers: bool,
     pub lies: CacheLie,
-    /// `None` until the first write or flush.
+    /// The first write or flush since power-on; `None` until there is one.
     first_since_power_on: Option<FirstCommand>,
     /// Entries of a packed command; the memory is reused.
     pack: Vec<RequestState>,
@@ -96,14 +96,14 @@ impl DeviceController {
         if self.link.is_some() { InterfaceKind::Ufs } else { InterfaceKind::Emmc }
     }
 
-    /// Executes a command of the host for a zone.
+    /// Executes a zone management command of the host.
     pub fn manage_zone<L: CountingObserver>(
         &mut self, zone: u32, action: ZoneAction, below: &mut LowerLayers<'_, L>,
     ) -> Result<()> {
         let Some(zones) = &mut self.zones else {
             return Err(Error::new(ErrorClass::Value, "the device has no zones").hint("set zones.blocks"));
         };
-        // A zone that is full because it was written to its end is not marked as finished, because a cut may lose a part of its data.
+        // A zone that became full by writing is not marked as finished, because a power cut may lose a part of its data.
         let was_full = zones.report(zone).is_some_and(|zone| zone.state == ZoneState::Full);
         zones.manage(zone, action, self.clock.last_arrival, below.log)?;
         if action == ZoneAction::Finish && !was_full {
@@ -112,7 +112,7 @@ impl DeviceController {
         Ok(())
     }
 
-    /// Restores the zones from the state of the flash: after a power cut, or from an image.
+    /// Restores the state of the zones from the flash: after a power cut, or from an image of the device.
     pub fn restore_zones(&mut self, ftl: &Ftl) {
         if let Some(zones) = &mut self.zones {
             zones.restore(ftl);
@@ -151,14 +151,15 @@ impl DeviceController {
         self.queue.as_ref().is_none_or(|queue| queue.is_empty())
     }
 
-    /// When all accepted commands and the background work are complete.
+    /// Time at which all accepted commands and the background work are complete.
     #[inline]
     pub fn idle_from(&self) -> Nanos {
         let buffered = self.write_buffer.as_ref().map_or(Nanos::MIN, |buffer| buffer.busy_until);
         self.clock.idle_from.max(buffered).max(self.background.busy_until)
     }
 
-    /// Start of the idle time before sleep. A UFS that flushes `WriteBooster` in hibernation does not wait for background work.
+    /// Time from which the idle time before sleep counts. A UFS that flushes `WriteBooster` in hibernation does not wait for background
+    /// work.
     fn sleeps_from(&self) -> Nanos {
         if !self.works_asleep {
             return self.idle_from();
@@ -167,7 +168,7 @@ impl DeviceController {
         self.clock.idle_from.max(buffered)
     }
 
-    /// Resets time, command numbers and RAM. The write buffer must be empty.
+    /// Resets time, command numbers and RAM for a new run. The write buffer must be empty.
     pub fn rewind(&mut self) {
         self.first_since_power_on = None;
         self.commands.rewind();
@@ -195,7 +196,7 @@ impl DeviceController {
             buffer.write_back = settings.cache.write_back;
             buffer.newest_first = settings.cache.lies == CacheLie::Reorder;
             buffer.idle_after = nanos(settings.cache.idle_after_us);
-            // Data that only the new settings write back must not be written back before the change.
+            // Data that only the new settings write back must not leave the buffer before the time of the change.
             buffer.since = buffer.since.max(at);
         }
         let background = BackgroundScheduler::new(settings, geometry, fold_after, self.write_buffer.is_some());
@@ -222,12 +223,12 @@ impl DeviceController {
         if let Some(cache) = &mut self.read_cache {
             cache.clear();
         }
-        // Layers above may already have sent commands with arrivals after the cut.
+        // Layers above the device may already have sent commands with arrival times after the power cut.
         self.clock.last_arrival = at;
         self.clock.idle_from = at;
     }
 
-    /// Checks a command against the limits of the device and the clock.
+    /// Checks a command against the limits of the device and the time of earlier commands.
     #[inline]
     pub fn accept(&self, command: &DeviceCommand, geometry: &Geometry) -> Result<()> {
         if command.sector.saturating_add(u64::from(command.sectors)) > geometry.sectors() {
@@ -240,7 +241,7 @@ impl DeviceController {
         self.zones.as_ref().map_or(Ok(()), |zones| zones.check(command))
     }
 
-    /// Executes a command that was checked. Returns its completion time, or `None` if it is not known yet or the device has stopped.
+    /// Executes a command that has been checked. Returns its completion time; `None` if it is not known yet or the device has stopped.
     #[inline]
     pub fn submit<L: CountingObserver>(&mut self, command: &DeviceCommand, below: &mut LowerLayers<'_, L>) -> Option<Nanos> {
         if below.ftl.core.stop.is_some() {
@@ -283,14 +284,14 @@ impl DeviceController {
         Some(request.event.complete)
     }
 
-    /// Whether a command is a write without flags that require more than writing its data, on a device without RAM for data.
+    /// Whether a command only writes its data: it is a write without flags that require more, and the device has no RAM for data.
     #[inline]
     fn is_plain_write(&self, command: &DeviceCommand) -> bool {
         self.write_buffer.is_none() && self.read_cache.is_none() && !command.modifiers.intersects(CommandFlags::PROMISES)
     }
 
     /// Advances the clock to the arrival of a command: executes background work until then, wakes the device, and occupies a slot of the
-    /// queue.
+    /// command queue.
     #[inline(always)]
     fn begin<L: CountingObserver>(&mut self, command: &DeviceCommand, below: &mut LowerLayers<'_, L>) -> RequestState {
         let arrival = command.arrival;
@@ -327,8 +328,8 @@ impl DeviceController {
         request
     }
 
-    /// When the device accepts a command that arrives at `arrival`. If reads have priority and a UFS has no free tag, dispatches waiting
-    /// pages until a tag is free.
+    /// Returns the time at which the device accepts a command that arrives at `arrival`. If reads have priority and a UFS has no free tag,
+    /// waiting pages are dispatched until a tag is free.
     #[inline]
     fn start<L: CountingObserver>(&mut self, arrival: Nanos, below: &mut LowerLayers<'_, L>) -> Nanos {
         if self.queue.is_some() && self.commands.is_limited() {
@@ -337,12 +338,12 @@ impl DeviceController {
         self.commands.start(arrival)
     }
 
-    /// Whether a UFS has commands with unknown completion.
+    /// Whether the device is a UFS that has commands with unknown completion.
     fn is_at_work(&self) -> bool {
         self.link.is_some() && self.queue.as_ref().is_some_and(|queue| !queue.requests.is_empty())
     }
 
-    /// Ends the idle time before a command, after its background work. Returns the time that the interruption takes.
+    /// Ends the idle time before a command, after its background work. Returns the time that interrupting the background work takes.
     #[inline(never)]
     fn interrupt<L: CountingObserver>(&mut self, arrival: Nanos, below: &mut LowerLayers<'_, L>) -> Nanos {
         let idle_from = self.idle_from();
@@ -367,14 +368,14 @@ impl DeviceController {
         self.queue.as_ref()?.first(nand.timelines.first_free()).map(|(begin, _)| begin)
     }
 
-    /// Powers the device off in good order: writes all data in the write buffer.
+    /// Executes an orderly power-off: writes all data in the write buffer to the flash.
     pub fn power_off<L: CountingObserver>(&mut self, below: &mut LowerLayers<'_, L>) {
         self.dispatch_until(Nanos::MAX, below);
         self.flush_from(self.idle_from().max(self.clock.last_arrival), false, below);
         self.background.gap = None;
     }
 
-    /// Dispatches all waiting pages.
+    /// Dispatches all waiting pages to the flash.
     pub fn settle<L: CountingObserver>(&mut self, below: &mut LowerLayers<'_, L>) {
         self.dispatch_until(Nanos::MAX, below);
     }
@@ -419,13 +420,13 @@ impl DeviceController {
         }
     }
 
-    /// Reads the data of a request before its transfer to the host.
+    /// Reads the data of a request from RAM or flash, before its transfer to the host.
     #[inline]
     fn read_data<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         below.data_moved(request);
         let (first, units) = below.units_of(request);
         below.ftl.look_up(below.nand, request, (first, units), below.log);
-        // Units that wait to be programmed are programmed before they are read.
+        // Data that still waits to be programmed is programmed before it is read.
         self.dispatch_units((first, units), below);
         let range = (first, first.plus(units));
         if self.write_buffer.is_some() || self.read_cache.is_some() {
@@ -438,7 +439,7 @@ impl DeviceController {
         }
     }
 
-    /// Discards the units that are completely inside the range.
+    /// Discards the map units that are completely inside the range of a request.
     fn discard<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         let (sector, sectors) = (request.event.sector, request.event.sectors);
         request.spend(self.commands.before_write(0) + self.commands.discard);
@@ -508,13 +509,13 @@ fn span_of(request: &RequestState) -> RequestSectors {
 }
 
 impl<L: Observer> LowerLayers<'_, L> {
-    /// The units of a request: the first unit and their number.
+    /// The map units of a request: the first unit and the number of units.
     #[inline]
     pub fn units_of(&self, request: &RequestState) -> (Lpn, u32) {
         span_of(request).units(self.ftl.core.geometry.unit_shift)
     }
 
-    /// Reports the data transfer of a request.
+    /// Reports the data transfer of a request to the observer.
     #[inline]
     pub fn data_moved(&mut self, request: &RequestState) {
         self.log.data_moved(&DataMoved { op: request.event.op, sectors: request.event.sectors });

@@ -11,7 +11,7 @@ use crate::geometry::nanos;
 pub(crate) struct SleepTiming {
     sleep_after: Nanos,
     wake: Nanos,
-    /// Distribution of wake-up times; empty = always `wake`.
+    /// Distribution of wake-up times; if it is empty, the wake-up time is always `wake`.
     pub wakes: TimeSampler,
 }
 
@@ -25,7 +25,7 @@ impl SleepTiming {
         }
     }
 
-    /// Replaces the times; the random draws of wake-up times continue.
+    /// Replaces the sleep times. The sequence of random wake-up times continues.
     pub fn reconfigure(&mut self, settings: &DeviceSettings) {
         let mut new = Self::new(settings);
         new.wakes.drawn = self.wakes.drawn;
@@ -38,7 +38,7 @@ impl SleepTiming {
         self.sleep_after > Nanos::ZERO
     }
 
-    /// Time asleep and wake-up time for a request at `at` after work that ended at `idle_from`; `None` if the device was awake.
+    /// Returns the time asleep and the wake-up time for a request at `at` after work that ended at `idle_from`; `None` if it was awake.
     #[inline]
     pub fn wake(&mut self, idle_from: Nanos, at: Nanos) -> Option<(Nanos, Nanos)> {
         if !self.sleeps() || idle_from == Nanos::MIN {
@@ -79,7 +79,7 @@ mod tests {
         assert_ne!(times[..100], draws(power(2), 100));
         times.sort_unstable();
         let at = |share: f64| times[(share * times.len() as f64) as usize] as f64 / 1e6;
-        // Below the first quantile, every wake-up takes the time of the first quantile.
+        // Below the first quantile of the distribution, every wake-up takes the time of that quantile.
         assert_eq!(times[times.len() / 10], 1_000_000);
         assert!((at(0.5) - 1.0).abs() < 0.05, "{}", at(0.5));
         assert!((at(0.745) - 2.0).abs() < 0.1, "{}", at(0.745));

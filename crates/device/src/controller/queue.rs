@@ -1,4 +1,4 @@
-//! Waiting writes and their dispatch, on devices where reads have priority.
+//! Waiting writes and their dispatch, on devices where reads have priority over writes.
 //!
 //! Writes begin in the order of the queue, with one exception: while a write waits until the rest of its page is read, others overtake it,
 //! except later writes to the same units.
@@ -15,17 +15,17 @@ use crate::ftl::PageWrite;
 use crate::ftl::request_state::RequestState;
 use crate::ids::Lpn;
 
-/// A page of a write that has not begun.
+/// A page of a write that waits for its dispatch to the flash.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitingPage {
     pub request: u64,
-    /// First map unit, and number of units.
+    /// First map unit of the page.
     pub first: Lpn,
     pub units: u32,
     pub group: u8,
-    /// Earliest start.
+    /// Earliest time at which the page can be dispatched.
     pub ready: Nanos,
-    /// Parts of its waiting time so far.
+    /// Parts of the page's waiting time so far.
     pub waits: LatencyBreakdown,
 }
 
@@ -39,11 +39,11 @@ impl WaitingPage {
     }
 }
 
-/// Requests in flight, and their pages that have not begun.
+/// Requests in flight, and their pages that wait for dispatch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WriteQueue {
     pages: VecDeque<WaitingPage>,
-    /// Number of entries of `pages` that contain a map unit, for units with at least one.
+    /// For each map unit in at least one waiting page, the number of waiting pages that contain it.
     waiting: FxHashMap<u32, u32>,
     pub requests: VecDeque<InFlightRequest>,
 }
@@ -51,12 +51,12 @@ pub(crate) struct WriteQueue {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlightRequest {
     pub state: RequestState,
-    /// Whether the request occupies a slot of the queue until its completion is known.
+    /// Whether the request occupies a slot of the command queue until its completion is known.
     pub holds_slot: bool,
 }
 
 impl WriteQueue {
-    /// Whether no page waits.
+    /// Whether no page is waiting for dispatch.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
@@ -102,7 +102,7 @@ impl WriteQueue {
         !self.pages.is_empty() && (first.0..end).any(|unit| self.waiting.contains_key(&unit))
     }
 
-    /// Removes and returns the next page if it begins before `until`; `free` is when the first way of the flash is free.
+    /// Removes and returns the next page if it can begin before `until`. `free` is the time at which the first flash way becomes free.
     pub fn next(&mut self, free: Nanos, until: Nanos) -> Option<WaitingPage> {
         let (begin, index) = self.first(free)?;
         if begin >= until {
@@ -120,7 +120,7 @@ impl WriteQueue {
         Some(page)
     }
 
-    /// Start time of the next page, and its index, which is mostly 0.
+    /// Start time of the next page, and its index in the queue, which is mostly 0.
     pub fn first(&self, free: Nanos) -> Option<(Nanos, usize)> {
         match self.pages.front() {
             Some(front) if front.ready <= free => Some((free, 0)),
@@ -128,7 +128,7 @@ impl WriteQueue {
         }
     }
 
-    /// Start time and index of the page that can begin first.
+    /// Start time and queue index of the page that can begin first.
     fn first_to_begin(&self, free: Nanos) -> Option<(Nanos, usize)> {
         let mut best: Option<(Nanos, usize)> = None;
         for (i, page) in self.pages.iter().enumerate() {
@@ -145,8 +145,8 @@ impl WriteQueue {
 }
 
 impl DeviceController {
-    /// Divides a write into pages, the largest first, and adds them to the queue. If a unit is only partly covered, the rest of the unit is
-    /// read at once.
+    /// Divides a write into flash pages, the largest first, and adds them to the queue. If a map unit is only partly covered by the write,
+    /// the rest of the unit is read at once.
     pub(super) fn enqueue_pages<L: CountingObserver>(&mut self, request: &mut RequestState, below: &mut LowerLayers<'_, L>) {
         let Some(queue) = &mut self.queue else { return };
         let (span, id, sectors) = (span_of(request), request.event.id, request.event.sectors);
@@ -193,7 +193,7 @@ impl DeviceController {
         self.report_completed(below);
     }
 
-    /// Dispatches the page that begins next, if it begins before `until`; returns whether it did.
+    /// Dispatches the page that begins next, if it begins before `until`. Returns whether a page was dispatched.
     fn dispatch_next<L: CountingObserver>(&mut self, until: Nanos, below: &mut LowerLayers<'_, L>) -> bool {
         let Some(queue) = &mut self.queue else { return false };
         let Some(page) = queue.next(below.nand.timelines.first_free(), until) else { return false };
@@ -220,7 +220,7 @@ impl DeviceController {
         true
     }
 
-    /// Called when the completion of a request is known: frees its slot of the queue.
+    /// Frees the command queue slot of a request. Called when the completion of the request is known.
     pub(super) fn end_of(&mut self, id: u64) {
         let Some(request) = self.queue.as_mut().and_then(|queue| queue.in_flight(id)) else { return };
         if std::mem::take(&mut request.holds_slot) {
@@ -228,8 +228,8 @@ impl DeviceController {
         }
     }
 
-    /// Dispatches pages that begin before a slot of the queue is free, and pages that have been overtaken by as many later commands as
-    /// there are slots.
+    /// Dispatches pages that begin before a slot of the command queue is free, and pages that have been overtaken by as many later commands
+    /// as there are slots.
     #[inline(never)]
     pub(super) fn dispatch_for_a_slot<L: CountingObserver>(&mut self, arrival: Nanos, below: &mut LowerLayers<'_, L>) {
         let most = self.commands.slots.len();

@@ -1,4 +1,4 @@
-//! The write buffer (the volatile cache of eMMC 4.5): written data in groups of units, in the order in which it leaves.
+//! The write buffer (the volatile cache of eMMC 4.5): written data in groups of units, in the order in which it leaves the buffer.
 //!
 //! This module keeps only the state; `buffered_io.rs` moves the data. The buffer records written sectors of map units. Data leaves in
 //! *groups* of consecutive units, as many as fit into the largest page, or into an erase block with `block_lru`. A barrier turns all data
@@ -14,16 +14,16 @@ use crate::geometry::{Geometry, GroupGeometry, nanos};
 use crate::ids::Lpn;
 use crate::lru::LruSet;
 
-/// Written data that is not yet on its way to the flash.
+/// The write buffer of a device: written data that is not yet on its way to the flash.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteBuffer {
-    /// Capacity in units.
+    /// Capacity of the buffer in map units.
     pub room: u32,
     /// Whether a write makes its group the most recently used.
     renew: bool,
-    /// Whether data leaves in the order in which it was written, sector by sector.
+    /// Whether data leaves the buffer in the order in which it was written, sector by sector.
     pub keeps_order: bool,
-    /// Whether the newest data leaves first.
+    /// Whether the newest data leaves the buffer first.
     pub newest_first: bool,
     pub write_back: WriteBackMode,
     pub idle_after: Nanos,
@@ -31,28 +31,28 @@ pub(crate) struct WriteBuffer {
     group_shift: u32,
     /// Number of map units of the device.
     logical: u32,
-    /// Number of units with written data.
+    /// Number of map units with written data in the buffer.
     pub units: u32,
-    /// Data older than the last barrier, and newer data. A group is in at most one of them.
+    /// Data that is older than the last barrier, and newer data. Each group is in at most one of these two generations.
     generations: [BarrierEpoch; 2],
-    /// Units that have left but still occupy space, in order of time: (end of the program, number of units).
+    /// Map units that have left the buffer but still occupy space, in order of time: (end of the program, number of units).
     leaving: VecDeque<(Nanos, u32)>,
-    /// Number of units in `leaving`.
+    /// Total number of map units in `leaving`.
     left: u32,
-    /// When the newest data was written.
+    /// Time at which the newest data was written to the buffer.
     pub since: Nanos,
-    /// When the last write before the last barrier is on the flash.
+    /// Time at which the last write before the last barrier is on the flash.
     pub barrier_end: Nanos,
-    /// When the last write before the previous barrier is on the flash. The older generation is written after this time.
+    /// Time at which the last write before the previous barrier is on the flash. The older generation is written after this time.
     pub older_after: Nanos,
-    /// End of the last program of data from the buffer.
+    /// Time at which the last program of data from the buffer ends.
     last_end: Nanos,
-    /// When all data that has left is on the flash.
+    /// Time at which all data that has left the buffer is on the flash.
     pub busy_until: Nanos,
 }
 
 impl WriteBuffer {
-    /// The write buffer of a device, or `None` if it has none.
+    /// Creates the write buffer of a device; `None` if the device has none.
     pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Self> {
         let cache = &settings.cache;
         if cache.size_kb == 0 {
@@ -69,7 +69,7 @@ impl WriteBuffer {
         Some(Self {
             room,
             renew: cache.policy != CachePolicy::Fifo,
-            // If zones have their own write buffers, data leaves in the order of each zone.
+            // If each zone has its own write buffer, the order of writes is kept only within a zone.
             keeps_order: settings.keeps_write_order() && settings.zones.write_buffers == 0,
             newest_first: cache.lies == CacheLie::Reorder,
             write_back: cache.write_back,
@@ -88,7 +88,7 @@ impl WriteBuffer {
         })
     }
 
-    /// Whether the buffer contains no written data: all of it is on the flash or on its way there.
+    /// Whether the buffer contains no written data, because all of it is on the flash or on its way there.
     pub fn is_empty(&self) -> bool {
         self.units == 0
     }
@@ -104,7 +104,7 @@ impl WriteBuffer {
         self.holds_older() && self.generations[0].order.holds(unit.0 >> self.group_shift)
     }
 
-    /// Written sectors of each unit of a group, and a position below which there are none; `None` if the group has no written data.
+    /// Returns bit masks of the written sectors of each unit of a group, and a position below which all are 0; `None` for an empty group.
     #[inline]
     fn sectors_of(&self, group: u32) -> Option<(&[u32], usize)> {
         let [older, newer] = &self.generations;
@@ -122,7 +122,7 @@ impl WriteBuffer {
         self.sectors_of(unit.0 >> self.group_shift).map_or(0, |(sectors, _)| sectors[self.position(unit.0)])
     }
 
-    /// Whether sectors of a unit may be added before other data leaves, without breaking the order in which data must leave.
+    /// Whether sectors of a unit may be added now, without breaking the order in which buffered data must leave.
     #[inline]
     pub fn accepts(&self, unit: Lpn, sectors: u32) -> bool {
         if self.keeps_order { self.comes_last(unit, sectors) } else { !self.is_older(unit) }
@@ -135,15 +135,15 @@ impl WriteBuffer {
         if !order.holds(group) {
             return true;
         }
-        // The sectors of a group leave in ascending order.
+        // The sectors of a group leave the write buffer in ascending order.
         let (_, end) = self.units_of(group);
         let is_last = |unit: Lpn| self.run(unit.plus(1), end).is_none();
         let is_above = self.written_sectors(unit).checked_shr(sectors.trailing_zeros()).unwrap_or(0) == 0;
         order.newest() == Some(group) && is_last(unit) && is_above
     }
 
-    /// Adds written sectors of a unit, after `accepts` and with enough space. Returns whether the unit had written sectors in the newer
-    /// generation.
+    /// Adds written sectors of a unit. `accepts` must have returned true, and there must be enough space. Returns whether the unit already
+    /// had written sectors in the newer generation.
     #[inline]
     pub fn write(&mut self, unit: Lpn, sectors: u32) -> bool {
         let (group, position) = (unit.0 >> self.group_shift, self.position(unit.0));
@@ -152,7 +152,7 @@ impl WriteBuffer {
         there
     }
 
-    /// The next group to leave, as a range of units; `None` if the buffer is empty.
+    /// The group that leaves the buffer next, as a range of units; `None` if the buffer is empty.
     pub fn next_to_leave(&self) -> Option<(Lpn, Lpn)> {
         let [older, newer] = &self.generations;
         let next = |generation: &BarrierEpoch| {
@@ -168,7 +168,7 @@ impl WriteBuffer {
         (Lpn(first), Lpn(end as u32))
     }
 
-    /// The end of a unit's group, or `end` if that is earlier.
+    /// The end of the group of a unit, or `end` if that is earlier.
     #[inline]
     fn group_end(&self, unit: u32, end: u32) -> u32 {
         let last = unit | ((1 << self.group_shift) - 1);
@@ -219,7 +219,7 @@ impl WriteBuffer {
         units
     }
 
-    /// The first written (or unwritten) sector in `at..limit`; `limit` if there is none. A unit has `1 << shift` sectors.
+    /// Returns the first written (`written`) or unwritten sector in `at..limit`; `limit` if there is none. A unit has `1 << shift` sectors.
     pub fn find_sector(&self, mut at: u64, limit: u64, written: bool, shift: u32) -> u64 {
         let flipped = if written { 0 } else { all_sectors(1 << shift) };
         while at < limit {
@@ -242,7 +242,7 @@ impl WriteBuffer {
         limit
     }
 
-    /// Removes the data of the units `from..to`, which has left for the flash or was discarded.
+    /// Removes the data of the units `from..to` from the buffer, because it is written to the flash or was discarded.
     pub fn forget(&mut self, from: Lpn, to: Lpn) {
         if self.is_empty() {
             return;
@@ -261,14 +261,14 @@ impl WriteBuffer {
         }
     }
 
-    /// Moves all data to the older generation, which must be empty.
+    /// Moves all data in the buffer to the older generation, which must be empty.
     pub fn barrier(&mut self) {
         self.generations.swap(0, 1);
         self.older_after = self.barrier_end;
         self.barrier_end = self.barrier_end.max(self.last_end);
     }
 
-    /// Records that `units` have left and occupy their space until `end`.
+    /// Records that `units` map units have left the buffer and occupy their space until `end`.
     pub fn leaves(&mut self, end: Nanos, units: u32) {
         if self.leaving.back().is_none_or(|(last, _)| *last <= end) {
             self.leaving.push_back((end, units));
@@ -280,8 +280,8 @@ impl WriteBuffer {
         self.last_end = self.last_end.max(end);
     }
 
-    /// Frees the space of units that are on the flash at `at`. This must not be delayed until space is needed, because a command may be
-    /// ready before an earlier one and would use the space that was freed for that command.
+    /// Frees the buffer space of units that are on the flash at time `at`. This must not be delayed until space is needed: a command may be
+    /// ready before an earlier command, and would then use space that was freed for the earlier one.
     #[inline]
     pub fn release(&mut self, at: Nanos) {
         while let Some((end, units)) = self.leaving.front().copied()
@@ -292,13 +292,13 @@ impl WriteBuffer {
         }
     }
 
-    /// Whether `units` more fit when all data that has left is on the flash.
+    /// Whether `units` more units fit into the buffer once all data that has left is on the flash.
     #[inline]
     pub fn will_fit(&self, units: u32) -> bool {
         self.units + units <= self.room
     }
 
-    /// The earliest time from `at` on at which one more unit fits; frees the space of units that have left until then.
+    /// Returns the earliest time from `at` on at which one more unit fits in the buffer. Frees the space of units that left before it.
     #[inline]
     pub fn fits_from(&mut self, at: Nanos) -> Nanos {
         let mut at = at;
@@ -323,26 +323,26 @@ impl WriteBuffer {
     }
 }
 
-/// Groups with written data between two barriers.
+/// The groups of units that contain data written between two barriers.
 #[derive(Clone, Debug)]
 struct BarrierEpoch {
-    /// The groups, in the order in which they leave.
+    /// The groups, in the order in which they leave the buffer.
     pub order: LruSet,
     /// Written sectors of each unit of a group, one bit each, at the index of the group in `order`. The memory depends on the data in the
     /// buffer, not on the capacity of the device.
     written: Vec<u32>,
-    /// Summary of each group, at its index in `order`, because with random writes groups are large and almost empty.
+    /// Summary of each group, at its index in `order`. It saves time because groups are large and almost empty with random writes.
     group_units: Vec<BufferedUnits>,
-    /// Base-2 logarithm of the units in a group.
+    /// Base-2 logarithm of the number of units in a group.
     shift: u32,
 }
 
-/// Summary of the units of a group.
+/// Summary of the units of a group that contain written data.
 #[derive(Clone, Copy, Debug, Default)]
 struct BufferedUnits {
     /// Number of units with written data.
     units: u32,
-    /// Lower bound of the units with written data.
+    /// Lower bound of the positions of units with written data in the group.
     lowest: u32,
 }
 
@@ -351,7 +351,8 @@ impl BarrierEpoch {
         Self { order: LruSet::new(groups, most), written: Vec::new(), group_units: Vec::new(), shift }
     }
 
-    /// Written sectors of each unit of a group, and a position below which there are none; `None` if the group is not in this generation.
+    /// Returns bit masks of the written sectors of each unit of a group, and a position below which all are 0; `None` if there is no such
+    /// group.
     #[inline]
     pub fn sectors_of(&self, group: u32) -> Option<(&[u32], usize)> {
         let place = self.order.place(group)?;
@@ -359,8 +360,8 @@ impl BarrierEpoch {
         Some((&self.written[from..from + (1 << self.shift)], self.group_units[place].lowest as usize))
     }
 
-    /// Adds written sectors of a unit. If its group is not in this generation, adds it as the newest. Returns whether the unit had written
-    /// sectors before.
+    /// Adds written sectors of a unit. If the unit's group is not in this generation, the group is added as the newest. Returns whether the
+    /// unit had written sectors before.
     #[inline]
     pub fn add(&mut self, group: u32, position: usize, sectors: u32, renew: bool) -> bool {
         let place = self.order.put(group, renew);
@@ -414,7 +415,7 @@ mod tests {
     use super::*;
     use crate::DeviceConfig;
 
-    /// Base-2 logarithm of the sectors in a unit, and number of units that the test writes.
+    /// Base-2 logarithm of the number of sectors in a unit.
     const SHIFT: u32 = 3;
     const UNITS: u32 = 24;
 

@@ -20,7 +20,7 @@ struct ZoneEntry {
     state: ZoneState,
     /// Number of units before the write pointer.
     written: u32,
-    /// Number of the state change that opened the zone.
+    /// Sequence number of the state change that opened the zone.
     opened: u64,
 }
 
@@ -37,13 +37,13 @@ pub(crate) struct ZoneTable {
     open: u32,
     active: u32,
     changes: u64,
-    /// Number of write buffers that the zones share. `buffers` lists the zones that have one, in the order of their last write.
+    /// Number of write buffers that the zones share. `buffers` lists the zones that have a buffer, in the order of their last write.
     most_buffers: usize,
     buffers: Vec<u32>,
 }
 
 impl ZoneTable {
-    /// The zones of a new device; `None` if the device has none.
+    /// Creates the zones of a new device, which are empty; `None` if the device has no sequential zones.
     pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Self> {
         let layout = geometry.zones?;
         let limit = |limit: u32| if limit == 0 { u32::MAX } else { limit };
@@ -70,7 +70,7 @@ impl ZoneTable {
         (or_0(self.max_open), or_0(self.max_active))
     }
 
-    /// Restores the zones from the state of the flash. No zone is open afterwards.
+    /// Restores the write pointers and states of the zones from the contents of the flash. No zone is open afterwards.
     pub fn restore(&mut self, ftl: &Ftl) {
         self.buffers.clear();
         (self.open, self.active) = (0, 0);
@@ -90,7 +90,7 @@ impl ZoneTable {
         u64::from(unit) << self.unit_shift
     }
 
-    /// The state of a zone; `None` if the zone does not exist.
+    /// The current descriptor of a zone; `None` if the zone does not exist.
     pub fn report(&self, zone: u32) -> Option<ZoneDescriptor> {
         let ZoneEntry { state, written, .. } = *self.entries.get(zone as usize)?;
         let start = self.layout.start(zone);
@@ -103,12 +103,12 @@ impl ZoneTable {
         })
     }
 
-    /// Number of a zone for the host, which counts conventional zones first.
+    /// The number by which the host addresses a zone. The host counts conventional zones first.
     fn number(&self, zone: u32) -> u32 {
         self.layout.start(zone) / self.layout.units
     }
 
-    /// Returns an error if the zones do not allow a command.
+    /// Returns an error if the state of the zones does not permit a command.
     pub fn check(&self, command: &DeviceCommand) -> Result<()> {
         let unit = 1_u64 << self.unit_shift;
         let (first, end) = (command.sector, command.sector + u64::from(command.sectors));
@@ -159,7 +159,7 @@ impl ZoneTable {
         Err(zone_error(command, problem))
     }
 
-    /// The reason why a zone cannot be opened, by command or by a write; `None` if it can be opened.
+    /// The reason why a zone cannot be opened (by command or by a write); `None` if it can be opened.
     fn no_open(&self, zone: u32, by_command: bool) -> Option<String> {
         let (state, number) = (self.entries[zone as usize].state, self.number(zone));
         if state.is_open() {
@@ -179,7 +179,7 @@ impl ZoneTable {
         None
     }
 
-    /// Whether the zones have their own write buffers.
+    /// Whether each zone has its own write buffer.
     fn has_buffers(&self) -> bool {
         self.most_buffers <= self.entries.len()
     }
@@ -199,14 +199,14 @@ impl ZoneTable {
         })
     }
 
-    /// The first unit that must leave the write buffer before `unit`: the first of its zone; `None` if the zones do not have their own
+    /// The first unit that must leave the write buffer before `unit`: the first one of its zone. `None` if zones do not have their own
     /// buffers.
     pub fn leaves_from(&self, unit: Lpn) -> Option<Lpn> {
         let zone = self.layout.zone_of(unit.0).filter(|_| self.has_buffers())?;
         Some(Lpn(self.layout.start(zone)))
     }
 
-    /// Updates the zones for a command that was checked and arrived at `at`.
+    /// Updates the zones for a command that has been checked and arrived at `at`.
     pub fn take<L: Observer>(&mut self, command: &DeviceCommand, at: Nanos, log: &mut L) {
         let first = (command.sector >> self.unit_shift) as u32;
         let end = ((command.sector + u64::from(command.sectors)) >> self.unit_shift) as u32;
@@ -233,7 +233,7 @@ impl ZoneTable {
         }
     }
 
-    /// Executes a zone command of the host at `at`.
+    /// Executes a zone management command of the host at time `at`.
     pub fn manage<L: Observer>(&mut self, zone: u32, action: ZoneAction, at: Nanos, log: &mut L) -> Result<()> {
         let wrong = |problem: String| Error::new(ErrorClass::Value, problem).of_field("zone", 0, zone.to_string().as_bytes());
         let Some(entry) = self.entries.get(zone as usize).copied() else {

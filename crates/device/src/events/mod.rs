@@ -1,4 +1,4 @@
-//! Events of a device. Counters, measurements, checker and reports use this stream.
+//! Events of a device, from which counters, measurements, checker and reports are computed.
 //!
 //! Every flash operation has an event. A [`PageRead`] or [`PageProgrammed`] of one page has the times of its operation, whatever caused it.
 //! When collection moves pages, the reads and programs of a move have the start and end of the whole move. Observers that do not request
@@ -20,13 +20,13 @@ pub use observer::{AnyObserver, DynObserver, NullObserver, Observer, OnCompletio
 pub enum OperationCause {
     /// A request of the host.
     Host = 0,
-    /// Reading the rest of a page or unit that the host overwrote in part.
+    /// Read of the rest of a page or map unit that the host overwrote in part.
     ReadModifyWrite = 1,
     /// Garbage collection, SLC folding or a log-block merge.
     Gc = 2,
     /// Wear levelling.
     Wear = 3,
-    /// Pages in which the mapping scheme stores its map.
+    /// Access to pages in which the mapping scheme stores its table.
     Map = 4,
 }
 
@@ -46,7 +46,7 @@ impl OperationCause {
         }
     }
 
-    /// Whether the device moves data to free space or to level wear.
+    /// Whether the cause is a move of data to free space or to level wear.
     #[inline]
     pub const fn moves(self) -> bool {
         matches!(self, OperationCause::Gc | OperationCause::Wear)
@@ -100,11 +100,11 @@ pub struct RequestCompleted {
     pub sectors: u32,
     /// Arrival time of the request.
     pub arrival: Nanos,
-    /// When the device began to execute it.
+    /// Time at which the device began to execute the request.
     pub start: Nanos,
     /// Completion time of the request.
     pub complete: Nanos,
-    /// Page operations of the request on the flash.
+    /// Number of page operations of the request on the flash.
     pub subrequests: u32,
     /// Parts of the response time.
     pub waits: LatencyBreakdown,
@@ -113,9 +113,9 @@ pub struct RequestCompleted {
 /// Data of a request was transferred to or from the FTL or the write buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataMoved {
-    /// Read or write.
+    /// Operation of the request: read or write.
     pub op: Op,
-    /// Length in sectors.
+    /// Length of the transfer in sectors.
     pub sectors: u32,
 }
 
@@ -124,36 +124,36 @@ pub struct DataMoved {
 pub struct PageRead {
     /// The block.
     pub block: BlockId,
-    /// The page in the block; the first page of a run of moves.
+    /// The page in the block. For several pages, the first one.
     pub page: u32,
-    /// Number of pages; more than one only in a run of moves.
+    /// Number of pages. It is more than one only if garbage collection moves several pages.
     pub pages: u32,
-    /// Block group.
+    /// Block group to which the block belongs.
     pub group: u8,
-    /// Bytes over the flash bus, for all pages together.
+    /// Number of bytes transferred over the flash bus, for all pages together.
     pub bus_bytes: u64,
     /// The cause of the operation.
     pub cause: OperationCause,
-    /// When the way started the operation.
+    /// Time at which the flash way started the operation.
     pub begin: Nanos,
-    /// When the data had left the flash.
+    /// Time at which the data had left the flash.
     pub end: Nanos,
 }
 
-/// A read of a page that no block of the model contains: data that was never written, or the page map of a logical block.
+/// A read of a page that no simulated block contains: data that was never written, or the page map of a logical block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnplacedRead {
-    /// The plane.
+    /// The plane from which the page is read.
     pub plane: PlaneId,
     /// Block group, whose read time applies.
     pub group: u8,
-    /// Bytes over the flash bus.
+    /// Number of bytes transferred over the flash bus.
     pub bus_bytes: u64,
     /// The cause of the operation.
     pub cause: OperationCause,
-    /// When the way started the operation.
+    /// Time at which the flash way started the operation.
     pub begin: Nanos,
-    /// When the data had left the flash.
+    /// Time at which the data had left the flash.
     pub end: Nanos,
 }
 
@@ -166,8 +166,8 @@ pub struct UnitWritten {
     pub from: Option<Ppn>,
     /// Sectors that came from the host, one bit each; the lowest bit is the first sector.
     pub covered: u32,
-    /// Number of the command that wrote those sectors ([`RequestCompleted::id`]). `None` if they come from the write buffer; then the last
-    /// [`UnitCached`] of each sector contains the number.
+    /// Number of the command that wrote the sectors in `covered` ([`RequestCompleted::id`]). `None` if they come from the write buffer;
+    /// then the last [`UnitCached`] of each sector contains the number.
     pub command: Option<u64>,
 }
 
@@ -176,26 +176,26 @@ pub struct UnitWritten {
 pub struct PageProgrammed<'a> {
     /// The block.
     pub block: BlockId,
-    /// The page in the block; the first page of a run of moves.
+    /// The page in the block. For several pages, the first one.
     pub page: u32,
-    /// Number of pages; more than one only in a run of moves, for observers without [`Observer::UNITS`].
+    /// Number of pages. It is more than one only if garbage collection moves several pages and [`Observer::UNITS`] is false.
     pub pages: u32,
-    /// Block group.
+    /// Block group to which the block belongs.
     pub group: u8,
-    /// Bytes of all pages together.
+    /// Total size of all programmed pages in bytes.
     pub bytes: u64,
-    /// Bytes over the flash bus, for all pages together.
+    /// Number of bytes transferred over the flash bus, for all pages together.
     pub bus_bytes: u64,
     /// The cause of the operation.
     pub cause: OperationCause,
-    /// Units of the page, in order of physical page numbers; locations after the last unit stay empty. The slice is empty without
+    /// The map units in the page, in order of physical page numbers; locations after the last unit stay empty. The slice is empty without
     /// [`Observer::UNITS`].
     pub units: &'a [UnitWritten],
-    /// When the way started the operation.
+    /// Time at which the flash way started the operation.
     pub begin: Nanos,
-    /// When the cells were written.
+    /// Time at which the cells were completely written.
     pub end: Nanos,
-    /// When the page becomes durable: at `end`, or later if pages of the host become durable only in order (rules 8 and 9 of the
+    /// Time at which the page becomes durable: `end`, or later if pages of the host become durable only in order (rules 8 and 9 of the
     /// [contract](crate::contract)).
     pub durable: Nanos,
 }
@@ -205,11 +205,11 @@ pub struct PageProgrammed<'a> {
 pub struct BlockErased {
     /// The block.
     pub block: BlockId,
-    /// Block group.
+    /// Block group to which the block belongs.
     pub group: u8,
     /// Number of erases of the block, including this one.
     pub erases: u32,
-    /// When its way was free for the erase. The erase begins later if its multi-plane group is busy.
+    /// Time at which the flash way was free for the erase. The erase begins later if the multi-plane group of the block is busy.
     pub ready: Nanos,
     /// When the erase began.
     pub begin: Nanos,
@@ -244,7 +244,7 @@ pub struct GcStarted {
     pub valid: u32,
     /// Purpose of the collection.
     pub collection: CollectionPurpose,
-    /// When the victim was chosen.
+    /// Time at which the victim was chosen.
     pub at: Nanos,
 }
 
@@ -253,20 +253,20 @@ pub struct GcStarted {
 pub struct GcFinished {
     /// The collected block.
     pub block: BlockId,
-    /// Number of valid units when the victim was chosen.
+    /// Number of valid map units in the block when it was chosen as victim.
     pub valid: u32,
     /// End of the collection.
     pub at: Nanos,
 }
 
-/// The device collected a plane in idle time.
+/// The device collected blocks of a plane in idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleCollected {
     /// The plane.
     pub plane: PlaneId,
-    /// Number of blocks collected for space; 0 for folding.
+    /// Number of blocks collected to free space; 0 for folding.
     pub blocks: u32,
-    /// Time that the ways spent.
+    /// Time that the flash ways were busy with the collection.
     pub took: Nanos,
 }
 
@@ -300,7 +300,7 @@ pub enum BoosterNoticeKind {
     PinnedFull,
     /// The buffer became larger, after a hint of the device (`WRITEBOOSTER_RESIZE_HINT`).
     Grown,
-    /// The buffer became smaller, after such a hint.
+    /// The buffer became smaller, after a hint of the device (`WRITEBOOSTER_RESIZE_HINT`).
     Shrunk,
 }
 
@@ -316,7 +316,7 @@ pub struct BoosterNotice {
 pub struct ZoneBufferTaken {
     /// The zone that had the buffer.
     pub from: u32,
-    /// Number of units of that zone that were written out first.
+    /// Number of map units of the other zone that were written to the flash first.
     pub units: u32,
 }
 
@@ -340,7 +340,7 @@ pub struct UnitCached {
     pub lpn: Lpn,
     /// Sectors that were written, one bit each; the lowest bit is the first sector.
     pub covered: u32,
-    /// Number of the command that wrote them ([`RequestCompleted::id`]).
+    /// Number of the command that wrote the sectors ([`RequestCompleted::id`]).
     pub command: u64,
     /// Whether the buffer already contained data of the unit.
     pub overwritten: bool,
@@ -362,18 +362,18 @@ pub struct CacheRead {
 /// The write buffer was flushed; it may have been empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheFlushed {
-    /// Number of units with written data.
+    /// Number of map units with written data that the buffer contained.
     pub units: u32,
     /// When the flush began.
     pub at: Nanos,
-    /// Whether the host requested the flush; false at an orderly power-off.
+    /// Whether the host requested the flush. False for the flush at an orderly power-off.
     pub asked_for: bool,
 }
 
-/// The host overwrote a part of a unit (block-mapped schemes: of a page), whose rest is read first.
+/// The host overwrote a part of a map unit (in block-mapped schemes: of a page). The rest is read first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartOverwritten {
-    /// The unit, or the first unit of the page.
+    /// The overwritten map unit, or the first map unit of the page.
     pub lpn: Lpn,
 }
 
@@ -391,7 +391,7 @@ pub struct UnwrittenUnits {
 /// A packed command arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedCommandArrived {
-    /// Number of its entries.
+    /// Number of entries of the packed command.
     pub entries: u32,
 }
 
@@ -399,24 +399,24 @@ pub struct PackedCommandArrived {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum TransferDirection {
-    /// Data of writes.
+    /// From the host to the device: data of writes.
     ToDevice = 0,
-    /// Data of reads.
+    /// From the device to the host: data of reads.
     ToHost = 1,
 }
 
 /// A UFS fetched a command from a queue of the host controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandFetched {
-    /// The queue, counted from 0.
+    /// The queue from which the command was fetched, counted from 0.
     pub queue: u32,
     /// Time for which the command waited for a tag.
     pub waited: Nanos,
-    /// When the command had a tag and the link was awake.
+    /// Time at which the command had a tag and the link was awake.
     pub ready: Nanos,
     /// When the queue started the transfer.
     pub begin: Nanos,
-    /// When the device had received it.
+    /// Time at which the device had received the command.
     pub end: Nanos,
     /// Number of commands with a tag when this command got its tag, including this command.
     pub in_flight: u32,
@@ -427,9 +427,9 @@ pub struct CommandFetched {
 pub struct LinkTransfer {
     /// Direction of the transfer.
     pub direction: TransferDirection,
-    /// Length in sectors.
+    /// Length of the transfer in sectors.
     pub sectors: u32,
-    /// Earliest possible start.
+    /// Earliest possible start of the transfer.
     pub ready: Nanos,
     /// Start of the transfer.
     pub begin: Nanos,
@@ -446,11 +446,11 @@ pub struct ZoneChanged {
     pub from: ZoneState,
     /// State after the change.
     pub to: ZoneState,
-    /// Number of map units before the write pointer, before the change.
+    /// Number of map units before the write pointer of the zone, before the change.
     pub written: u32,
-    /// Number of open zones afterwards.
+    /// Number of open zones after the change.
     pub open: u32,
-    /// Number of open and closed zones afterwards.
+    /// Number of active zones (open or closed) after the change.
     pub active: u32,
     /// Arrival time of the command that changed the zone.
     pub at: Nanos,
@@ -467,35 +467,35 @@ pub struct WokeUp {
     pub took: Nanos,
 }
 
-/// A map entry, or the page map of a logical block, was needed.
+/// A mapping table entry, or the page map of a logical block, was looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapLookedUp {
-    /// Whether it was in RAM.
+    /// Whether the entry was in RAM.
     pub hit: bool,
 }
 
-/// All map entries of a request, or of data that leaves the write buffer, were looked up.
+/// All mapping table entries of a request, or of data that leaves the write buffer, were looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapConsulted {
-    /// Whether a page of the map had to be read from the flash.
+    /// Whether a page of the mapping table had to be read from the flash.
     pub missed: bool,
 }
 
-/// The host of a UFS sent the map entry of a unit along with a read (HPB).
+/// The host of a UFS sent the mapping table entry of a unit along with a read (HPB).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapHinted {
     /// The unit.
     pub lpn: Lpn,
 }
 
-/// Map entries were loaded into memory along with one that was needed.
+/// Mapping table entries were loaded into RAM because a neighbouring entry was needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapPrefetched {
     /// Number of entries.
     pub count: u32,
 }
 
-/// A map entry pointed to another page than that of the unit, so a page was read in vain.
+/// A mapping table entry did not point to the page of the unit, so a page was read in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapMispredicted {
     /// The unit.

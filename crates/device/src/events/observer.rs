@@ -1,4 +1,4 @@
-//! Observers receive the events of a device.
+//! The trait by which observers receive the events of a device.
 
 use super::{
     BlockErased, BlockRetired, BoosterNotice, CacheFlushed, CacheRead, CommandFetched, DataMoved, GcFinished, GcStarted,
@@ -12,7 +12,7 @@ macro_rules! observer {
     ($($(#[$doc:meta])* $name:ident: $event:ty;)+) => {
         /// Receives the events of a device. A method that is not overridden does nothing and costs nothing.
         pub trait Observer {
-            /// Whether the observer needs [`PageProgrammed::units`], page by page. Otherwise a run of moves is one event.
+            /// Whether the observer needs [`PageProgrammed::units`]. If not, consecutive page moves are reported as one event.
             const UNITS: bool = true;
             /// Whether the observer needs events other than completions. Otherwise the device reports only completions.
             const EVENTS: bool = true;
@@ -26,7 +26,7 @@ macro_rules! observer {
             fn $name(&mut self, _event: &$event) {})+
         }
 
-        /// The methods of an [`Observer`], in a form that `dyn` permits.
+        /// The methods of an [`Observer`] in a form that is compatible with `dyn`.
         pub trait AnyObserver {
             /// A request is complete.
             fn any_request_completed(&mut self, event: &RequestCompleted);
@@ -73,7 +73,7 @@ macro_rules! observer {
             })+
         }
 
-        /// An optional observer.
+        /// An optional observer; `None` ignores all events.
         impl<O: Observer> Observer for Option<O> {
             const UNITS: bool = O::UNITS;
             const EVENTS: bool = O::EVENTS;
@@ -93,7 +93,7 @@ macro_rules! observer {
             })+
         }
 
-        /// Two observers, called in this order.
+        /// A pair of observers, called in this order.
         impl<A: Observer, B: Observer> Observer for (A, B) {
             const UNITS: bool = A::UNITS || B::UNITS;
             const EVENTS: bool = A::EVENTS || B::EVENTS;
@@ -133,7 +133,7 @@ observer! {
     data_moved: DataMoved;
     /// Pages were read.
     page_read: PageRead;
-    /// A page was read that no block of the model contains.
+    /// A page was read that no simulated block contains.
     unplaced_read: UnplacedRead;
     /// Pages were programmed.
     page_programmed: PageProgrammed<'_>;
@@ -167,17 +167,17 @@ observer! {
     cache_flushed: CacheFlushed;
     /// A unit was overwritten in part.
     part_overwritten: PartOverwritten;
-    /// Units were read that were never written.
+    /// The host read units that it never wrote.
     unwritten_read: UnwrittenUnits;
-    /// The mapping scheme looked up a map entry.
+    /// The mapping scheme looked up an entry of its table.
     map_looked_up: MapLookedUp;
-    /// The map entries of a request were looked up.
+    /// The mapping table entries of a request were looked up.
     map_consulted: MapConsulted;
-    /// The host sent a map entry with a read.
+    /// The host sent a mapping table entry along with a read.
     map_hinted: MapHinted;
-    /// Map entries were loaded together with one that was needed.
+    /// Mapping table entries were loaded because a neighbouring entry was needed.
     map_prefetched: MapPrefetched;
-    /// A map entry pointed to another page than that of the unit.
+    /// A mapping table entry did not point to the page of the unit.
     map_mispredicted: MapMispredicted;
     /// Log blocks were merged.
     log_merged: LogMerged;
@@ -202,7 +202,7 @@ impl Observer for NullObserver {
     const EVENTS: bool = false;
 }
 
-/// Forwards completions and no other event.
+/// Forwards completions of requests to a function, and no other events.
 pub(crate) struct CompletionObserver<'a>(pub &'a mut dyn FnMut(&RequestCompleted));
 
 impl Observer for CompletionObserver<'_> {
@@ -215,12 +215,12 @@ impl Observer for CompletionObserver<'_> {
     }
 }
 
-/// Calls an observer through a pointer, so that the device is compiled once for all of them. `UNITS` is [`Observer::UNITS`].
+/// Calls an observer through a pointer, so that the device is compiled once for all observers. `UNITS` is [`Observer::UNITS`].
 pub struct DynObserver<'a, const UNITS: bool = true>(pub &'a mut dyn AnyObserver);
 
 /// Forwards all events except completions to an observer. `completed` receives the completions.
 pub struct OnCompletion<'a, O, F> {
-    /// The observer of all other events.
+    /// The observer that receives all other events.
     pub observer: &'a mut O,
     /// Receives the observer and the completion of a request, and may report another completion to the observer.
     pub completed: F,

@@ -4,7 +4,7 @@
 //! A flush moves whole blocks. Each plane separately determines which blocks may be flushed:
 //!
 //! * FIFO: the blocks that became full last stay, up to the share of `slc.keep_pct`.
-//! * Pinned: pinned data is written to separate blocks, at most that share of the blocks of a plane; above it, pinned data is
+//! * Pinned: pinned data is written to separate blocks, up to the share `slc.keep_pct` of the blocks of a plane; beyond it, pinned data is
 //!   written like other data. Such a block stays until less than half of its data is valid.
 //! * LRU: as FIFO, in the order of the last write or read of a block.
 
@@ -22,34 +22,34 @@ use crate::ids::{BlockId, Lpn, PlaneId, PoolId};
 use crate::image::{WordReader, damaged};
 use crate::nand::Nand;
 
-/// The buffer is resized by at most this fraction (an eighth) of its blocks at once.
+/// Divisor for the size of one resize step: the buffer grows or shrinks by at most an eighth of its blocks at once.
 const STEPS: u32 = 8;
 
-/// Settings and state of these functions.
+/// Settings and state of the `WriteBooster` functions of UFS 4.1.
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting or a flag of the standard by itself")]
 #[derive(Clone)]
 pub(crate) struct WriteBooster {
     pub partial: PartialFlush,
     keep_pct: u32,
     pinned_units: Range<u32>,
-    /// Blocks of each plane, and the number of them that currently belong to the buffer.
+    /// Number of blocks per plane that can belong to the buffer.
     blocks: u32,
     current: u32,
-    /// Whether the host resizes the buffer as the device hints.
+    /// Whether the host resizes the buffer when the device gives a hint.
     resizes: bool,
-    /// Whether a flush waits for the exception event.
+    /// Whether a flush of the buffer waits for the exception event.
     by_event: bool,
-    /// Whether the host has enabled the flush upon the event (`fWriteBoosterBufferFlushEn`).
+    /// Whether the host has enabled the flush after the exception event (`fWriteBoosterBufferFlushEn`).
     enabled: bool,
     /// Whether the buffer is flushed in the current idle time.
     flushes: bool,
-    /// Erase count of a block at which the buffer accepts no more data; 0 = no limit.
+    /// Erase count of a block from which on the buffer accepts no more data; 0 = no limit.
     last_erases: u32,
-    /// Numbers of the blocks of pinned data.
+    /// Numbers of the blocks that contain pinned data.
     pub pinned: BTreeSet<u32>,
-    /// Whether the device has notified the host that there is no room for pinned data.
+    /// Whether the device has notified the host that the buffer has no room for pinned data.
     pinned_is_full: bool,
-    /// Sequence number of the last use of each block of the device; empty unless the order is LRU.
+    /// Sequence number of the last use of each block of the device; empty unless blocks are flushed in LRU order.
     last_use: Vec<u64>,
     uses: u64,
 }
@@ -68,7 +68,7 @@ fn share(blocks: u32, pct: u32) -> u32 {
 }
 
 impl WriteBooster {
-    /// The state of a new device; `None` if the settings use none of these functions.
+    /// Creates the state of a new device; `None` if the settings use none of the `WriteBooster` functions of UFS 4.1.
     pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Box<Self>> {
         let slc = &settings.slc;
         let group = geometry.groups.last().filter(|_| is_configured(slc))?;
@@ -93,8 +93,8 @@ impl WriteBooster {
         }))
     }
 
-    /// Changes the settings. If the new settings do not pin data, pinned blocks are released. The current size is kept only if the host
-    /// resizes the buffer under the old and the new settings.
+    /// Returns the state after a change of the settings. If the new settings do not pin data, pinned blocks are released. The current size
+    /// is kept only if the host resizes the buffer under the old and the new settings.
     pub fn reconfigured(old: Option<Box<Self>>, settings: &DeviceSettings, geometry: &Geometry) -> Option<Box<Self>> {
         let mut new = Self::new(settings, geometry)?;
         let Some(old) = old else { return Some(new) };
@@ -122,7 +122,7 @@ impl WriteBooster {
         self.partial == PartialFlush::Pinned && self.pinned_units.contains(&unit.0)
     }
 
-    /// Number of units from `first` on, at most `units`, that are all pinned or all not pinned.
+    /// Length in units of the run from `first` on, at most `units`, in which all units are pinned or none is.
     pub fn equally_pinned(&self, first: Lpn, units: u32) -> u32 {
         if self.partial != PartialFlush::Pinned {
             return units;
@@ -141,7 +141,7 @@ impl WriteBooster {
         }
     }
 
-    /// Number of blocks of a plane that remain after a partial flush, or the maximum number of pinned ones.
+    /// Number of blocks per plane that remain in the buffer after a partial flush. For pinned data, the maximum number of pinned blocks.
     fn blocks_to_keep(&self) -> u32 {
         share(self.current, self.keep_pct)
     }
@@ -151,13 +151,13 @@ impl WriteBooster {
         self.pinned.range(first..first + pool.blocks).count() as u32
     }
 
-    /// Whether a plane may open another block for a stream.
+    /// Whether a plane may open another block of the buffer for a write stream.
     pub fn may_open(&self, pool: &BlockPool, stream: WriteStream) -> bool {
         let pins = stream == WriteStream::PINNED;
         pool.in_use() < self.current && (!pins || self.pinned_in(pool) < self.blocks_to_keep())
     }
 
-    /// Whether a plane uses more blocks than the buffer currently has.
+    /// Whether a plane uses more buffer blocks than the current size of the buffer permits.
     fn is_over(&self, pool: &BlockPool) -> bool {
         pool.in_use() > self.current
     }
@@ -175,13 +175,13 @@ impl FtlCore {
         booster.last_erases > 0 && self.slc_pools().any(|pool| pool.most_erases >= booster.last_erases)
     }
 
-    /// Whether the buffer has room for a page of a stream: in an open block, or in one that may be opened.
+    /// Whether the buffer has room for a page of a write stream: in an open block, or in a block that may be opened.
     pub(super) fn booster_has_room(&self, booster: &WriteBooster, stream: WriteStream) -> bool {
         let low = self.collector.low_watermark;
         self.slc_pools().any(|pool| pool.open(stream).is_some() || pool.free() > low && booster.may_open(pool, stream))
     }
 
-    /// The stream of a host page that is written to the buffer. Pinned data has its own stream while there is room for it.
+    /// Returns the write stream of a host page that is written to the buffer. Pinned data has its own stream while there is room for it.
     pub(super) fn booster_stream<L: Observer>(&mut self, first: Lpn, stream: WriteStream, log: &mut L) -> WriteStream {
         let Some(booster) = &self.booster else { return stream };
         if !booster.pins(first) {
@@ -198,7 +198,7 @@ impl FtlCore {
         if room { WriteStream::PINNED } else { stream }
     }
 
-    /// Marks a block that was opened in an SLC cache as pinned if its stream is pinned.
+    /// Marks a newly opened block of the SLC cache as pinned if its write stream is pinned.
     pub(super) fn opened_in_booster(&mut self, pool: PoolId, stream: WriteStream, block: BlockId) {
         if stream == WriteStream::PINNED
             && self.is_slc_cache(pool)
@@ -212,7 +212,7 @@ impl FtlCore {
         self.slc.folds(self.geometry.of_pool(pool).1)
     }
 
-    /// The next block of a plane to flush from the buffer; `None` if all blocks stay.
+    /// Returns the next block of a plane to flush from the buffer; `None` if all blocks stay.
     pub(super) fn next_to_leave_booster(&self, booster: &WriteBooster, nand: &Nand, pool: PoolId) -> Option<BlockId> {
         let pool = self.tables.pool(pool);
         let over = booster.is_over(pool);
@@ -225,7 +225,7 @@ impl FtlCore {
         }
         let half = self.geometry.groups[usize::from(self.slc.group)].units_per_block() / 2;
         let is_pinned = |block: &BlockId| booster.pinned.contains(&block.0);
-        // A buffer that was shrunk flushes pinned blocks first.
+        // If the buffer was shrunk below its pinned data, pinned blocks are flushed first.
         let too_many = !booster.pinned.is_empty() && booster.pinned_in(pool) > booster.blocks_to_keep();
         let stays = |block: &BlockId| is_pinned(block) && !too_many && self.tables.valid(*block) >= half.max(1);
         let age = |block: &BlockId| {
@@ -253,8 +253,8 @@ impl FtlCore {
         works
     }
 
-    /// Resizes the buffer by one step if the device hints: it shrinks if it is larger than the free space of the user, and grows if it is
-    /// full and the free space permits it.
+    /// Resizes the buffer by one step if the device gives a hint. The buffer shrinks if it is larger than the free space of the user, and
+    /// grows if it is full and the free space permits it.
     fn resize_booster<L: Observer>(&mut self, log: &mut L) {
         let Some(booster) = self.booster.as_ref().filter(|booster| booster.resizes) else { return };
         let (blocks, current) = (booster.blocks, booster.current);
@@ -275,7 +275,7 @@ impl FtlCore {
         log.booster_notice(&BoosterNotice { notice });
     }
 
-    /// State of the buffer as words of an image.
+    /// The state of the buffer, encoded as words of a device image.
     pub fn booster_words(&self) -> Vec<u32> {
         let state = |booster: &WriteBooster| {
             let head = [booster.current, booster.pinned.len() as u32];
@@ -284,7 +284,7 @@ impl FtlCore {
         self.booster.as_deref().map_or(Vec::new(), state)
     }
 
-    /// Restores the state of the buffer from an image.
+    /// Restores the state of the buffer from a device image.
     pub fn restore_booster(&mut self, nand: &Nand, image: &mut WordReader<'_>) -> Result<()> {
         let Some(booster) = &mut self.booster else { return Ok(()) };
         booster.current = image.word()?;
@@ -301,7 +301,7 @@ impl FtlCore {
         self.booster_fault(nand).map_or(Ok(()), |fault| Err(damaged(&fault)))
     }
 
-    /// The first inconsistency between the pinned blocks and the flash.
+    /// Describes the first inconsistency between the pinned blocks and the flash; `None` if there is none.
     pub fn booster_fault(&self, nand: &Nand) -> Option<String> {
         let booster = self.booster.as_ref()?;
         booster.pinned.iter().map(|block| BlockId(*block)).find_map(|block| {

@@ -1,5 +1,5 @@
-//! Garbage collection: the policy chooses a victim, and this module moves and erases. Valid units of a victim are packed into whole pages
-//! of the same plane.
+//! Garbage collection: the policy chooses a victim, and this module moves its data and erases it. Valid units of a victim are packed into
+//! whole pages of the same plane.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ impl FtlCore {
     }
 
     fn reclaim_blocks<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) -> bool {
-        // FIFO and random draws may choose fully valid blocks. FIFO needs one pass over the full blocks to see all of them. After 64 times
-        // as many draws as full blocks, the probability of missing the only block worth collecting is e^-64.
+        // `patience` limits the number of attempts, because FIFO and random draws may choose fully valid blocks. FIFO sees all full blocks
+        // in one pass. After 64 random draws per full block, the probability of missing the only block worth collecting is e^-64.
         let passes = if self.tables.pool(pool).order == FullBlockOrder::Valid { 64 } else { 1 };
         let mut patience = self.tables.pool(pool).full.saturating_add(2).saturating_mul(passes);
         while self.tables.pool(pool).free() <= self.collector.low_watermark {
@@ -36,7 +36,7 @@ impl FtlCore {
         true
     }
 
-    /// Collects incrementally after a host page: moves some pages if the number of free blocks is at or below the high watermark.
+    /// Performs a step of incremental garbage collection after a page of the host: moves pages if few blocks are free (high watermark).
     pub fn collect_after<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) {
         let waits = self.booster.is_some() && self.is_skipped(pool);
         if self.tables.pool(pool).free() > self.collector.high_watermark || waits {
@@ -73,8 +73,8 @@ impl FtlCore {
         let VictimChoice::Collect(block) = policy.choose(&view) else { return false };
         let order = policy.order();
         self.collector.decisions += 1;
-        // Collecting a block gains at least one page only if its valid units leave a page free. If blocks are in order of their valid units
-        // and the first one does not, no block does. The other policies also move blocks that gain nothing.
+        // Collecting a block frees a page only if its valid units leave room for a page. If the blocks are sorted by valid units and the
+        // first one does not, no block does. Other policies also collect blocks that free nothing.
         let gives = |block: BlockId| self.tables.valid(block) + units_per_page <= units_per_block;
         if order == FullBlockOrder::Valid && !self.tables.pool(pool).least_valid().is_some_and(gives) {
             return false;
@@ -106,8 +106,8 @@ impl FtlCore {
         }
     }
 
-    /// Static wear levelling: from time to time, moves the data of the least worn full block if its erase count is too far below the
-    /// largest one.
+    /// Performs static wear levelling: from time to time, moves the data of the least worn full block if its erase count is too far below
+    /// the largest erase count.
     fn level<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) {
         let entry = self.tables.pool_mut(pool);
         entry.wear_countdown -= 1;
@@ -147,7 +147,7 @@ impl FtlCore {
     }
 }
 
-/// The cause of moving pages of a victim.
+/// The operation cause that is reported for moving pages of a victim.
 pub(super) fn cause_of(victim: &VictimProgress) -> OperationCause {
     if victim.wear { OperationCause::Wear } else { OperationCause::Gc }
 }
@@ -158,13 +158,13 @@ pub(crate) struct GarbageCollector {
     pub policy: Option<Arc<dyn VictimPolicy>>,
     /// Number of free blocks at or below which a write waits for collection.
     pub low_watermark: u32,
-    /// Number of free blocks at or below which incremental collection works.
+    /// Number of free blocks at or below which incremental collection moves pages after each write.
     pub high_watermark: u32,
-    /// Pages that incremental collection moves for each host page; 0 = collection is not incremental.
+    /// Number of pages that incremental collection moves for each page written by the host; 0 = collection is not incremental.
     pub pages_per_step: u32,
-    /// Difference of erase counts above which cold data is moved; 0 = off.
+    /// Difference between erase counts above which wear levelling moves cold data; 0 = off.
     pub wear_threshold: u32,
-    /// Number of decisions of the policy so far.
+    /// Number of victim decisions of the policy so far.
     pub decisions: u64,
 }
 
@@ -185,12 +185,12 @@ impl GarbageCollector {
         }
     }
 
-    /// Changes the thresholds; the policy and its number of decisions stay.
+    /// Changes the thresholds of garbage collection. The policy and its number of decisions are kept.
     pub fn reconfigure(&mut self, settings: &DeviceSettings) {
         *self = Self { decisions: self.decisions, ..Self::new(settings, self.policy.take()) };
     }
 
-    /// Whether each host page is followed by a step of collection.
+    /// Whether a step of garbage collection follows each page written by the host.
     #[inline]
     pub fn is_incremental(&self) -> bool {
         self.pages_per_step > 0

@@ -1,4 +1,4 @@
-//! Enters programmed pages into the tables. All programs use this path, whatever their cause.
+//! Records programmed pages in the mapping tables. All programs use these functions, whatever their cause.
 
 use std::ops::Range;
 
@@ -19,36 +19,36 @@ use crate::nand::PageProgramResult;
 pub(crate) struct ProgrammedPages {
     pub block: BlockId,
     pub group: u8,
-    /// First page, and number of pages.
+    /// First of the programmed pages.
     pub page: u32,
     pub pages: u32,
-    /// Bytes over the flash bus, for all pages together.
+    /// Number of bytes transferred over the flash bus, for all pages together.
     pub bus_bytes: u64,
     pub cause: OperationCause,
-    /// If these pages filled the block, the stream for which it was open.
+    /// Write stream for which the block was open, if these pages filled the block; otherwise `None`.
     pub filled: Option<WriteStream>,
     pub begin: Nanos,
     pub end: Nanos,
 }
 
-/// Units of a programmed page, as reported in events.
+/// The map units of a programmed page, as reported in events.
 pub(crate) type PageUnits = ArrayVec<UnitWritten, MAX_UNITS>;
 
-/// Units of programmed pages: a run of host data, a list, or moves by collection.
+/// The map units of programmed pages: a run of host data, a list, or moves by garbage collection.
 pub(crate) trait ProgrammedUnits {
-    /// The units of the page, for observers that need them.
+    /// The map units of the page, for observers that need them.
     fn report(&self, tables: &FtlTables) -> PageUnits;
-    /// Maps the units to the locations from `to` on. Returns their number.
+    /// Maps the units to the locations from `to` on. Returns the number of units.
     fn enter(&self, tables: &mut FtlTables, to: Ppn) -> u32;
 }
 
-/// Consecutive units; the host wrote the sectors in `span`.
+/// Consecutive map units, in which the host wrote the sectors in `span`.
 pub(crate) struct UnitRun {
     pub first: Lpn,
     pub units: u32,
     pub span: RequestSectors,
     pub unit_sectors: u32,
-    /// Number of the command that wrote the data; `None` if it was not written by a command.
+    /// Number of the host command that wrote the data; `None` if the data does not come from a command.
     pub command: Option<u64>,
 }
 
@@ -110,7 +110,7 @@ impl ProgrammedUnits for MappedUnits {
     }
 }
 
-/// Units of one page that collection moves out of `block`, with their old locations.
+/// Map units of one page that garbage collection moves out of `block`, with their old locations.
 pub(crate) struct MovedUnits<'a> {
     pub block: BlockId,
     pub units: &'a [(Ppn, Lpn)],
@@ -132,7 +132,7 @@ impl ProgrammedUnits for MovedUnits<'_> {
     }
 }
 
-/// The first valid units in a range of a block, which are moved as whole pages; for observers that do not need units.
+/// The first valid units in a range of a block, which are moved as whole pages. Used for observers that do not need the units.
 pub(crate) struct MoveRun {
     pub from: Range<Ppn>,
     pub units: u32,
@@ -151,7 +151,7 @@ impl ProgrammedUnits for MoveRun {
 }
 
 impl ProgrammedPages {
-    /// The next page of a block after its program for a stream; `bytes` crossed the bus.
+    /// The page of a block that was programmed last for a write stream. `bytes` is the number of bytes transferred over the flash bus.
     #[inline(always)]
     pub fn next(
         block: BlockId, group: u8, next: &PageProgramResult, bytes: u32, cause: OperationCause, stream: WriteStream,
@@ -172,7 +172,7 @@ impl ProgrammedPages {
 }
 
 impl FtlCore {
-    /// Enters programmed pages: reports them, updates the map and the valid counts, and closes the block if it is full.
+    /// Records programmed pages: reports them, updates the mapping table and the valid counts, and closes the block if it is full.
     #[inline(always)]
     pub fn commit_page<L: Observer>(&mut self, at: ProgrammedPages, units: &impl ProgrammedUnits, log: &mut L) {
         let ProgrammedPages { block, group, page, pages, bus_bytes, cause, filled, begin, end } = at;

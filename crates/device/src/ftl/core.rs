@@ -1,4 +1,4 @@
-//! The core of every mapping scheme: tables, allocation and collection.
+//! The part of the FTL that every mapping scheme uses: tables, allocation and garbage collection.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl StopReason {
     }
 }
 
-/// The part of the FTL that all schemes share.
+/// The part of the FTL that all mapping schemes share.
 #[derive(Clone)]
 pub(crate) struct FtlCore {
     pub geometry: Geometry,
@@ -43,26 +43,26 @@ pub(crate) struct FtlCore {
     pub allocator: PageAllocator,
     pub collector: GarbageCollector,
     pub slc: SlcBlocks,
-    /// Functions of `WriteBooster` beyond an SLC cache, if the settings use them.
+    /// State of the `WriteBooster` functions beyond an SLC cache; `None` if the settings do not use them.
     pub booster: Option<Box<WriteBooster>>,
-    /// Units whose map entries changed without a host write, for a scheme that stores its map on the flash; `None` for other schemes.
+    /// Units whose map entries changed without a host write, for a scheme with its mapping table on the flash; otherwise `None`.
     pub changed_entries: Option<Vec<Lpn>>,
     pub stop: Option<StopReason>,
-    /// End of the latest program.
+    /// Time at which the latest page program ends.
     pub last_program: Nanos,
-    /// Time at which the latest host page becomes durable, if host pages become durable only in order.
+    /// Time at which the latest page of the host becomes durable; `None` if host pages become durable independently of each other.
     pub in_order: Option<Nanos>,
     /// Time from the end of a host program until the page is durable; not 0 on a device that loses recent programs.
     pub counts_after: Nanos,
     /// Whether a write is complete when its data is transferred.
     pub transferred: bool,
     pub unwritten: UnwrittenRead,
-    /// Maximum size of a request whose data is hot, in sectors.
+    /// Maximum size in sectors of a request whose data is treated as hot.
     hot_sectors: u32,
 }
 
 impl FtlCore {
-    /// The core of a new device; the map occupies `map_units` units after those of the host.
+    /// Creates the shared FTL state of a new device. A mapping table on the flash occupies `map_units` units after those of the host.
     pub fn new(settings: &DeviceSettings, geometry: &Geometry, nand: &Nand, map_units: u32) -> Self {
         let policy: Option<Arc<dyn VictimPolicy>> =
             gc::find(&settings.gc.policy).map(|policy| Arc::from((policy.make)(&settings.gc.options)));
@@ -86,8 +86,8 @@ impl FtlCore {
         }
     }
 
-    /// When a page program is complete for a request with these modifiers. A write that is durable on completion waits for the end of the
-    /// program, whatever `timing.write_complete` says.
+    /// Returns the time at which a page program is complete for a request with these command flags. A write that is durable on completion
+    /// waits for the end of the program, whatever `timing.write_complete` says.
     #[inline]
     pub fn completion(&self, op: &PageOperationTimes, modifiers: CommandFlags) -> Nanos {
         if self.transferred && !modifiers.durable() { op.transferred } else { op.end }
@@ -99,19 +99,19 @@ impl FtlCore {
         sectors <= self.hot_sectors
     }
 
-    /// The next page for units of a request of this many sectors: block group, and number of units that fit.
+    /// Selects the next page for units of a request with this many sectors. Returns its block group and the number of units that fit.
     #[inline]
     pub fn page_for(&self, first: Lpn, units: u32, sectors: u32) -> (u8, u32) {
         if self.slc.mode == SlcMode::Off { next_page(&self.geometry, units) } else { self.page_for_slc(first, units, sectors) }
     }
 
-    /// Index in its block of the page at a physical location.
+    /// Index of the page that contains a physical location, within its block.
     #[inline]
     pub fn page_of(&self, ppn: Ppn, group: u8) -> u32 {
         self.geometry.offset_of(ppn) >> self.geometry.groups[usize::from(group)].page_shift
     }
 
-    /// Bytes that cross the bus for a page that the host covers in part: new data of the host, and preserved old data.
+    /// Number of bytes on the flash bus for a page that the host covers in part: new data of the host, and preserved old data.
     pub fn bytes_to_move(&self, span: RequestSectors, first: Lpn, units: u32) -> u32 {
         (first.0..first.0 + units)
             .map(|unit| match self.tables.lookup(Lpn(unit)) {
@@ -121,12 +121,12 @@ impl FtlCore {
             .sum()
     }
 
-    /// Stops the device as full, unless it has already stopped.
+    /// Stops the device because it is full, unless it has already stopped.
     pub fn stop_full(&mut self) {
         self.stop.get_or_insert(StopReason::Full);
     }
 
-    /// Restarts the clock; data stays.
+    /// Restarts the clock for a new run; the data is kept.
     pub fn rewind(&mut self) {
         self.last_program = Nanos::MIN;
         self.in_order = self.in_order.map(|_| Nanos::MIN);
@@ -141,7 +141,7 @@ pub(super) fn counts_after(settings: &DeviceSettings) -> Nanos {
 fn pools(settings: &DeviceSettings, geometry: &Geometry, policy: Option<&dyn VictimPolicy>) -> Vec<BlockPool> {
     let order = policy.map_or(FullBlockOrder::Age, VictimPolicy::order);
     let by_wear = settings.wear.levelling != WearLevelling::None;
-    // A pool accepts data up to half of its over-provisioning; further data goes to other pools.
+    // A pool accepts valid data up to half of its over-provisioning; further data goes to other pools.
     let share = settings.capacity.over_provisioning_pct / 100.0;
     let fill = (1.0 + share / 2.0) / (1.0 + share);
     let mut pools = Vec::with_capacity(geometry.planes as usize * geometry.groups.len());
@@ -159,29 +159,29 @@ fn pools(settings: &DeviceSettings, geometry: &Geometry, policy: Option<&dyn Vic
     pools
 }
 
-// Blocks in SLC mode are either a region of the address space (the enhanced area of JESD84-A441), or a cache for writes that is folded into
-// the other blocks later. On a UFS the cache is `WriteBooster`.
+// Blocks in SLC mode are either a region of the address space (the enhanced area of JESD84-A441), or a write cache that is folded into the
+// other blocks later. On a UFS device the cache is `WriteBooster`.
 //
-// The SLC blocks form a separate block group, the last one, which only this code uses. As a region, they count towards the capacity and are
-// collected like any group. As a cache, they do not count: the other groups have room for the data of the cache, and folding moves it
-// there, the oldest block first. If `WriteBooster` preserves the user's space, the capacity is that of all blocks, and `WriteBooster`
-// accepts data only while the user has enough free space.
+// The SLC blocks form a separate block group, which is the last one. As a region, they are part of the capacity and are garbage-collected
+// like any group. As a cache, they are not part of the capacity: folding moves their data to the other groups, the oldest block first. If
+// `WriteBooster` preserves the user's space, the capacity is that of all blocks, and `WriteBooster` accepts data only while the user has
+// enough free space.
 
-/// The use of blocks in SLC mode.
+/// How the device uses blocks in SLC mode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlcBlocks {
     pub(super) mode: SlcMode,
-    /// Block group of the SLC blocks.
+    /// Block group whose blocks are in SLC mode.
     pub(super) group: u8,
-    /// Maximum size of a write that goes to the cache, in sectors.
+    /// Maximum size in sectors of a write that goes to the SLC cache.
     pub(super) max_sectors: u32,
-    /// Idle time before folding; `None` = fold when full.
+    /// Idle time before the SLC cache is folded; `None` = only when it is full.
     pub(super) fold_after: Option<Nanos>,
-    /// End of the units that are written to the cache.
+    /// End of the range of map units that may be written to the SLC cache.
     pub(super) end: u32,
-    /// Share of the cache in percent: with at most this much free, the cache is folded in idle time.
+    /// Threshold for folding in idle time: the SLC cache is folded if at most this share of it is free, in percent.
     pub(super) flush_at_pct: u32,
-    /// Units of the user's free space that each block of the cache uses; 0 = none.
+    /// Number of map units of the user's free space that each block of the SLC cache occupies; 0 = none.
     pub(super) units_per_block: u32,
 }
 
@@ -211,26 +211,26 @@ impl SlcBlocks {
         self.flush_at_pct = settings.slc.flush_at_pct;
     }
 
-    /// Whether collection of this group folds its data into other groups.
+    /// Whether garbage collection of this block group folds its data into other groups.
     #[inline]
     pub fn folds(self, group: u8) -> bool {
         self.mode == SlcMode::Cache && group == self.group
     }
 
-    /// Whether blocks of this group are in SLC mode.
+    /// Whether blocks of this block group are in SLC mode.
     #[inline]
     pub fn holds(self, group: u8) -> bool {
         self.mode != SlcMode::Off && group == self.group
     }
 
-    /// Idle time after which the cache is folded; `None` if it is folded only when full, or if there is no cache.
+    /// Idle time after which the SLC cache is folded; `None` if it is folded only when full, or if there is no cache.
     #[inline]
     pub fn folds_after(self) -> Option<Nanos> {
         self.fold_after.filter(|_| self.mode == SlcMode::Cache)
     }
 }
 
-/// Idle time before the cache is folded; `None` = only when it is full.
+/// Idle time before the SLC cache is folded; `None` = only when it is full.
 fn fold_after(settings: &DeviceSettings) -> Option<Nanos> {
     let after = match settings.slc.flush {
         BoosterFlush::Idle => settings.slc.fold_after_us,

@@ -29,7 +29,7 @@ impl FtlCore {
         }
     }
 
-    /// Whether the SLC cache accepts the data of a unit. If it is folded only when full, it may have to be folded first.
+    /// Whether the SLC cache accepts the data of a map unit. A cache that is folded only when full may have to be folded first.
     fn slc_has_room(&self, unit: Lpn) -> bool {
         if self.slc.units_per_block > 0 && !self.user_has_room() {
             return false;
@@ -54,13 +54,13 @@ impl FtlCore {
         (0..self.geometry.planes).map(|plane| self.tables.pool(self.slc_pool(PlaneId(plane))))
     }
 
-    /// Whether the used blocks of the SLC cache fit into the user's free space, which the cache preserves.
+    /// Whether the blocks that the SLC cache uses fit into the user's free space. The cache must not reduce the capacity of the device.
     fn user_has_room(&self) -> bool {
         let used: u32 = self.slc_pools().map(BlockPool::in_use).sum();
         used <= self.user_free() / self.slc.units_per_block
     }
 
-    /// Number of units of the capacity without data.
+    /// Number of map units of the capacity that contain no data.
     pub(super) fn user_free(&self) -> u32 {
         let held: u32 = self.tables.pools.iter().map(|pool| pool.valid).sum();
         self.geometry.logical_units.saturating_sub(held)
@@ -77,8 +77,8 @@ impl FtlCore {
         free * 100 <= blocks * self.slc.flush_at_pct
     }
 
-    /// Whether a pool is never collected while a write waits: an SLC cache that is folded in idle time. When it is full, writes go to other
-    /// blocks.
+    /// Whether a block pool is never collected while a write waits. This applies to an SLC cache that is folded in idle time; when it is
+    /// full, writes go to other blocks.
     #[inline]
     pub fn is_skipped(&self, pool: PoolId) -> bool {
         self.slc.folds_after().is_some() && self.geometry.of_pool(pool).1 == self.slc.group
@@ -88,7 +88,7 @@ impl FtlCore {
         self.geometry.pool(plane, self.slc.group)
     }
 
-    /// The next block of the SLC cache to fold, which is the oldest full one; `None` if there is none.
+    /// Returns the next block of the SLC cache to fold, which is the oldest full one; `None` if there is none.
     pub(super) fn next_to_fold(&self, nand: &Nand, pool: PoolId) -> Option<BlockId> {
         if let Some(booster) = &self.booster {
             return self.next_to_leave_booster(booster, nand, pool);
@@ -103,7 +103,7 @@ impl FtlCore {
         units.min(MAX_UNITS as u32)
     }
 
-    /// The pool into which `count` units are folded: in the same plane if it has room, otherwise in another one.
+    /// Selects the block pool into which `count` units are folded: in the plane of the folded block if it has room, otherwise in another.
     pub(super) fn fold_destination<L: Observer>(
         &mut self, nand: &mut Nand, plane: PlaneId, count: u32, ready: Nanos, log: &mut L,
     ) -> Option<PoolId> {
@@ -130,7 +130,7 @@ impl FtlCore {
         None
     }
 
-    /// Moves valid data of a victim to at most `pages` destination pages. Erases the victim when no data is left, and then returns false.
+    /// Moves valid data of a victim to at most `pages` destination pages. When no data is left, erases the victim and returns false.
     pub fn move_pages<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, pages: u32, ready: Nanos, log: &mut L) -> bool {
         let Some(mut victim) = self.tables.pool(pool).victim else { return false };
         let (plane, group) = self.geometry.of_pool(pool);
@@ -152,7 +152,7 @@ impl FtlCore {
             let to = self.destination(nand, &source, count as u32, ready, log);
             let block = to.and_then(|to| self.open_block(nand, to, WriteStream::Gc, ready, log));
             let (Some(to), Some(block)) = (to, block) else {
-                // One block is always reserved for collection, so if none is free, the device is full.
+                // One free block is always reserved for collection, so if no block can be opened, the device is full.
                 self.stop_full();
                 self.tables.pool_mut(pool).victim = Some(victim);
                 return false;
@@ -172,7 +172,7 @@ impl FtlCore {
         true
     }
 
-    /// The destination pool for `count` units of a victim; `None` if no plane has room.
+    /// Selects the destination pool for `count` units of a victim; `None` if no plane has room.
     fn destination<L: Observer>(
         &mut self, nand: &mut Nand, source: &MoveSource, count: u32, ready: Nanos, log: &mut L,
     ) -> Option<PoolId> {
@@ -185,14 +185,14 @@ impl FtlCore {
         }
     }
 
-    /// The pool for `count` units that do not fill a page of their own group: a pool with smaller pages in the same plane if it has room,
-    /// otherwise their own.
+    /// Selects the pool for `count` units that do not fill a page of their block group: a pool with smaller pages in the same plane if it
+    /// has room, otherwise the units' own pool.
     fn remainder_pool(&self, source: &MoveSource, count: u32) -> PoolId {
         for group in &self.geometry.by_size {
             let kind = &self.geometry.groups[usize::from(*group)];
             let pool = self.geometry.pool(source.plane, *group);
             let entry = self.tables.pool(pool);
-            // A collection in progress in that pool needs the remaining pages of its open block.
+            // If that pool is being collected, the remaining pages of its open block are reserved for its own collection.
             let open = entry.open(WriteStream::Gc).is_some() && entry.victim.is_none();
             let room = open || entry.free() > self.collector.low_watermark;
             if kind.units_per_page() <= count && room && entry.valid < entry.valid_limit {
@@ -202,7 +202,7 @@ impl FtlCore {
         source.pool
     }
 
-    /// Moves units into one page.
+    /// Moves valid units of a victim into one page.
     #[expect(clippy::too_many_arguments, reason = "a victim, its destination, and what every operation needs")]
     fn move_page<L: Observer>(
         &mut self, nand: &mut Nand, source: &MoveSource, victim: &mut VictimProgress, (to, block): (PoolId, BlockId),
@@ -245,7 +245,7 @@ impl FtlCore {
         self.commit_page(at, &MovedUnits { block: victim.block, units }, log);
     }
 
-    /// Moves at most `most` whole pages into a block of the same pool, reported as one event. Returns their number.
+    /// Moves at most `most` whole pages of a victim into a block of the same pool, reported as one event. Returns the number of pages.
     fn move_run<L: Observer>(
         &mut self, nand: &mut Nand, source: &MoveSource, victim: &mut VictimProgress, (block, most): (BlockId, u32),
         ready: Nanos, log: &mut L,
@@ -277,7 +277,7 @@ impl FtlCore {
         let took = copies.finish();
         victim.cursor = next.0 - source.first.0;
         let bus = |pages: u32| if over_bus { u64::from(pages) * u64::from(source.page_bytes) } else { 0 };
-        // A run has one start and one end, which cover the total time of its moves without gaps for other work.
+        // The event of a run has a single start and end. They cover the total time of its moves, without the gaps in which other work ran.
         let (begin, end) = (span.1 - took, span.1);
         let (group, cause) = (source.group, cause_of(victim));
         let first_page = (from.start.0 - source.first.0) >> source.page_shift;
@@ -291,8 +291,8 @@ impl FtlCore {
         pages
     }
 
-    /// Collects the next valid units of a victim that fill a destination page, from `from` on. Returns the location after the last of them, and
-    /// the number of source pages to read; `None` if the remaining valid units do not fill a page.
+    /// Collects the next valid units of a victim, from location `from` on, that fill a destination page. Returns the location after the
+    /// last of them, and the number of source pages to read; `None` if the remaining valid units do not fill a page.
     #[inline]
     fn next_page_of(&self, source: &MoveSource, victim: &mut VictimProgress, from: Ppn) -> Option<(Ppn, u32)> {
         let (mut units, mut reads, mut in_register, mut last) = (0, 0, victim.in_register, from);
@@ -309,10 +309,10 @@ impl FtlCore {
     }
 }
 
-/// Units of a victim, with their locations.
+/// Map units of a victim block, each with its location.
 type VictimUnits = ArrayVec<(Ppn, Lpn), MAX_UNITS>;
 
-/// A victim whose collection is in progress, with values that all its pages share.
+/// A victim whose collection is in progress, with values that apply to all its pages.
 struct MoveSource {
     pool: PoolId,
     plane: PlaneId,

@@ -45,7 +45,7 @@ pub(crate) use write::PageWrite;
 /// Maximum number of requests whose table entries [`Ftl::prefetch`] reads.
 pub const PREFETCHED: usize = 64;
 
-/// The FTL: a mapping scheme, and the core that all schemes share.
+/// The FTL of a device: a mapping scheme, and the part that all schemes share.
 #[derive(Clone)]
 pub(crate) struct Ftl {
     pub core: FtlCore,
@@ -53,13 +53,13 @@ pub(crate) struct Ftl {
 }
 
 impl Ftl {
-    /// The FTL of a new device over new flash.
+    /// Creates the FTL of a new device on unused flash.
     pub fn new(settings: &DeviceSettings, geometry: &Geometry, nand: &Nand) -> Self {
         let scheme = MappingScheme::new(settings, geometry);
         Self { core: FtlCore::new(settings, geometry, nand, scheme.map_units()), scheme }
     }
 
-    /// Changes the settings of collection; the layout of the data stays the same.
+    /// Changes the settings of garbage collection. The layout of the data stays the same.
     pub fn reconfigure(&mut self, settings: &DeviceSettings, geometry: Geometry) {
         self.core.collector.reconfigure(settings);
         self.core.slc.reconfigure(settings);
@@ -69,27 +69,27 @@ impl Ftl {
         self.core.geometry = geometry;
     }
 
-    /// Bytes of RAM that the map of this scheme needs in the device.
+    /// Bytes of device RAM that the mapping table of this scheme needs.
     pub fn map_ram_bytes(&self) -> u64 {
         self.scheme.ram_bytes(&self.core.geometry)
     }
 
-    /// The cached part of the map, for schemes with the map on the flash; `None` for other schemes.
+    /// State of the cached part of the mapping table, for schemes that store the table on the flash; `None` for other schemes.
     pub fn map_figures(&self) -> Option<MapCacheSummary> {
         self.scheme.figures()
     }
 
-    /// Whether pages of a block may be skipped.
+    /// Whether pages of a block may be skipped when it is programmed.
     pub fn skips_pages(&self) -> bool {
         self.scheme.maps_blocks()
     }
 
-    /// Whether programs include units that the host did not write.
+    /// Whether a program may also copy units that the host did not write.
     pub fn carries_units(&self) -> bool {
         self.scheme.holds_open_blocks()
     }
 
-    /// Number of units of a zone before its write pointer, according to the flash, and whether the host has finished the zone.
+    /// Returns the number of map units of a zone before its write pointer, and whether the host has finished the zone.
     pub fn zone(&self, zone: u32) -> (u32, bool) {
         self.scheme.zones().map_or((0, false), |zones| zones.state(&self.core, zone))
     }
@@ -100,7 +100,7 @@ impl Ftl {
         }
     }
 
-    /// The first inconsistency between the tables of the scheme and the flash.
+    /// Describes the first inconsistency between the tables of the scheme and the flash; `None` if there is none.
     pub fn fault(&self, nand: &Nand) -> Option<String> {
         self.scheme.fault(&self.core, nand).or_else(|| self.core.booster_fault(nand))
     }
@@ -138,7 +138,7 @@ impl Ftl {
         mapped
     }
 
-    /// Executes `work`. Returns the end of its latest program, or [`Nanos::MIN`] without a program.
+    /// Executes `work`. Returns the end of the latest page program in it, or [`Nanos::MIN`] if there was none.
     pub fn timed(&mut self, work: impl FnOnce(&mut Self)) -> Nanos {
         let before = std::mem::replace(&mut self.core.last_program, Nanos::MIN);
         work(self);
@@ -147,12 +147,12 @@ impl Ftl {
         own
     }
 
-    /// Sets whether host pages become durable only in order from now on, or independently.
+    /// Sets whether host pages become durable only in order from now on, or independently of each other.
     pub fn set_in_order(&mut self, in_order: bool) {
         self.core.in_order = in_order.then_some(Nanos::MIN);
     }
 
-    /// Begins an idle time: may resize the SLC cache. Returns whether the cache is folded in this idle time.
+    /// Begins an idle period, in which the SLC cache may be resized. Returns whether the cache is folded in this period.
     pub fn begin_slc_gap<L: Observer>(&mut self, nand: &Nand, log: &mut L) -> bool {
         let due = self.core.slc_is_due();
         if self.core.booster.is_none() { due } else { self.core.begin_booster_gap(nand, due, log) }
@@ -173,13 +173,13 @@ impl Ftl {
         self.core.tables.pool(pool).victim.is_some()
     }
 
-    /// Number of pools.
+    /// Number of block pools.
     pub fn pools(&self) -> u32 {
         self.core.tables.pools.len() as u32
     }
 
-    /// Moves up to one page of valid data of the victim of a pool, and first chooses a victim if none is in progress. Returns whether the
-    /// victim is still in progress, or `None` if no block is worth collecting.
+    /// Moves up to one page of valid data of the victim of a pool; if the pool has no victim, first chooses one. Returns whether the victim
+    /// is still in progress; `None` if no block is worth collecting.
     pub fn collect_step<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) -> Option<bool> {
         if self.core.stop.is_some() || !self.core.begin_victim(nand, pool, ready, log) {
             return None;
@@ -202,32 +202,32 @@ impl Ftl {
         Ok(())
     }
 
-    /// Prefetches the table entries of the units at these sectors into the processor's cache, for at most [`PREFETCHED`] of the next
-    /// commands. In a loop that does nothing else, the cache misses overlap.
+    /// Prefetches the mapping table entries for these sectors into the CPU cache, for at most [`PREFETCHED`] of the next commands. In a
+    /// loop that does nothing else, the cache misses overlap.
     #[inline]
     pub fn prefetch(&mut self, sectors: &[u64]) {
         let shift = self.core.geometry.unit_shift;
         self.core.tables.prefetch(sectors.iter().map(|sector| (sector >> shift) as usize));
     }
 
-    /// The used blocks of a group, without bad blocks.
+    /// The used blocks of a block group, without bad blocks.
     pub fn used_blocks(&self, nand: &Nand, group: u8) -> Vec<BlockId> {
         let pools = self.core.tables.pools.iter();
         let used = pools.flat_map(|pool| pool.all_blocks().filter(|block| pool.was_used(*block)));
         used.filter(|block| nand.block(*block).group == group && nand.state(*block) != BlockState::Bad).collect()
     }
 
-    /// Updates the pools after a change of the erase counts.
+    /// Updates the block pools after a change of the erase counts.
     pub fn note_wear(&mut self, nand: &Nand) {
         for pool in (0..self.pools()).map(PoolId) {
             self.core.tables.pool_mut(pool).note_wear(nand);
         }
     }
 
-    /// Reverts an interrupted program of a unit to `to`: maps the unit to `from` again, or unmaps it.
+    /// Reverts an interrupted program of a unit at location `to`: maps the unit to `from` again, or unmaps it if `from` is `None`.
     pub fn take_back(&mut self, nand: &Nand, lpn: Lpn, to: Ppn, from: Option<Ppn>) {
         if self.core.tables.lookup(lpn) != Some(to) {
-            // The unit was moved, or a later command has replaced its data.
+            // The program is already superseded: the unit was moved, or a later command has replaced its data.
             return;
         }
         self.core.tables.unmap(lpn);
@@ -235,7 +235,7 @@ impl Ftl {
             let block = self.core.geometry.block_of(*from);
             matches!(nand.state(block), BlockState::Open | BlockState::Full) && self.core.tables.reverse.get(*from).is_none()
         };
-        // A block-mapped scheme has one location for each page in its tables, so it cannot find the previous version.
+        // A block-mapped scheme stores one location for each page, so it cannot find the previous version of the data.
         if let Some(from) = from.filter(stays).filter(|_| !self.scheme.maps_blocks()) {
             self.core.tables.map_again(lpn, from);
         }
@@ -244,7 +244,7 @@ impl Ftl {
         }
     }
 
-    /// Resets the state after a power loss: map caches in RAM are lost, and no operation is in progress.
+    /// Resets the state after a power loss: parts of the mapping table that were cached in RAM are lost, and no operation is in progress.
     pub fn power_cycle(&mut self) {
         self.scheme.follow(&mut self.core);
         self.core.rewind();
@@ -257,7 +257,7 @@ impl Ftl {
         }
     }
 
-    /// Restarts the clock: map caches in RAM are lost, data remains.
+    /// Restarts the clock for a new run: parts of the mapping table that were cached in RAM are lost, data remains.
     pub fn rewind(&mut self) {
         self.core.rewind();
         self.scheme.power_cycle();

@@ -1,4 +1,4 @@
-//! The blocks of one group in one plane: free, open and full blocks, and the order in which full ones are collected.
+//! A block pool: the blocks of one block group in one plane, with free, open and full blocks, and the order of garbage collection.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -7,7 +7,7 @@ use crate::geometry::GroupGeometry;
 use crate::ids::BlockId;
 use crate::nand::{BlockState, Nand};
 
-/// Write streams; each has its own open block.
+/// Write streams: data of different kinds, each written to its own open block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteStream {
     /// Data of the host.
@@ -16,7 +16,7 @@ pub(crate) enum WriteStream {
     Gc = 1,
     /// Data of the host that is expected to change soon (hot data).
     Hot = 2,
-    /// Pages of the map. In an SLC cache, which has no map pages: pinned data.
+    /// Pages of the mapping table. In an SLC cache, which has no such pages: pinned data.
     Map = 3,
 }
 
@@ -25,10 +25,10 @@ impl WriteStream {
     pub const PINNED: Self = WriteStream::Map;
 }
 
-/// Number of streams.
+/// Number of write streams.
 pub(crate) const STREAMS: usize = 4;
 
-/// The order of full blocks for the victim policy.
+/// The order in which full blocks are kept for the victim policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FullBlockOrder {
     /// By the time at which they became full.
@@ -38,7 +38,7 @@ pub enum FullBlockOrder {
 }
 
 impl FullBlockOrder {
-    /// Number of lists for blocks of a group.
+    /// Number of lists that are needed for full blocks of a block group in this order.
     fn lists(self, group: &GroupGeometry) -> u32 {
         match self {
             FullBlockOrder::Age => 1,
@@ -47,7 +47,7 @@ impl FullBlockOrder {
     }
 }
 
-/// Erased blocks, except those that were never used.
+/// Erased blocks that were used before, in the order of their next use.
 #[derive(Clone, Debug)]
 enum RecycledBlocks {
     /// First in, first out.
@@ -56,51 +56,51 @@ enum RecycledBlocks {
     Heap(BinaryHeap<Reverse<(u32, u32)>>),
 }
 
-/// State of the collection of a block.
+/// Progress of the garbage collection of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VictimProgress {
     pub block: BlockId,
-    /// Next unit of the block to examine, counted from its start.
+    /// Next map unit of the block to examine, counted from the start of the block.
     pub cursor: u32,
-    /// Page of the block in the page register; `u32::MAX` before the first read.
+    /// Index of the page of the block that is in the page register; `u32::MAX` before the first read.
     pub in_register: u32,
-    /// Number of valid units at the beginning.
+    /// Number of valid map units in the block when it was chosen.
     pub valid: u32,
     /// Whether the block is moved for wear levelling.
     pub wear: bool,
 }
 
-/// The blocks of one group in one plane. States of a block: never used or recycled, open ([`BlockPool::take`]), full (in a list), victim
-/// (in no list), and then recycled ([`BlockPool::give_back`]) or bad ([`BlockPool::retire`]).
+/// The blocks of one block group in one plane. States of a block: never used or recycled, open ([`BlockPool::take`]), full (in a list),
+/// victim (in no list), and then recycled ([`BlockPool::give_back`]) or bad ([`BlockPool::retire`]).
 #[derive(Clone, Debug)]
 pub(crate) struct BlockPool {
     first_block: u32,
-    /// Number of blocks, including spares.
+    /// Number of blocks of the pool, including spares.
     pub blocks: u32,
     /// Number of blocks that were used at least once.
     pub used: u32,
     /// Number of blocks that may be used; the rest are spares.
     pub usable: u32,
     recycled: RecycledBlocks,
-    /// Free blocks, including those that were never used.
+    /// Number of free blocks, including those that were never used.
     free: u32,
-    /// Open block of each stream, or [`BlockId::NONE`].
+    /// Open block of each write stream, or [`BlockId::NONE`].
     pub open: [BlockId; STREAMS],
     /// Number of valid units in the pool.
     pub valid: u32,
-    /// Number of valid units above which new data goes to another pool if possible.
+    /// Number of valid units in this pool above which new data goes to another pool if possible.
     pub valid_limit: u32,
     /// Number of full blocks in the lists.
     pub full: u32,
     pub victim: Option<VictimProgress>,
     /// Erase count of the most worn block.
     pub most_erases: u32,
-    /// Number of erases until the next check for wear levelling.
+    /// Number of block erases until the next check for wear levelling.
     pub wear_countdown: u32,
     pub order: FullBlockOrder,
     /// The full blocks: one list by age, the oldest first, or one for each count of valid units, the newest first.
     lists: BlockLists,
-    /// A lower bound: all lists before this one are empty.
+    /// A lower bound for the first list that is not empty: all lists before this one are empty.
     least: u32,
 }
 
@@ -151,7 +151,7 @@ impl BlockPool {
         .map(BlockId)
     }
 
-    /// Returns an erased block to the free blocks.
+    /// Returns an erased block to the free blocks of the pool.
     pub fn give_back(&mut self, BlockId(block): BlockId, erases: u32) {
         self.most_erases = self.most_erases.max(erases);
         self.free += 1;
@@ -176,14 +176,14 @@ impl BlockPool {
         (open != BlockId::NONE).then_some(open)
     }
 
-    /// Takes a free block for a stream.
+    /// Takes a free block as the open block of a write stream.
     pub fn take_for(&mut self, stream: WriteStream) -> Option<BlockId> {
         let block = self.take()?;
         self.open[stream as usize] = block;
         Some(block)
     }
 
-    /// Passes the open block of a stream to another stream without an open block. Returns the block.
+    /// Passes the open block of a write stream to another stream, which must have none. Returns the block.
     pub fn hand_over(&mut self, from: WriteStream, to: WriteStream) -> Option<BlockId> {
         let block = self.open(from)?;
         self.close(from);
@@ -191,13 +191,13 @@ impl BlockPool {
         Some(block)
     }
 
-    /// Removes the open block of a stream, which is full.
+    /// Removes the open block of a write stream, because it is full.
     #[inline]
     pub fn close(&mut self, stream: WriteStream) {
         self.open[stream as usize] = BlockId::NONE;
     }
 
-    /// Adds a block that has just become full, with its number of valid units.
+    /// Adds a block that has just become full; `valid` is its number of valid units.
     #[inline]
     pub fn insert(&mut self, BlockId(block): BlockId, valid: u32) {
         self.full += 1;
@@ -211,13 +211,13 @@ impl BlockPool {
         }
     }
 
-    /// Removes a block from the lists.
+    /// Removes a full block from the lists.
     pub fn remove(&mut self, BlockId(block): BlockId) {
         self.full -= 1;
         self.lists.remove(block - self.first_block);
     }
 
-    /// Updates the lists after a unit of a full block became invalid; the block now has `valid` units.
+    /// Updates the lists after a unit of a full block became invalid. `valid` is the number of valid units that the block now has.
     #[inline(always)]
     pub fn lost_unit(&mut self, BlockId(block): BlockId, valid: u32) {
         if self.order == FullBlockOrder::Valid {
@@ -226,14 +226,14 @@ impl BlockPool {
         }
     }
 
-    /// Updates the lists after a unit of a full block became valid again; the block now has `valid` units.
+    /// Updates the lists after a unit of a full block became valid again. `valid` is the number of valid units that the block now has.
     pub fn gained_unit(&mut self, BlockId(block): BlockId, valid: u32) {
         if self.order == FullBlockOrder::Valid {
             self.lists.move_to_front(valid, block - self.first_block);
         }
     }
 
-    /// The first list that is not empty, and its first block.
+    /// Returns the first list that is not empty, and the first block in it.
     fn least_listed(&self) -> Option<(u32, u32)> {
         (self.least..self.lists.count()).find_map(|list| Some((list, self.lists.first(list)?)))
     }
@@ -244,7 +244,7 @@ impl BlockPool {
         Some(BlockId(self.first_block + block))
     }
 
-    /// Raises the lower bound `least`; called once for each collection.
+    /// Raises the lower bound `least` to the first list that is not empty. It is called once for each collection.
     pub fn settle(&mut self) {
         if self.order == FullBlockOrder::Valid {
             self.least = self.least_listed().map_or(self.lists.count() - 1, |(list, _)| list);
@@ -262,7 +262,7 @@ impl BlockPool {
         next.map(|block| BlockId(self.first_block + block))
     }
 
-    /// The full blocks, in an order in which inserting them recreates the lists.
+    /// The full blocks, in an order such that inserting them into empty lists recreates the current lists.
     pub fn listed(&self) -> Vec<BlockId> {
         let mut out = Vec::with_capacity(self.full as usize);
         for list in 0..self.lists.count() {
@@ -270,14 +270,14 @@ impl BlockPool {
             let held = std::iter::successors(self.lists.first(list), |block| self.lists.after(*block));
             out.extend(held.map(|block| BlockId(self.first_block + block)));
             if self.order == FullBlockOrder::Valid {
-                // These lists begin with the newest block.
+                // In this order, the linked lists begin with the newest block, so the result is reversed.
                 out[from..].reverse();
             }
         }
         out
     }
 
-    /// Changes the order of full blocks: inserts `blocks`, which are pairs of a block and its valid units, in the given sequence.
+    /// Changes the order of full blocks: inserts `blocks`, which are pairs of a block and its number of valid units, in the given sequence.
     pub fn relist(&mut self, order: FullBlockOrder, group: &GroupGeometry, blocks: &[(BlockId, u32)]) {
         (self.order, self.lists) = (order, BlockLists::new(self.blocks, order.lists(group)));
         (self.full, self.least) = (0, 0);
@@ -296,7 +296,7 @@ impl BlockPool {
         (self.first_block..self.first_block + self.used).map(BlockId).filter(|block| nand.state(*block) == BlockState::Full)
     }
 
-    /// All blocks, including spares.
+    /// All blocks of the pool, including spares.
     pub fn all_blocks(&self) -> impl Iterator<Item = BlockId> + use<> {
         (self.first_block..self.first_block + self.blocks).map(BlockId)
     }
@@ -310,7 +310,7 @@ impl BlockPool {
         block.0 - self.first_block < self.used
     }
 
-    /// Free blocks that were used before, in the order of their next use (arbitrary if the order is by wear).
+    /// Free blocks that were used before, in the order of their next use. The order is arbitrary if free blocks are chosen by wear.
     pub fn recycled(&self) -> Vec<BlockId> {
         match &self.recycled {
             RecycledBlocks::Queue(queue) => queue.iter().copied().map(BlockId).collect(),
@@ -327,13 +327,13 @@ impl BlockPool {
         self.most_erases = self.all_blocks().map(|BlockId(block)| erases(block)).max().unwrap_or(0);
     }
 
-    /// Restores counts and open blocks of an empty pool from an image; the recycled blocks are given back afterwards.
+    /// Restores counts and open blocks of an empty pool from a device image. The recycled blocks must be given back afterwards.
     pub fn restore(&mut self, used: u32, usable: u32, open: [BlockId; STREAMS]) {
         (self.used, self.usable, self.free, self.open) = (used, usable, usable - used, open);
     }
 }
 
-/// Neighbours in a list.
+/// The neighbours of a block in its list.
 #[derive(Clone, Copy, Debug, Default)]
 struct BlockLink {
     prev: u32,

@@ -1,4 +1,4 @@
-//! Reads units. Each page is read once.
+//! Reads map units from the flash. Each page is read only once.
 
 use emmclab_base::Nanos;
 use emmclab_settings::UnwrittenRead;
@@ -11,7 +11,7 @@ use crate::ids::{Lpn, PlaneId, Ppn};
 use crate::nand::{Nand, PageOperationTimes};
 
 impl FtlCore {
-    /// Reads the page at a location; `bytes` cross the bus.
+    /// Reads the flash page at a location. `bytes` is the number of bytes transferred over the flash bus.
     #[inline]
     pub fn read_page<L: Observer>(
         &mut self, nand: &mut Nand, ppn: Ppn, ready: Nanos, bytes: u32, cause: OperationCause, log: &mut L,
@@ -25,7 +25,7 @@ impl FtlCore {
         op
     }
 
-    /// Reads a page of a plane that no block of the model contains; `bytes` cross the bus.
+    /// Reads a page of a plane that no simulated block contains. `bytes` is the number of bytes transferred over the flash bus.
     #[inline]
     pub fn read_unplaced<L: Observer>(
         nand: &mut Nand, (plane, group): (PlaneId, u8), ready: Nanos, bytes: u32, cause: OperationCause, log: &mut L,
@@ -36,7 +36,7 @@ impl FtlCore {
         op
     }
 
-    /// Reads the units `first..end` of the span of a request from the flash.
+    /// Reads the units `first..end` of a request from the flash.
     #[inline]
     pub fn read_units<L: Observer>(
         &mut self, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, (first, end): (Lpn, Lpn), log: &mut L,
@@ -64,7 +64,7 @@ impl FtlCore {
         }
     }
 
-    /// End of the run of unwritten units from `from` on that would share a page.
+    /// Returns the end of the run of never-written units from `from` on that would share a flash page.
     fn unwritten_run(&self, from: Lpn, end: Lpn) -> Lpn {
         let group = self.geometry.by_size[0];
         let units = self.geometry.groups[usize::from(group)].units_per_page();
@@ -73,7 +73,7 @@ impl FtlCore {
         Lpn((from.0 + 1..page_end).find(written).unwrap_or(page_end))
     }
 
-    /// Reads data that was never written: as if it had been written, or without cost (`mapping.unwritten_read`).
+    /// Reads data that was never written: either as if it had been written, or at no cost (setting `mapping.unwritten_read`).
     fn read_unwritten<L: Observer>(
         &mut self, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, (from, to): (Lpn, Lpn), log: &mut L,
     ) {

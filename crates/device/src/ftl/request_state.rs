@@ -6,14 +6,14 @@ use crate::events::{LatencyBreakdown, RequestCompleted};
 use crate::nand::PageOperationTimes;
 
 impl LatencyBreakdown {
-    /// The parts of the time of `op`, from its earliest start `ready` to `complete`, which is its end or the end of its data transfer.
+    /// Returns the parts of the time of `op`, from its earliest start `ready` to `complete` (its end or that of its data transfer).
     #[inline]
     pub(crate) fn of(op: &PageOperationTimes, ready: Nanos, complete: Nanos) -> Self {
         let array = if complete == op.end { op.array } else { Nanos::ZERO };
         Self { queue: op.begin - ready - op.gc, bus: complete - op.begin - array, array, gc: op.gc, ..Self::default() }
     }
 
-    /// The sum of two waits.
+    /// The sum of two latency breakdowns, part by part.
     #[inline]
     #[must_use]
     pub fn then(self, other: Self) -> Self {
@@ -28,24 +28,24 @@ impl LatencyBreakdown {
     }
 }
 
-/// A request whose subrequests may be incomplete.
+/// The state of a request, whose subrequests (page operations) may be incomplete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestState {
     pub event: RequestCompleted,
-    /// Waits before the flash operations, which all subrequests share.
+    /// Waits before the flash operations of the request, which all its subrequests share.
     pub before: LatencyBreakdown,
     /// Earliest start of the flash operations.
     pub ready: Nanos,
     /// Number of subrequests that have not been dispatched.
     pub outstanding: u32,
-    /// Whether a flash operation has begun.
+    /// Whether a flash operation of the request has begun.
     started: bool,
     begun: bool,
-    /// Whether `event.start` is the start of the first subrequest, as in a queue without a limit.
+    /// Whether `event.start` is set to the start of the first subrequest, as for a queue without a limit.
     start_at_flash: bool,
 }
 
-/// Number of requests that write back data of the write buffer and are no commands.
+/// Number that stands for data written back from the write buffer, which belongs to no command.
 pub(crate) const NO_COMMAND: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -56,11 +56,11 @@ pub(crate) struct AcceptedRequest {
     pub sector: u64,
     pub sectors: u32,
     pub arrival: Nanos,
-    /// Time in which the host fetched the request.
+    /// Time that the host needed to fetch the request.
     pub fetch: Nanos,
-    /// When the device accepted the request.
+    /// Time at which the device accepted the request.
     pub start: Nanos,
-    /// Whether `start` was delayed until a slot of the queue became free.
+    /// Whether `start` was delayed until a slot of the command queue became free.
     pub queue_limited: bool,
 }
 
@@ -90,7 +90,7 @@ impl RequestState {
         }
     }
 
-    /// Number of the command; `None` for data that leaves the write buffer.
+    /// Number of the command; `None` if the state stands for data that leaves the write buffer.
     #[inline]
     pub fn command(&self) -> Option<u64> {
         (self.event.id != NO_COMMAND).then_some(self.event.id)
@@ -110,7 +110,7 @@ impl RequestState {
         self.event.waits.controller += time;
     }
 
-    /// Completes a request without flash operations at `complete`.
+    /// Completes a request that needs no flash operations at time `complete`.
     #[inline]
     pub fn without_flash(&mut self, complete: Nanos) {
         self.event.complete = complete;
@@ -118,7 +118,7 @@ impl RequestState {
         self.event.waits.queue += complete - self.ready;
     }
 
-    /// Waits for a flash operation of the map, which precedes the operations on data.
+    /// Waits for a flash operation on the mapping table, which precedes the operations on data.
     pub fn look_up(&mut self, op: &PageOperationTimes) {
         self.before = self.before.then(LatencyBreakdown::of(op, self.ready, op.end));
         self.ready = op.end;
@@ -133,14 +133,14 @@ impl RequestState {
         self.started = true;
     }
 
-    /// Delays all further operations until `at`.
+    /// Delays all further operations of the request until `at`.
     pub fn wait_until(&mut self, at: Nanos) {
         let wait = at.max(self.ready) - self.ready;
         self.before.queue += wait;
         self.ready += wait;
     }
 
-    /// Delays the completion until at least `at`, because of other work.
+    /// Delays the completion of the request until at least `at`, because of other work.
     pub fn complete_by(&mut self, at: Nanos) {
         let wait = at.max(self.event.complete) - self.event.complete;
         self.event.waits.queue += wait;

@@ -1,17 +1,17 @@
-//! The reverse map: the logical unit at each location, and whether it is valid there.
+//! The reverse map: which logical unit each flash location contains, and whether it is valid there.
 
 use std::ops::Range;
 
 use crate::ids::{Lpn, Ppn};
 
-/// Number of locations in a word of the bitmap.
+/// Number of flash locations per word of the bitmap.
 const BITS: u32 = u64::BITS;
 
-/// Units by location, and a bitmap of the valid locations. Overwriting data clears the bit of its old location. The bitmap is 32 times
-/// smaller than the map, so it stays in the processor's cache even if the map does not.
+/// Logical units by flash location, and a bitmap of the valid locations. Overwriting data clears the bit of its old location. The bitmap is
+/// 32 times smaller than the map, so it stays in the CPU cache even if the map does not.
 #[derive(Clone, Debug)]
 pub(crate) struct ReverseMap {
-    /// Logical unit at each location; the entry of an invalid location is stale.
+    /// Logical unit at each flash location. The entry of an invalid location is outdated.
     pub units: Vec<u32>,
     valid: Vec<u64>,
 }
@@ -26,7 +26,7 @@ const fn bit(place: u32) -> u64 {
     1 << (place % BITS)
 }
 
-/// The first location of the next word; the largest number if there is none.
+/// The first location of the next bitmap word; the largest number if there is none.
 #[inline(always)]
 const fn next_word(place: u32) -> u32 {
     (place - place % BITS).saturating_add(BITS)
@@ -44,20 +44,20 @@ impl ReverseMap {
         (self.valid[word(place)] & bit(place) != 0).then(|| Lpn(self.units[place as usize]))
     }
 
-    /// Makes a unit valid at this location.
+    /// Marks a location as valid and records the unit that it contains.
     #[inline(always)]
     pub fn set(&mut self, Ppn(place): Ppn, Lpn(unit): Lpn) {
         self.units[place as usize] = unit;
         self.valid[word(place)] |= bit(place);
     }
 
-    /// Makes this location invalid.
+    /// Marks a location as invalid.
     #[inline(always)]
     pub fn clear(&mut self, Ppn(place): Ppn) {
         self.valid[word(place)] &= !bit(place);
     }
 
-    /// The word of the bitmap for a location; 0 if the location does not exist. Reading it loads it into the processor's cache.
+    /// Returns the bitmap word that contains a location; 0 if the location does not exist. Reading the word loads it into the CPU cache.
     #[inline(always)]
     pub fn around(&self, Ppn(place): Ppn) -> u64 {
         self.valid.get(word(place)).copied().unwrap_or(0)
@@ -88,8 +88,8 @@ impl ReverseMap {
         self.places(places).map(|place| (place, Lpn(self.units[place.index()])))
     }
 
-    /// Number of valid locations in a range, at most `most`, and the location after the last of them, or the end of the range if there are
-    /// fewer than `most`.
+    /// Returns the number of valid locations in a range, at most `most`. Also returns the location after the last counted one, or the end
+    /// of the range if there are fewer than `most`.
     #[inline]
     pub fn count(&self, places: Range<Ppn>, most: u32) -> (u32, Ppn) {
         let (mut at, end) = (places.start.0, places.end.0);
@@ -109,10 +109,10 @@ impl ReverseMap {
         (valid, if valid < most { places.end } else { places.start })
     }
 
-    /// Number of pages with a valid location, in a range of whole pages. A page has `1 << page_shift` locations, at most 64.
+    /// Number of pages with at least one valid location, in a range of whole pages. A page has `1 << page_shift` locations, at most 64.
     #[inline]
     pub fn count_pages(&self, places: Range<Ppn>, page_shift: u32) -> u32 {
-        // One bit for the first location of each page.
+        // A mask with one bit set for the first location of each page.
         let firsts = u64::MAX / (u64::MAX >> (BITS - (1 << page_shift)));
         let (mut at, end) = (places.start.0, places.end.0);
         let mut pages = 0;
@@ -127,8 +127,8 @@ impl ReverseMap {
         pages
     }
 
-    /// Moves the first `count` valid units of `from`, in order, to the free locations from `to` on, and updates their entries in `map`
-    /// (location + 1 of each unit).
+    /// Moves the first `count` valid units of `from`, in order, to the free locations from `to` on. Updates their entries in `map`, which
+    /// contains location + 1 for each unit.
     #[inline]
     pub fn relocate(&mut self, from: Range<Ppn>, Ppn(to): Ppn, count: u32, map: &mut [u32]) {
         let mut next = to;
@@ -150,7 +150,7 @@ impl ReverseMap {
         self.set_all(to..next);
     }
 
-    /// The bits of the locations from `from` to before `end` that are in the word of `from`.
+    /// Bit mask of the locations from `from` to before `end` in the bitmap word that contains `from`.
     #[inline(always)]
     fn bits(&self, from: u32, end: u32) -> u64 {
         let below = if end - from + from % BITS >= BITS { u64::MAX } else { bit(end) - 1 };
@@ -193,7 +193,7 @@ mod tests {
                     reverse.clear(Ppn(a));
                     plain[a as usize] = None;
                 } else {
-                    // The units of one side of the table move to free locations on the other side.
+                    // The units at locations between `a` and `b` move to the free locations after them.
                     let from = a.min(b)..a.max(b);
                     let free = (from.end..PLACES).take_while(|place| plain[*place as usize].is_none()).count();
                     let most = most.min(free as u32);

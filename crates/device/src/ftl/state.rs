@@ -1,7 +1,7 @@
-//! The state of the FTL and of the blocks as words, for images.
+//! Saves and restores the state of the FTL and of the blocks as words of a device image.
 //!
-//! The order is: sizes, map, blocks, state of allocation and collection, the state of each pool that cannot be derived from its blocks, and
-//! the tables of the mapping scheme.
+//! The order is: sizes, mapping table, blocks, state of allocation and garbage collection, the state of each pool that cannot be derived
+//! from its blocks, and the tables of the mapping scheme.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ impl Ftl {
         [tables.map.len() as u32, tables.reverse.units.len() as u32, nand.block_count() as u32]
     }
 
-    /// Writes the state.
+    /// Writes the state of the FTL and of the blocks to an image.
     pub fn save(&self, nand: &Nand, out: &mut WordWriter) {
         let tables = &self.core.tables;
         out.words(self.sizes(nand));
@@ -44,7 +44,7 @@ impl Ftl {
         out.words(self.scheme.words());
     }
 
-    /// Restores the state into new tables and a new flash.
+    /// Restores the state from an image into new tables and new flash.
     /// Errors: [`ErrorClass::Truncated`](emmclab_base::ErrorClass::Truncated) if the image is damaged or belongs to another device.
     pub fn restore(&mut self, nand: &mut Nand, image: &mut WordReader<'_>) -> Result<()> {
         for expected in self.sizes(nand) {
@@ -107,7 +107,7 @@ impl Ftl {
         self.core.tables.pools.iter().try_for_each(|pool| self.check_pool(nand, pool))
     }
 
-    /// Checks that all valid locations of a block are in programmed pages, and that their number is the block's count of valid units.
+    /// Checks that all valid locations of a block are in programmed pages, and that their number equals the block's count of valid units.
     fn check_block(&self, nand: &Nand, block: BlockId) -> Result<()> {
         let (geometry, tables) = (&self.core.geometry, &self.core.tables);
         let view = nand.block(block);
@@ -139,7 +139,7 @@ impl Ftl {
             return Err(damaged("the state of a block does not match its list"));
         }
         let passed = pool.victim.is_none_or(|victim| {
-            // Garbage collection continues at the cursor; valid data before it would be erased.
+            // Collection of the victim continues at its cursor. Valid data before the cursor would be erased without a move.
             let first = geometry.first_ppn(victim.block);
             self.core.tables.reverse.places(first..first.plus(victim.cursor)).next().is_none()
         });
@@ -164,14 +164,14 @@ fn save(tables: &FtlTables, out: &mut WordWriter) {
     }
 }
 
-/// Restores the blocks of a pool, and records which of them the image has already listed.
+/// Restores the blocks of a pool from an image. Records which blocks the image has already listed.
 struct RestoredBlocks {
     range: Range<u32>,
     placed: Vec<bool>,
 }
 
 impl RestoredBlocks {
-    /// Reads a block of the pool, or [`BlockId::NONE`]. A block must not occur twice.
+    /// Reads a block number from an image: a block of the pool, or [`BlockId::NONE`]. A block must not occur twice.
     fn block(&mut self, image: &mut WordReader<'_>) -> Result<BlockId> {
         let block = image.word()?;
         if block == BlockId::NONE.0 {
@@ -187,7 +187,7 @@ impl RestoredBlocks {
         Ok(BlockId(block))
     }
 
-    /// Reads a block of the pool; [`BlockId::NONE`] is an error.
+    /// Reads the number of a block of the pool from an image. [`BlockId::NONE`] is an error.
     fn some_block(&mut self, image: &mut WordReader<'_>) -> Result<BlockId> {
         let block = self.block(image)?;
         if block == BlockId::NONE { Err(damaged("a list holds no block")) } else { Ok(block) }

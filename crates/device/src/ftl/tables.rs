@@ -8,14 +8,14 @@ use super::reverse::ReverseMap;
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PoolId, Ppn};
 
-/// Number of map entries for each mark in [`FtlTables::faulted`]: half a page of memory.
+/// Number of mapping table entries that one element of [`FtlTables::faulted`] covers: half a page of memory.
 const MARKED: usize = 512;
 
-/// The entry of a block in the tables.
+/// The entry of an erase block in the tables of the FTL.
 #[derive(Clone, Copy, Debug)]
 struct BlockEntry {
     valid: u32,
-    /// Pool of the block, with [`LISTED`] while the block is in the lists of full blocks.
+    /// Block pool of the block, combined with the flag [`LISTED`] while the block is in the lists of full blocks.
     pool: u32,
     /// Number of page programs of the device before the last page of the block was programmed.
     closed: u64,
@@ -23,24 +23,24 @@ struct BlockEntry {
 
 const LISTED: u32 = 1 << 31;
 
-/// Map, reverse map with its valid bitmap, valid counts, and pools.
+/// The tables of the FTL: mapping table, reverse map with its valid bitmap, valid counts, and block pools.
 #[derive(Clone, Debug)]
 pub(crate) struct FtlTables {
-    /// Physical page number + 1 of each logical unit, first of the host, then of a map on the flash. 0 = never written, or discarded.
+    /// Physical page number + 1 of each logical unit, first of the host, then of a mapping table on the flash. 0 = no data.
     pub map: Vec<u32>,
-    /// Whether physical memory has been allocated for each [`MARKED`] entries of the map.
+    /// Whether the operating system has allocated memory for each group of [`MARKED`] mapping table entries.
     faulted: Vec<bool>,
     pub reverse: ReverseMap,
     blocks: Vec<BlockEntry>,
-    /// One pool for each plane and block group.
+    /// The block pools, one for each plane and block group.
     pub pools: Vec<BlockPool>,
-    /// Number of page programs since the device was new, in which ages of blocks are measured.
+    /// Number of page programs since the device was new. The ages of blocks are measured in these.
     pub programs: u64,
     stride_shift: u32,
 }
 
 impl FtlTables {
-    /// Empty tables for `units` logical units. Memory is allocated at its first use.
+    /// Creates empty tables for `units` logical units. Memory is allocated at its first use.
     pub fn new(geometry: &Geometry, units: usize, pools: Vec<BlockPool>) -> Self {
         let mut blocks = Vec::with_capacity(geometry.blocks() as usize);
         for (number, pool) in (0..).zip(&pools) {
@@ -135,7 +135,7 @@ impl FtlTables {
         }
     }
 
-    /// Maps an unmapped unit to `ppn` again, where its data still exists.
+    /// Maps an unmapped unit to its earlier location `ppn` again, where its data still exists.
     pub fn map_again(&mut self, lpn: Lpn, ppn: Ppn) {
         self.map[lpn.index()] = ppn.0 + 1;
         self.reverse.set(ppn, lpn);
@@ -158,7 +158,7 @@ impl FtlTables {
         self.leaves(BlockId(block), count);
     }
 
-    /// Moves a unit of a block in collection without updating the counts, which [`FtlTables::leaves`] does.
+    /// Moves a unit out of a block that is being collected, without updating the counts. [`FtlTables::leaves`] updates them.
     #[inline(always)]
     pub fn move_unit(&mut self, lpn: Lpn, from: Ppn, to: Ppn) {
         self.reverse.clear(from);
@@ -174,7 +174,7 @@ impl FtlTables {
         self.pools[(entry.pool & !LISTED) as usize].valid -= units;
     }
 
-    /// Counts the units of pages that were just programmed, and adds the block to the lists if it is full.
+    /// Adds the units of pages that were just programmed to the counts, and adds the block to the lists if it is full.
     #[inline(always)]
     pub fn fill(&mut self, block: BlockId, pages: u32, units: u32, full: Option<WriteStream>) {
         self.programs += u64::from(pages);
@@ -190,7 +190,7 @@ impl FtlTables {
         }
     }
 
-    /// Removes a full block from the lists of its pool for its collection.
+    /// Removes a full block from the lists of its pool, because its collection begins.
     pub fn unlist(&mut self, block: BlockId) {
         let entry = &mut self.blocks[block.index()];
         if entry.pool & LISTED != 0 {
@@ -199,8 +199,8 @@ impl FtlTables {
         }
     }
 
-    /// Changes the order of full blocks in every pool. Blocks in the same new list are ordered by the time at which they became full, or
-    /// keep their order if that is equal.
+    /// Changes the order of full blocks in every pool. Blocks that belong to one list in the new order are sorted by the time at which they
+    /// became full; ties keep their old order.
     pub fn relist(&mut self, geometry: &Geometry, order: FullBlockOrder) {
         for (number, pool) in (0..).map(PoolId).zip(&mut self.pools) {
             let mut listed = pool.listed();
@@ -211,8 +211,8 @@ impl FtlTables {
         }
     }
 
-    /// Prefetches the table entries of these units, so that their cache misses overlap. First makes the system allocate memory for map
-    /// entries, because memory that is read before it is written costs two page faults, and the second interrupts every processor.
+    /// Prefetches the table entries of these units, so that their cache misses overlap. Memory for the entries is first allocated by a
+    /// write, because memory that is read before it is written costs two page faults, and the second interrupts every processor.
     #[inline]
     pub fn prefetch(&mut self, lpns: impl Iterator<Item = usize>) {
         let mut ppns = [0u32; super::PREFETCHED];
@@ -224,7 +224,7 @@ impl FtlTables {
         }
         let mut all = 0;
         for ppn in ppns {
-            // Location 0 stands for unmapped units, because a branch would be unpredictable.
+            // Unmapped units use location 0, because a branch would be unpredictable.
             let ppn = ppn.saturating_sub(1);
             all ^= self.reverse.around(Ppn(ppn));
             all ^= u64::from(self.blocks[(ppn >> self.stride_shift) as usize].valid);
@@ -232,7 +232,7 @@ impl FtlTables {
         black_box(all);
     }
 
-    /// Allocates memory for entries of the map, and for the following entries that a long request may access.
+    /// Makes the operating system allocate memory for mapping table entries, and for the following entries that a long request may access.
     #[cold]
     fn prefault(&mut self, mark: usize) {
         self.faulted[mark] = true;
@@ -243,7 +243,7 @@ impl FtlTables {
         }
     }
 
-    /// Maps a unit to its location in an image. Returns false if another unit is already mapped to this location.
+    /// Maps a unit to its location in a device image. Returns false if another unit is already mapped to this location.
     /// [`FtlTables::restore_block`] restores the counts of the block.
     #[inline]
     pub fn restore_entry(&mut self, lpn: Lpn, ppn: Ppn) -> bool {
@@ -253,14 +253,14 @@ impl FtlTables {
         free
     }
 
-    /// Restores the counts of a block from an image.
+    /// Restores the counts of a block from a device image.
     pub fn restore_block(&mut self, block: BlockId, valid: u32, closed: u64) {
         let entry = &mut self.blocks[block.index()];
         (entry.valid, entry.closed) = (valid, closed);
         self.pools[(entry.pool & !LISTED) as usize].valid += valid;
     }
 
-    /// Adds a full block of an image to the lists.
+    /// Adds a full block of a device image to the lists.
     pub fn restore_listed(&mut self, block: BlockId) {
         let entry = &mut self.blocks[block.index()];
         self.pools[entry.pool as usize].insert(block, entry.valid);

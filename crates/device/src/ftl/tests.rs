@@ -29,7 +29,7 @@ pub(crate) fn core() -> super::FtlCore {
     small(&[]).0.core
 }
 
-/// The core of a new device with these settings.
+/// Creates the shared part of the FTL for a new device with these settings.
 pub(crate) fn core_of(config: &DeviceConfig) -> super::FtlCore {
     new(config).0.core
 }
@@ -70,7 +70,7 @@ fn a_write_takes_a_program_and_a_read_finds_it() {
     assert_eq!((ftl.core.tables.lookup(Lpn(5)), ftl.core.tables.valid(block)), (None, 0));
 }
 
-/// Counts pages and the units in them.
+/// An observer that counts programmed pages and the units in them.
 #[derive(Default)]
 struct Pages(u32, usize);
 
@@ -94,7 +94,7 @@ proptest! {
         }
         prop_assert_eq!(ftl.core.stop, None);
         prop_assert_eq!(u64::from(pages.0), ftl.core.tables.programs);
-        // A page of one unit contains one unit, in host data and in moves.
+        // Each page contains a single unit, for host data and for moved data.
         prop_assert_eq!(pages.0 as usize, pages.1);
     }
 }

@@ -13,14 +13,14 @@ use crate::geometry::{Geometry, MAX_UNITS};
 use crate::ids::{BlockId, Lpn, PoolId};
 use crate::nand::{Nand, PageOperationTimes};
 
-/// A page of host data: `units` units from `first` on, which fit into a page of the group.
+/// A page of host data: `units` map units from `first` on, which fit into a page of the block group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageWrite {
     pub first: Lpn,
     pub units: u32,
     pub group: u8,
     pub span: RequestSectors,
-    /// Whether the span begins and ends at unit boundaries.
+    /// Whether the request begins and ends at unit boundaries.
     pub whole_units: bool,
     pub hot: bool,
     /// Number of the command that wrote the data; `None` if it comes from the write buffer.
@@ -28,7 +28,7 @@ pub(crate) struct PageWrite {
 }
 
 impl FtlCore {
-    /// Writes the span of a request page by page.
+    /// Writes the data of a request page by page.
     #[inline]
     pub fn write_pages<L: Observer>(&mut self, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, log: &mut L) {
         let (sectors, command) = (request.event.sectors, request.command());
@@ -52,8 +52,8 @@ impl FtlCore {
         }
     }
 
-    /// Programs a page of host data, in its group if possible, otherwise in another one. Returns the number of units in the page, or `None`
-    /// if the device is full.
+    /// Programs a page of host data, in its block group if possible, otherwise in another group. Returns the number of units in the page;
+    /// `None` if the device is full.
     #[inline(always)]
     pub fn program_host<L: Observer>(
         &mut self, nand: &mut Nand, ready: Nanos, write: PageWrite, log: &mut L,
@@ -92,8 +92,8 @@ impl FtlCore {
         Some((next.op, units))
     }
 
-    /// Reads the rest of the units that a write covers only in part, except units that wait in the controller for their write. Returns when
-    /// the data is read, and the waits for it.
+    /// Reads the rest of the units that a write covers only in part, except units that wait in the controller for their write. Returns the
+    /// time at which the data is read, and the waits for it.
     #[cold]
     pub fn read_rest<L: Observer>(
         &mut self, nand: &mut Nand, span: RequestSectors, (first, units): (Lpn, u32), ready: Nanos,
@@ -119,8 +119,8 @@ impl FtlCore {
         done
     }
 
-    /// A plane, a group and an open block with a free page. If the chosen plane has none, other planes and groups are tried; `None` if the
-    /// device is full.
+    /// Returns a plane, a block group and an open block with a free page for a page of host data. If the chosen plane has none, other
+    /// planes and groups are tried; `None` if the device is full.
     #[inline(always)]
     pub fn allocate<L: Observer>(
         &mut self, nand: &mut Nand, page: PageRequest, stream: WriteStream, log: &mut L,
@@ -139,7 +139,7 @@ impl FtlCore {
         self.allocate_anywhere(nand, page, stream, log)
     }
 
-    /// Tries every plane of the group, then every plane of the other groups. Planes that contain more than their share come last.
+    /// Tries every plane of the block group, then those of other groups. Planes with more than their share of valid data come last.
     #[cold]
     fn allocate_anywhere<L: Observer>(
         &mut self, nand: &mut Nand, page: PageRequest, stream: WriteStream, log: &mut L,
@@ -150,7 +150,7 @@ impl FtlCore {
                     0 => page.group,
                     turn => self.geometry.by_size[turn - 1],
                 };
-                // The other blocks of a zoned device belong to its zones.
+                // On a zoned device, the blocks of other groups belong to zones.
                 if turn > 0 && (group == page.group || self.geometry.zones.is_some()) {
                     continue;
                 }
@@ -172,7 +172,7 @@ impl FtlCore {
         None
     }
 
-    /// The open block of a stream. If there is none, opens a new one, and first collects if too few blocks are free.
+    /// Returns the open block of a write stream. If there is none, opens a new block; if too few blocks are free, collects garbage first.
     #[inline]
     pub fn open_block<L: Observer>(
         &mut self, nand: &mut Nand, pool: PoolId, stream: WriteStream, ready: Nanos, log: &mut L,
@@ -195,7 +195,7 @@ impl FtlCore {
             if self.booster.as_ref().is_some_and(|booster| !booster.may_open(self.tables.pool(pool), stream)) {
                 return None;
             }
-            // If data is no longer pinned, its open block receives other data.
+            // If the host no longer pins data, the block that was open for pinned data receives other data.
             if stream == WriteStream::Host
                 && self.booster.as_ref().is_none_or(|booster| booster.partial != PartialFlush::Pinned)
                 && let Some(block) = self.tables.pool_mut(pool).hand_over(WriteStream::PINNED, stream)
@@ -210,7 +210,7 @@ impl FtlCore {
     }
 
     /// Programs the entries of a packed write after its data transfer. Every unit of a page belongs to one entry. Each entry with data in a
-    /// page waits for the page, and the first of them counts it as a subrequest.
+    /// page waits for the page, and the first such entry counts it as a subrequest.
     pub fn write_stream<L: Observer>(&mut self, nand: &mut Nand, entries: &mut [RequestState], log: &mut L) {
         for entry in entries.iter() {
             log.data_moved(&DataMoved { op: entry.event.op, sectors: entry.event.sectors });
@@ -232,7 +232,7 @@ impl FtlCore {
         }
     }
 
-    /// Collects the next units of the stream in `pieces`, up to the largest page or to a unit that occurs twice. Returns their number.
+    /// Collects the next units of the packed write in `pieces`, up to the largest page or to a repeated unit. Returns their number.
     fn pieces(&self, entries: &[RequestState], cursor: &PackedCursor, pieces: &mut [PackedUnit; MAX_UNITS]) -> usize {
         let mut count = 0;
         for (entry, state) in entries.iter().enumerate().skip(cursor.entry) {
@@ -249,7 +249,7 @@ impl FtlCore {
         count
     }
 
-    /// Programs one page. Returns the number of pieces in it, or `None` if the device is full.
+    /// Programs one page of a packed write. Returns the number of units in it; `None` if the device is full.
     fn program_pieces<L: Observer>(
         &mut self, nand: &mut Nand, entries: &mut [RequestState], pieces: &[PackedUnit], group: u8, log: &mut L,
     ) -> Option<usize> {
@@ -287,7 +287,7 @@ impl FtlCore {
         if self.collector.is_incremental() {
             self.collect_after(nand, pool, ready, log);
         }
-        // Entries that are durable on completion do not share pages.
+        // No entry here is durable on completion, because such entries do not share pages.
         let complete = self.completion(&op, CommandFlags::empty());
         let waits = waits.then(LatencyBreakdown::of(&op, ready, complete));
         for (i, piece) in pieces.iter().enumerate() {
@@ -301,11 +301,11 @@ impl FtlCore {
     }
 }
 
-/// The next page for `units` remaining units: its block group and the number of units in it. A page larger than the rest is used only if
-/// there is no smaller one. IISWC 2015, section V: 20 KB becomes 8 + 8 + 4 KB on the hybrid device.
+/// Selects the next page for `units` remaining units: its block group and the number of units in it. A page larger than the remaining data
+/// is used only if there is no smaller one. IISWC 2015, section V: 20 KB becomes 8 + 8 + 4 KB on the hybrid device.
 #[inline]
 pub(crate) fn next_page(geometry: &Geometry, units: u32) -> (u8, u32) {
-    // With a single page size there is no choice.
+    // If all pages have the same size, there is no choice.
     if let [only] = geometry.by_size[..] {
         return (only, units.min(geometry.groups[usize::from(only)].units_per_page()));
     }
@@ -320,7 +320,7 @@ pub(crate) fn next_page(geometry: &Geometry, units: u32) -> (u8, u32) {
     (smallest, units)
 }
 
-/// Sectors `first..end` of a host request.
+/// The sector range `first..end` of a host request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestSectors {
     pub first: u64,
@@ -333,7 +333,7 @@ impl RequestSectors {
         Self { first, end: first + u64::from(sectors) }
     }
 
-    /// Sectors of `unit` that the span covers, one bit each.
+    /// The sectors of `unit` that the request covers, one bit each.
     #[inline]
     pub fn covered(self, unit: Lpn, unit_sectors: u32) -> u32 {
         let base = u64::from(unit.0) * u64::from(unit_sectors);
@@ -345,7 +345,7 @@ impl RequestSectors {
         below(to) & !below(from)
     }
 
-    /// The units of the span: the first unit and their number.
+    /// The map units that the request overlaps: the first unit and the number of units.
     #[inline]
     pub fn units(self, unit_shift: u32) -> (Lpn, u32) {
         let first = self.first >> unit_shift;
@@ -353,19 +353,19 @@ impl RequestSectors {
         (Lpn(first as u32), (end - first) as u32)
     }
 
-    /// Whether the span begins and ends at unit boundaries.
+    /// Whether the request begins and ends at unit boundaries.
     #[inline]
     pub fn is_whole(self, unit_sectors: u32) -> bool {
         (self.first | self.end) & u64::from(unit_sectors - 1) == 0
     }
 
-    /// Whether the span covers the first or last of these units only in part.
+    /// Whether the request covers the first or the last of these units only in part.
     #[inline]
     pub fn is_partial(self, first: Lpn, units: u32, unit_shift: u32) -> bool {
         self.first > u64::from(first.0) << unit_shift || self.end < u64::from(first.0 + units) << unit_shift
     }
 
-    /// Bytes of the span in the units `from..to`, which it overlaps.
+    /// Number of bytes of the request in the units `from..to`, which it overlaps.
     #[inline]
     pub fn bytes_between(self, from: Lpn, to: Lpn, unit_shift: u32) -> u32 {
         let begin = self.first.max(u64::from(from.0) << unit_shift);
@@ -374,7 +374,7 @@ impl RequestSectors {
     }
 }
 
-/// All sectors of a unit, one bit each.
+/// Bit mask of all sectors of a unit.
 #[inline]
 pub(crate) fn all_sectors(unit_sectors: u32) -> u32 {
     below(unit_sectors)
@@ -385,7 +385,7 @@ fn below(n: u32) -> u32 {
     if n >= 32 { u32::MAX } else { (1 << n) - 1 }
 }
 
-/// The location of the next page program.
+/// The location to which the next page is programmed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProgramTarget {
     pub pool: PoolId,
@@ -397,14 +397,14 @@ pub(crate) struct ProgramTarget {
 // Entries are programmed in order, and a unit that occurs twice begins a new page. Data of two entries must not be merged before it is
 // programmed, because a later entry could then survive a power cut without an earlier one.
 
-/// A map unit of the stream, and its entry.
+/// A map unit of a packed write, and the entry to which it belongs.
 #[derive(Clone, Copy, Debug, Default)]
 struct PackedUnit {
     unit: Lpn,
     entry: usize,
 }
 
-/// The next entry of the stream, and the next unit in it.
+/// Position in a packed write: the next entry, and the next unit in it.
 struct PackedCursor {
     entry: usize,
     offset: u32,

@@ -10,9 +10,10 @@ use emmclab_settings::{DeviceSettings, SlcMode};
 const DIGITS: usize = 9;
 
 impl DeviceConfig {
-    /// Returns this device with another capacity, rounded down to a map unit. Blocks are scaled as by [`Self::with_capacity`]; the rest of
-    /// the last blocks is over-provisioning. `slc_bytes` is the capacity of the blocks in SLC mode; `None` scales it too. `preserves` is
-    /// whether `WriteBooster` does not reduce the capacity; `None` keeps the setting. The name stays the same.
+    /// Returns this device with another capacity, rounded down to a map unit. Blocks are scaled as by [`Self::with_capacity`]; the part of
+    /// the last blocks that exceeds the capacity becomes over-provisioning. `slc_bytes` is the capacity of the blocks in SLC mode; `None`
+    /// scales it too. `preserves` is true if `WriteBooster` does not reduce the capacity; `None` keeps the setting. The name stays the
+    /// same.
     /// Errors: [`emmclab_base::ErrorClass::Config`] if the capacity cannot be reached with any number of blocks.
     pub fn sized(&self, bytes: u64, slc_bytes: Option<u64>, preserves: Option<bool>) -> Result<Self> {
         // If `WriteBooster` does not reduce the capacity, it has its own flash, because the spare flash of the device may be too small for
@@ -33,7 +34,7 @@ impl DeviceConfig {
         if Geometry::new(&out.settings).zones.is_some() || units == 0 {
             return Ok(out);
         }
-        // Half a unit more than requested is rounded down to the requested number.
+        // The target is half a unit more than requested, so that rounding down yields the requested number of units.
         let share = f64::from(raw_units(&out.settings, preserves)) / (units as f64 + 0.5) - 1.0;
         let percent = format!("{:.DIGITS$}", (share * 100.0).max(0.0));
         let preserves = preserves.to_string();
@@ -41,7 +42,7 @@ impl DeviceConfig {
         Ok(out)
     }
 
-    /// Sets the number of blocks in SLC mode to that needed for `bytes`. The number of other blocks stays the same.
+    /// Sets the number of blocks in SLC mode so that they can store `bytes`. The number of other blocks stays the same.
     fn hold_in_slc(&mut self, bytes: u64) -> Result<()> {
         let settings = &self.settings;
         let slc = &settings.slc;

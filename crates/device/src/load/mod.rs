@@ -19,7 +19,7 @@ use validate_interface::working_blocks;
 pub(crate) use schema::fits;
 pub use schema::{SettingExplanation, json_schema};
 
-/// Maximum number of attempts to reach a capacity. Each attempt adds the missing part.
+/// Maximum number of attempts to reach a capacity. Each attempt adds blocks for the bytes that are still missing.
 const CAPACITY_STEPS: u32 = 16;
 /// Minimum number of zones of a scaled device. The layer `lfs` needs 18.
 const LEAST_ZONES: u32 = 20;
@@ -131,7 +131,7 @@ impl DeviceConfig {
             origins.remove(&key);
         }
         let device = Self::check(table, origins)?;
-        // A device of another name, such as one of another capacity, is not the one that was fitted.
+        // A device with another name, such as one with another capacity, is not the fitted device, so its published figures are dropped.
         let published = if device.name() == self.name() { std::mem::take(&mut self.published) } else { Vec::new() };
         *self = Self { published, ..device };
         Ok(())
@@ -149,7 +149,7 @@ impl DeviceConfig {
         self.scaled_to(bytes, label).map_err(|error| {
             let now = ByteCount(Geometry::new(&self.settings).capacity().0);
             let nearer = format!("use a capacity closer to {now}, which `{}` has", self.name());
-            // The smallest possible power of two between both.
+            // The smallest possible capacity between both sizes that is a power of two.
             let sizes = (20..u64::BITS).map(|bits| 1 << bits).take_while(|size| *size < now.0);
             let mut larger = sizes.filter(|size| *size > bytes);
             error.hint(match larger.find(|size| self.scaled_to(*size, "").is_ok()) {
@@ -166,7 +166,7 @@ impl DeviceConfig {
         if bytes == 0 {
             return Err(impossible("is not a capacity".to_owned()));
         }
-        // The number of spare blocks is scaled like that of the other blocks.
+        // Spare blocks are scaled by the same factor as the other blocks.
         let scaled = |blocks: u32, factor: f64| (f64::from(blocks) * factor).ceil().min(f64::from(u32::MAX)) as u32;
         let mut factor = bytes as f64 / now as f64;
         let smaller = self.smaller_blocks(factor);
@@ -212,7 +212,7 @@ impl DeviceConfig {
             if reached >= bytes {
                 return Ok(out);
             }
-            // Blocks in SLC mode and rounding use a constant share. Without a minimum step, less than a block might always be missing.
+            // SLC blocks and rounding do not scale with the factor. Without a minimum step, less than a block might always be missing.
             let least = if step < CAPACITY_STEPS / 2 { 1e-9 } else { 1.0 / f64::from(most_blocks) };
             factor += ((bytes - reached) as f64 / now as f64).max(least);
         }
@@ -225,8 +225,8 @@ impl DeviceConfig {
         slc.mode != SlcMode::Off && slc.group as usize == index
     }
 
-    /// The divisor of the block size of a device that is scaled by `factor`. Blocks shrink until enough zones remain, or until
-    /// over-provisioning leaves each group of a plane the blocks that writing and collection need.
+    /// Returns the divisor by which the block size of a device must be reduced when its capacity is scaled by `factor`. Blocks shrink until
+    /// enough zones remain, or until over-provisioning leaves enough blocks for writing and collection in each block group of a plane.
     fn smaller_blocks(&self, factor: f64) -> u32 {
         let (zones, slc) = (&self.settings.zones, &self.settings.slc);
         let groups = &self.settings.geometry.block_groups;
@@ -287,9 +287,9 @@ impl DeviceConfig {
         schema::rows(&self.settings, &self.origins)
     }
 
-    /// The settings, as lines `key = value`, that determine the contents of a device after commands without flags that were executed one by
-    /// one. `pauses` is whether there were pauses between them. A UFS always has one, because it hibernates at the end. Devices with the
-    /// same text can share an image.
+    /// Returns the settings, as lines `key = value`, that determine the contents of a device after a sequence of commands. The commands
+    /// have no flags and are executed one by one; `pauses` is whether there are pauses between them. A UFS always has a pause, because it
+    /// hibernates at the end. Devices with equal text can share an image.
     /// Errors: [`ErrorClass::Config`] if settings cannot be written as TOML.
     pub fn deciding_contents(&self, pauses: bool) -> Result<String> {
         let pauses = pauses || self.settings().interface.is_ufs();
@@ -301,7 +301,7 @@ impl DeviceConfig {
     }
 }
 
-/// Takes the published figures out of `fitted_to`, which then only has the names of their sources.
+/// Moves the published figures out of the section `fitted_to`, in which only the names of their sources remain.
 fn take_published(given: &mut Table) -> Result<Vec<PublishedFigure>> {
     let mut published = Vec::new();
     for entry in given.get_mut("fitted_to").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -357,18 +357,18 @@ pub fn presets() -> &'static [DevicePreset] {
 
 /// Settings that never affect the contents of a device, as patterns of [`fits`].
 const WITHOUT_INFLUENCE: &[&str] = &[
-    // These identify the device.
+    // These settings identify the device.
     "name", "about", "fitted_to",
-    // These affect only commands that wait for each other, and flags that plain writes do not have.
+    // These settings affect only commands that wait for each other, and command flags that plain writes do not have.
     "host.", "features.", "controller.queue_depth", "controller.reliable_write_us", "interface.fua_us",
-    // These affect only the duration of host reads and flushes, because each command arrives when the previous one is complete.
+    // These settings affect only the duration of host reads and flushes, because each command arrives when the previous one is complete.
     "cache.read_kb", "controller.read_overhead_us", "cache.flush_us", // Energy is computed from counters.
     "_uj", "_uj_per_kb", "_mw",
 ];
 /// Settings that affect the contents of a device only if there were pauses.
 const INFLUENCE_IN_PAUSES: &[&str] = &["gc.idle_after_us", "gc.hpi", "gc.hpi_us", "power."];
 
-/// Whether a setting affects the contents of a device after commands that were executed one by one, with or without pauses.
+/// Whether a setting affects the contents of a device after commands executed one by one, with pauses between them if `pauses` is true.
 pub fn decides_contents(key: &str, pauses: bool) -> bool {
     let among = |patterns: &[&str]| patterns.iter().any(|pattern| fits(pattern, key));
     !among(WITHOUT_INFLUENCE) && (pauses || !among(INFLUENCE_IN_PAUSES))

@@ -301,7 +301,7 @@ pub(super) fn policy_faults(settings: &DeviceSettings, faults: &mut SettingFault
             }
             let owns = |kind: &&PolicyDescription| kind.settings.iter().any(|setting| setting.key == option);
             let owners: Vec<_> = kinds.iter().filter(owns).map(|kind| kind.name).collect();
-            // The check of the schema finds keys of no policy.
+            // Keys that belong to no policy are reported by the schema check.
             if !owners.is_empty() {
                 faults.add(format!(
                     "`{section}.{option}` is a setting of {section}.{key} = {}; \"{chosen}\" has no such setting",
@@ -312,8 +312,8 @@ pub(super) fn policy_faults(settings: &DeviceSettings, faults: &mut SettingFault
     }
 }
 
-/// If `input` selects another policy than `before`, removes the settings of the previous policy, unless the new policy has them too or
-/// their keys are in `changed`. Returns the removed keys.
+/// Removes settings of the previous policy from `input` if `input` selects another policy than `before`. Settings that the new policy has
+/// too, or whose keys are in `changed`, are kept. Returns the removed keys.
 pub(super) fn remove_stale_options(input: &mut Table, before: &DeviceSettings, changed: &[String]) -> Vec<String> {
     let mut left = Vec::new();
     for registry in registries(before) {
@@ -356,7 +356,7 @@ pub(super) fn fill(settings: &mut DeviceSettings) {
     }
 }
 
-/// Adds the names and settings of policies to the schema. The plain types contain only a string and a map.
+/// Adds the names and settings of policies to the schema, because the Rust type of a policy is only a string and a map.
 fn describe(schema: &mut Json) {
     for registry in registries(&DeviceSettings::default()) {
         let Some(section) = schema.get_mut("$defs").and_then(|defs| defs.get_mut(registry.schema)) else {
@@ -385,7 +385,7 @@ fn describe_options(kind: &PolicyDescription, properties: &mut Map<String, Json>
             json!({"type": "integer", "format": format, "default": setting.default,
                 "minimum": least, "maximum": most, "description": ""})
         });
-        // The description of a setting that several policies share lists all of them.
+        // If several policies share a setting, its description lists all these policies.
         let before = entry["description"].as_str().unwrap_or("").to_owned();
         let names = before.strip_suffix(&format!(": {}", setting.about));
         let names = names.map_or_else(|| format!("`{}`", kind.name), |names| format!("{names}, `{}`", kind.name));

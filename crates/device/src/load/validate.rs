@@ -10,7 +10,7 @@ use super::validate_interface::{both_interfaces, one_interface, preserved_space}
 use crate::ftl::{gc, logs, maps_blocks, maps_on_demand, rows};
 use crate::geometry::{Geometry, MAX_UNITS};
 
-/// Maximum number of physical units. An address must fit into 32 bits, with one value left for "none".
+/// Maximum number of physical map units. An address must fit into 32 bits, with one value left for "none".
 const MAX_SLOTS: u64 = u32::MAX as u64 - 1;
 
 /// Finds all impossible or contradictory values.
@@ -25,7 +25,7 @@ pub(super) fn faults(settings: &DeviceSettings) -> Vec<String> {
     one_interface(settings, &mut faults);
     zones(settings, &mut faults);
     if faults.0.is_empty() {
-        // These checks compute the geometry, for which the settings must have passed all previous checks.
+        // These checks compute the geometry, which requires settings that have passed all previous checks.
         mapping(settings, &mut faults);
         preserved_space(settings, &mut faults);
         zone_sizes(settings, &mut faults);
@@ -84,7 +84,7 @@ fn geometry(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
             ));
         }
         blocks += u64::from(group.blocks);
-        // One block for each stream, and one above the low watermark.
+        // A plane needs one block for each write stream, and one block above the low watermark of garbage collection.
         let map = u32::from(maps_on_demand(&settings.mapping.scheme));
         let needed = if collects { settings.gc.low_watermark.saturating_add(3 + map) } else { 1 + map };
         if group.spare_blocks.saturating_add(needed) > group.blocks && group.blocks > 0 {
@@ -239,7 +239,7 @@ fn zones(settings: &DeviceSettings, faults: &mut SettingFaults) {
     }
 }
 
-/// Checks that the blocks have room for the zones. The other settings must be possible.
+/// Checks that the blocks have room for the zones. All other settings must have passed their checks.
 fn zone_sizes(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let geometry = Geometry::new(settings);
     let (Some(zones), [group, slc]) = (geometry.zones, geometry.groups.as_slice()) else { return };
@@ -274,8 +274,8 @@ const PAGE_SIZES_KB: [u32; 3] = [4, 8, 16];
 /// Maximum number of pages in a block.
 const MOST_PAGES: u32 = 1 << 16;
 
-/// Maximum of a setting that may have a fraction, by its key: 100 s for times, and the same number for powers and energies. A larger value
-/// probably has a wrong unit.
+/// Returns the maximum of a setting that may have a fraction, by its key. It is 100 s for times, and the same number of units for powers
+/// and energies. A larger value probably has a wrong unit.
 pub(super) fn most(key: &str) -> u32 {
     match key.rsplit('.').next().unwrap_or(key) {
         "up_to_pct" => 100,
@@ -387,7 +387,7 @@ fn clustering(settings: &DeviceSettings, faults: &mut SettingFaults) {
     }
 }
 
-/// Finds settings of the page map that have no effect if logical blocks are merged.
+/// Finds settings that only a page map uses; they have no effect in a mapping scheme that merges logical blocks.
 fn block_map_policies(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let word = "because mapping.scheme maps blocks, which are merged and not collected";
     let (gc, usual) = (&settings.gc, GcSettings::default());

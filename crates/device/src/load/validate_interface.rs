@@ -15,7 +15,7 @@ const MOST_QUEUED: u32 = 32;
 /// Maximum RAM of a device: 1 GB in KB.
 const MOST_KB: u32 = 1 << 20;
 
-/// Checks the settings that both interfaces have.
+/// Checks the settings that both eMMC and UFS have.
 pub(super) fn both_interfaces(settings: &DeviceSettings, collects: bool, faults: &mut SettingFaults) {
     controller(settings, faults);
     host(settings, faults);
@@ -105,7 +105,7 @@ fn kernel(settings: &DeviceSettings, faults: &mut SettingFaults) {
     }
 }
 
-/// Finds settings that choose pages by request or by block, which are not possible with one stream of several requests.
+/// Finds settings that choose pages by request or by block. They are impossible if several requests share one stream of pages.
 fn shared_pages(settings: &DeviceSettings, faults: &mut SettingFaults) {
     if !settings.controller.share_packed_pages {
         return;
@@ -274,7 +274,7 @@ fn waking(settings: &DeviceSettings, faults: &mut SettingFaults) {
     distribution("power.wake_quantiles", points, faults);
 }
 
-/// Checks that these points form a distribution of times. An empty list means that there is none.
+/// Checks that `points` form a distribution of times. An empty list means that the setting has no distribution.
 fn distribution(key: &str, points: &[TimeQuantile], faults: &mut SettingFaults) {
     if points.is_empty() {
         return;
@@ -395,7 +395,7 @@ fn booster(settings: &DeviceSettings, faults: &mut SettingFaults) {
             ));
         }
     }
-    // UFS 4.1 supports both only if the buffer does not reduce the capacity (JESD220G, 13.4.18.6 and 13.4.18.7).
+    // UFS 4.1 supports resizing and pinning only if the buffer does not reduce the capacity (JESD220G, 13.4.18.6 and 13.4.18.7).
     if (resized || slc.partial_flush == PartialFlush::Pinned) && !slc.preserve_user_space {
         let key = if resized { "`slc.size_pct` or `slc.resize`" } else { "`slc.partial_flush` = \"pinned\"" };
         faults.add(format!("{key} is set, but WriteBooster reduces the capacity: set slc.preserve_user_space = true"));
@@ -445,8 +445,8 @@ fn partial_flush(slc: &SlcSettings, faults: &mut SettingFaults) {
     }
 }
 
-/// Checks that the other blocks have room for the data of the whole capacity if `WriteBooster` uses the spare flash. The other settings
-/// must be possible.
+/// Checks that the blocks that are not in SLC mode have room for the data of the whole capacity, if `WriteBooster` uses spare flash. All
+/// other settings must have passed their checks.
 pub(super) fn preserved_space(settings: &DeviceSettings, faults: &mut SettingFaults) {
     if !settings.slc.preserve_user_space {
         return;

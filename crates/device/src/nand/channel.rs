@@ -1,4 +1,4 @@
-//! A bus as a timeline with gaps.
+//! A bus as a timeline of transfers, with the gaps between them.
 
 use emmclab_base::Nanos;
 
@@ -15,8 +15,8 @@ const NONE: Gap = (i64::MIN, i64::MIN);
 /// A bus. A transfer uses the first gap that is long enough.
 #[derive(Clone, Debug)]
 pub(crate) struct BusTimeline {
-    /// The gaps between transfers in order of time, the latest before `next`, in a ring of `PLACES - 1`. Unused entries ([`NONE`]) precede
-    /// all others.
+    /// Ring of the gaps between transfers in order of time; the latest gap precedes `next`. One entry of the ring is not used. Entries
+    /// without a gap ([`NONE`]) precede all others.
     gaps: [Gap; PLACES],
     next: u32,
     /// Start of the first transfer and end of the last, ns; both `i64::MAX` before the first transfer.
@@ -40,7 +40,7 @@ impl BusTimeline {
         if earliest < self.end {
             return Nanos(self.reserve_gap(earliest, length));
         }
-        // The usual case: the transfer begins after all others.
+        // Usual case: the transfer begins after all others have ended.
         if earliest > self.end {
             *self.entry(0) = (self.end, earliest);
             self.next = self.next.wrapping_add(1);
@@ -60,7 +60,7 @@ impl BusTimeline {
         self.end <= at.0 || self.begin == i64::MAX
     }
 
-    /// The entry that is `before` entries before `next`.
+    /// Returns the entry of the ring that is `before` entries before `next`.
     #[inline(always)]
     fn entry(&mut self, before: u32) -> &mut Gap {
         &mut self.gaps[self.next.wrapping_sub(before) as usize % PLACES]
@@ -73,7 +73,7 @@ impl BusTimeline {
             self.reserve_before_all(earliest, length);
             return earliest;
         }
-        // Binary search for the number of gaps that end later.
+        // Binary search for the number of remembered idle gaps that end after `earliest`.
         let (mut later, mut step) = (0, REMEMBERED / 2);
         while step > 0 {
             let ends_later = self.entry(later + step).1 > earliest;
@@ -105,7 +105,7 @@ impl BusTimeline {
         begin
     }
 
-    /// Reserves the bus for a transfer that ends before the first one begins, or is the first.
+    /// Reserves the bus for a transfer that ends before the first existing transfer begins, or for the first transfer of all.
     #[cold]
     fn reserve_before_all(&mut self, earliest: i64, length: i64) {
         let gap = (earliest + length, self.begin);
@@ -117,13 +117,13 @@ impl BusTimeline {
         if gap.0 == gap.1 {
             return;
         }
-        // If the ring is full, this would be the earliest gap, so it is dropped.
+        // If the ring has no free entry, this gap, which would be the earliest one, is dropped.
         if let Some(before) = (1..REMEMBERED).find(|before| *self.entry(*before) == NONE) {
             *self.entry(before) = gap;
         }
     }
 
-    /// Inserts a gap after the one at entry `before`.
+    /// Inserts a gap after the entry that is `before` entries before `next`.
     fn insert(&mut self, before: u32, mut gap: Gap) {
         for later in (1..before).rev() {
             std::mem::swap(self.entry(later), &mut gap);
@@ -132,13 +132,13 @@ impl BusTimeline {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Removes the gap at entry `before`, which a transfer fills.
+    /// Removes the gap that a transfer fills, which is `before` entries before `next`.
     fn close(&mut self, before: u32) {
         for later in (1..before).rev() {
             *self.entry(later + 1) = *self.entry(later);
         }
         self.next = self.next.wrapping_sub(1);
-        // A dropped gap does not return.
+        // The ring has a free entry now. Gaps that were dropped when the ring was full are lost.
         *self.entry(REMEMBERED - 1) = NONE;
     }
 }
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// The reference model: all transfers as intervals, where adjacent ones are merged.
+    /// Reference model of a bus for tests: all transfers as intervals, where adjacent intervals are merged.
     #[derive(Default)]
     struct Plain(Vec<(i64, i64)>);
 

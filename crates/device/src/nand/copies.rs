@@ -1,4 +1,4 @@
-//! Moves of pages by collection, one after another, into one block.
+//! Moves of pages by garbage collection, one after another, into one block.
 
 use emmclab_base::Nanos;
 
@@ -18,9 +18,9 @@ pub(crate) struct PageCopies<'a> {
 }
 
 pub(super) enum CopyTiming<'a> {
-    /// Within a plane, without other operations between the parts of a move.
+    /// Moves within a plane, without other operations between the read and the program of a move.
     InPlace(InPlaceCopies<'a>),
-    /// As individual flash operations.
+    /// Moves as individual flash operations.
     General(GeneralCopies<'a>),
 }
 
@@ -48,13 +48,13 @@ impl PageCopies<'_> {
         Some((begin, path.end))
     }
 
-    /// Whether [`PageCopies::pages`] applies.
+    /// Whether the moves stay within a plane, so that [`PageCopies::pages`] can be used.
     #[inline]
     pub fn is_in_place(&self) -> bool {
         matches!(self.path, CopyTiming::InPlace(_))
     }
 
-    /// Ends the run: updates the state of the block. Returns the time that the ways spent, summed over the moves.
+    /// Ends the series of moves and updates the state of the block. Returns the time that the ways spent, summed over the moves.
     #[inline]
     pub fn finish(self) -> Nanos {
         self.to.written = self.page;
@@ -110,8 +110,8 @@ impl<'a> InPlaceCopies<'a> {
         (begin, self.end)
     }
 
-    /// After all other transfers, each move takes the same time, and the channel stores only the last gaps. Therefore the time of the moves
-    /// in between is a product.
+    /// Moves `count` pages. After all other transfers, each move takes the same time, and the channel stores only the last gaps. The moves
+    /// in between are therefore not simulated: their time is a product.
     fn pages(&mut self, count: u32) {
         let (bus, array) = (self.command + self.out + self.back, self.read + self.program);
         let mut left = count;
@@ -127,8 +127,8 @@ impl<'a> InPlaceCopies<'a> {
         }
     }
 
-    /// Books all moves at once. Returns their total time. Planes of a multi-plane group never use this path, so the kind of operation does
-    /// not matter.
+    /// Adds all moves to the timelines at once. Returns their total time. Planes of a multi-plane group never use this path, so the kind of
+    /// operation does not matter.
     #[inline]
     fn book(mut self) -> Nanos {
         let (begin, end) = (self.begin, self.end);
@@ -171,7 +171,7 @@ impl GeneralCopies<'_> {
         (begin, end)
     }
 
-    /// Moves a page to another plane. Only the program, on the destination plane, counts as collection.
+    /// Moves a page to another plane. Only the program, on the destination plane, counts as time spent on garbage collection.
     fn across(&mut self, reads: u32, page: u32) -> (Nanos, Nanos) {
         let ((plane, to_plane), (from, to)) = (self.planes, self.groups);
         let mut at = self.ready;
@@ -220,7 +220,7 @@ mod tests {
         #[test]
         fn many_pages_at_once_take_as_long_as_one_after_the_other(
             (command, bus, read, program) in (0..3u32, 0..3u32, 0..3u32, 0..3u32),
-            // Programs on two planes that share a bus, and runs of moves on either.
+            // Each step programs pages on one of two planes that share a bus, or moves a run of pages there.
             steps in prop::collection::vec((0..2u32, 0..3u32, 0..400_000i64, 1..120u32), 1..40),
         ) {
             let mut config = DeviceConfig::preset("small-1gb").unwrap();

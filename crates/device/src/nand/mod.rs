@@ -157,7 +157,7 @@ impl Nand {
         self.read_somewhere(PlaneId(u32::from(plane)), group, page, ready, bytes)
     }
 
-    /// Reads a page of a plane that no block of the model contains; `bytes` cross the bus.
+    /// Reads a page that belongs to no simulated block, from a plane and a block group; `bytes` cross the bus.
     #[inline]
     pub fn read_somewhere(&mut self, plane: PlaneId, group: u8, page: u32, ready: Nanos, bytes: u32) -> PageOperationTimes {
         self.timelines.read(plane, &self.groups[usize::from(group)], page, ready, bytes)

@@ -24,13 +24,14 @@ pub(super) struct MultiPlaneGroup {
 impl MultiPlaneGroup {
     pub const NEW: Self = Self { die: 0, command: 0, start: Nanos::MIN, until: Nanos::MIN };
 
-    /// Earliest start of a command of a die, ready `at`, as far as that is known without its page.
+    /// Earliest start of a command on a die, if the command is ready at time `at`. Its page is not known yet, so the actual start may be
+    /// later.
     pub fn free(&self, die: u32, same_offset: bool, at: Nanos) -> Nanos {
         let joins = self.die == die && (!same_offset || at <= self.start);
         if at >= self.until || joins { at } else { self.until }
     }
 
-    /// Earliest start of a command of a die, ready `at`.
+    /// Earliest start of a command on a die, if the command is ready at time `at`.
     fn gate(&self, die: u32, same_offset: bool, command: u64, at: Nanos) -> Nanos {
         let at = self.free(die, same_offset, at);
         if !same_offset || at >= self.until {
@@ -48,7 +49,7 @@ impl MultiPlaneGroup {
     }
 }
 
-/// A time before every run. The difference to a time of a run does not overflow.
+/// A time before every simulated time. Its difference from a simulated time does not overflow.
 const LONG_AGO: Nanos = Nanos(i64::MIN / 2);
 
 /// A way, which executes one operation at a time.
@@ -57,7 +58,7 @@ pub(super) struct WayTimeline {
     pub free: Nanos,
     /// When the page register is free, because the array has taken its data.
     pub register: Nanos,
-    /// Start of the last interval of collection.
+    /// Start of the last interval that the way spent on garbage collection.
     gc_begin: Nanos,
     gc_end: Nanos,
 }
@@ -65,7 +66,7 @@ pub(super) struct WayTimeline {
 impl WayTimeline {
     pub const NEW: Self = Self { free: Nanos::MIN, register: Nanos::MIN, gc_begin: LONG_AGO, gc_end: LONG_AGO };
 
-    /// Records collection from `begin` to `end`. Adjacent intervals are merged.
+    /// Records that the way collects garbage from `begin` to `end`. Adjacent intervals are merged.
     #[inline(always)]
     pub fn note_gc(&mut self, begin: Nanos, end: Nanos) {
         if begin > self.gc_end {
@@ -74,7 +75,7 @@ impl WayTimeline {
         self.gc_end = end;
     }
 
-    /// The time within `ready..begin` that the way spent on collection.
+    /// Returns the time within `ready..begin` that the way spent on garbage collection.
     #[inline(always)]
     pub fn gc_share(&self, ready: Nanos, begin: Nanos) -> Nanos {
         Nanos((self.gc_end.0.min(begin.0) - self.gc_begin.0.max(ready.0)).max(0))
@@ -104,7 +105,7 @@ pub(super) struct DieBusyTime {
 impl DieBusyTime {
     pub const NEW: Self = Self { until: Nanos::MIN, busy: 0 };
 
-    /// Cancels operations in progress.
+    /// Cancels operations in progress after a power loss.
     pub fn cut(&mut self) {
         self.until = Nanos::MIN;
     }
@@ -138,7 +139,7 @@ impl PlaneResources<'_> {
         }
     }
 
-    /// Books the plane for `begin..end`. Its way is free from `free` on.
+    /// Marks the plane as busy in `begin..end`. Its way is free from `free` on.
     #[inline(always)]
     pub fn book(&mut self, kind: FlashCommand, offset: u32, (begin, end, free): (Nanos, Nanos, Nanos)) {
         self.plane.busy += (end.0 - begin.0) as u64;
@@ -154,7 +155,7 @@ fn command(kind: FlashCommand, offset: u32) -> u64 {
     (kind as u64) << 32 | u64::from(offset)
 }
 
-/// State of a block. A block is free, open, full, collecting, free again, and finally bad.
+/// State of a block. A block is free, open, full, collecting and then free again; at its erase limit it becomes bad.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BlockState {

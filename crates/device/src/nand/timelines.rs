@@ -1,4 +1,4 @@
-//! Timelines of arrays and buses. An operation begins at max(ready, free) and advances its timelines.
+//! Timelines of arrays and buses. An operation begins when it is ready and its resources are free, and advances their timelines.
 
 use emmclab_base::Nanos;
 
@@ -15,7 +15,7 @@ pub(crate) struct PageOperationTimes {
     /// When the data transfer over the bus was complete.
     pub transferred: Nanos,
     pub end: Nanos,
-    /// The part of the wait before `begin` that was caused by collection.
+    /// The part of the wait before `begin` that was caused by garbage collection.
     pub gc: Nanos,
     pub array: Nanos,
 }
@@ -32,8 +32,7 @@ pub(crate) struct FlashInterface {
     /// Bus times of a byte out of and into the flash, in 1/1024 ns.
     out_time: i64,
     in_time: i64,
-    /// Number of channels that share the data of a clustered page, and bytes of a physical page. Data of at most one page stays on one
-    /// channel.
+    /// Number of channels that share the data of a clustered page, and bytes of a physical page, up to which data uses only one channel.
     clustered_channels: u32,
     real_page: u32,
 }
@@ -133,7 +132,7 @@ impl FlashTimelines {
         }
     }
 
-    /// Resets every timeline to idle, for a new run on a used device.
+    /// Resets every timeline to idle, for a new simulation with an aged device.
     pub fn rewind(&mut self) {
         self.ways.fill(WayTimeline::NEW);
         self.groups.fill(MultiPlaneGroup::NEW);
@@ -164,14 +163,14 @@ impl FlashTimelines {
         self.dies.iter_mut().for_each(DieBusyTime::cut);
     }
 
-    /// Earliest start of the only plane of a way, including its multi-plane group. If there are groups, each way has one plane.
+    /// Earliest time at which a way and its multi-plane group can start an operation. With such groups, each way has only one plane.
     fn group_free(&self, plane: u32, at: Nanos) -> Nanos {
         let entry = self.planes[plane as usize];
         self.groups[entry.group as usize].free(entry.die, self.interface.same_offset, at)
     }
 
-    /// Position, in striping order, of the first way from `cursor` on that can begin a program at `ready`, as far as that is known without
-    /// its page; otherwise of the way that can begin first.
+    /// Position, in striping order, of the first way from `cursor` on that can begin a program at `ready`; if there is none, of the way
+    /// that can begin first. The page is not known yet, so the actual start may be later.
     #[inline(always)]
     pub fn first_way(&self, cursor: usize, ready: Nanos) -> usize {
         if self.groups.is_empty() {
@@ -260,7 +259,7 @@ impl FlashTimelines {
             sensed = resources.channel.reserve(begin, command) + command;
         }
         sensed += group.read;
-        // With cache reads, the register may still contain the previous page, which is transferred first.
+        // With cache reads, the page register may still contain the previous page, which is transferred first.
         let out = sensed.max(resources.way.register);
         let end = if bus > Nanos::ZERO { resources.channel.reserve(out, bus) + bus } else { sensed };
         let gc = resources.way.gc_share(ready, begin);
@@ -291,8 +290,8 @@ impl FlashTimelines {
     }
 }
 
-/// Cyclic search of `ways` from `cursor` for the first that is free at `ready`. Returns its position, or that of the way that becomes free
-/// first.
+/// Searches `ways` cyclically from `cursor` for the first way that is free at `ready`. Returns its position, or that of the way that
+/// becomes free first.
 #[inline(always)]
 fn first(ways: &[WayTimeline], cursor: usize, ready: Nanos, free: impl Fn(usize, Nanos) -> Nanos) -> usize {
     let (mut best, mut best_free) = (cursor, Nanos::MAX);
@@ -304,7 +303,7 @@ fn first(ways: &[WayTimeline], cursor: usize, ready: Nanos, free: impl Fn(usize,
             if free <= ready {
                 return position;
             }
-            // A branch would be unpredictable here.
+            // Branchless, because a branch would be unpredictable here.
             let earlier = free < best_free;
             best = if earlier { position } else { best };
             best_free = best_free.min(free);

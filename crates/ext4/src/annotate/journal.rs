@@ -1,10 +1,10 @@
-//! Follows the journal as it is written, and stores the logged copies of home blocks.
+//! Follows the writes to a journal, and stores the logged copies of home blocks.
 //!
 //! A logged block can be recognised only by the descriptor before it. The kernel (`fs/jbd2/commit.c`) submits a descriptor, then its logged
 //! blocks, and waits for all of them before it submits the commit block, unless the journal has `ASYNC_COMMIT`. Only one transaction is
 //! written at a time. A scheduler or a device may still reorder these writes, most likely where the log wraps. A block that starts with the
-//! magic number is never a logged block, because logged blocks are escaped. A logged block without a known descriptor is stored as a copy
-//! without a home, until a descriptor of this transaction or of the next one refers to it.
+//! magic number is never a logged block, because logged blocks are escaped. A logged block without a known descriptor is stored without its
+//! home block number, until a descriptor of this transaction or of the next transaction refers to it.
 
 use emmclab_base::{BlockNote, BlockRole, Error, SECTOR_BYTES, SectorSet};
 use rustc_hash::FxHashMap;
@@ -19,7 +19,7 @@ use crate::journal::{
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
-/// A logged block that a descriptor has announced.
+/// A logged block that a descriptor lists.
 #[derive(Clone, Copy)]
 struct ExpectedBlock {
     /// The home block; `None` if it is outside of the file system.
@@ -44,9 +44,9 @@ pub(super) struct JournalFollower {
     block_bytes: usize,
     copies: LoggedCopies,
     parts: PartialBlocks,
-    /// Logged blocks that descriptors have announced, by their block in the journal.
+    /// Logged blocks that descriptors have listed, by their block number in the journal.
     expected: FxHashMap<u32, ExpectedBlock>,
-    /// Copies without a home, by their block in the journal; each with the number of commits at the time of its write.
+    /// Copies whose home block is unknown, by their block in the journal. The value is the number of commits before the copy.
     early: FxHashMap<u32, u32>,
     commits: u32,
 }
@@ -58,7 +58,7 @@ impl JournalFollower {
         self.copies.reset(block_bytes / SECTOR);
     }
 
-    /// Forgets the state of the log and its superblock, but keeps the copies.
+    /// Forgets the state of the log and its superblock, but keeps the stored copies of logged blocks.
     pub fn relocate(&mut self, superblock_block: u32) {
         self.superblock_block = superblock_block;
         self.log = None;
@@ -74,8 +74,8 @@ impl JournalFollower {
         self.fault.as_ref()
     }
 
-    /// Compares sectors of a home block, from sector `within` on, with its copy. Returns the sectors that differ, the transaction of the
-    /// copy, and whether the locations to which the block refers are known.
+    /// Compares sectors of a home block, from sector `within` on, with the last logged copy of the block. Returns the sectors that differ,
+    /// the transaction of the copy, and whether the locations to which the block refers are known.
     pub fn compare(&self, home: u64, within: usize, bytes: &[u8]) -> Option<(SectorSet, u32, bool)> {
         let (changed, copy) = self.copies.compare(home, within, bytes, true)?;
         Some((changed, copy.transaction, copy.locations_known))
@@ -90,7 +90,7 @@ impl JournalFollower {
         self.copies.remove(home);
     }
 
-    /// Handles a write to sectors of a journal block, from its sector `within` on. Returns their note.
+    /// Handles a write to sectors of a journal block, from its sector `within` on. Returns the classification of these sectors.
     pub fn write(&mut self, block: u32, within: usize, bytes: &[u8], layout: &mut MetadataLayout) -> BlockNote {
         if bytes.len() == self.block_bytes {
             self.parts.take(block);
@@ -198,7 +198,7 @@ impl JournalFollower {
     }
 
     pub fn set_superblock(&mut self, superblock: JournalSuperblock) {
-        // A journal with another UUID starts to number its transactions again.
+        // A journal with another UUID starts to number its transactions again, so the known transactions are dropped.
         if self.superblock().is_some_and(|known| known.uuid != superblock.uuid) {
             self.copies.reset(self.block_bytes / SECTOR);
             self.forget_transactions();
@@ -225,7 +225,7 @@ impl JournalFollower {
         }
     }
 
-    /// Handles a logged block that a descriptor announces. The block may already have been written.
+    /// Handles the entry of a descriptor for a logged block. The logged block may already have been written.
     fn expect(&mut self, block: u32, expected: ExpectedBlock, layout: &mut MetadataLayout) {
         if self.early.remove(&block).is_none() {
             self.expected.insert(block, expected);
@@ -244,7 +244,7 @@ impl JournalFollower {
         let plain = BlockNote::new(BlockRole::Logged, sectors_of(bytes));
         let Some(ExpectedBlock { home, transaction, escaped }) = self.expected.remove(&block) else {
             if self.superblock().is_none_or(|superblock| superblock.start == 0) {
-                // The log is empty: mkfs is clearing the block, or the write does not belong to the journal.
+                // The log is empty, so the block is not a log block: mkfs is clearing it, or the write does not belong to the journal.
                 return BlockNote { role: BlockRole::Data, ..plain };
             }
             self.put_copy(early(block), 0, false, bytes, layout);
@@ -270,7 +270,7 @@ impl JournalFollower {
         updated.changed
     }
 
-    /// Drops copies without a home whose descriptor can no longer arrive.
+    /// Drops copies without a home block for which no descriptor can arrive any more.
     fn drop_early(&mut self) {
         let commits = self.commits;
         self.early.retain(|block, since| {
@@ -303,7 +303,7 @@ fn not_zero(bytes: &[u8]) -> SectorSet {
     SectorSet(sectors.fold(0, |set, (at, sector)| set | u128::from(is_set(sector)) << at))
 }
 
-/// The note for sectors of a block that starts with a journal header.
+/// Returns the classification of sectors of a block that starts with a journal header.
 fn record_note(header: JournalBlockHeader, bytes: &[u8]) -> BlockNote {
     let role = match header.kind {
         JournalBlockKind::Descriptor => BlockRole::Descriptor,
@@ -315,7 +315,7 @@ fn record_note(header: JournalBlockHeader, bytes: &[u8]) -> BlockNote {
     BlockNote { transaction, changed: Some(not_zero(bytes)), ..BlockNote::new(role, sectors_of(bytes)) }
 }
 
-/// The note for a block of fast commits. The transaction is known if the block contains the tail.
+/// Returns the classification of a block of fast commits. The transaction is known if the block contains the tail record.
 fn fast_commit(bytes: &[u8]) -> BlockNote {
     let tail = FastCommitRecords::new(bytes).find(|record| record.tag == FastCommitTag::Tail);
     BlockNote {
@@ -325,7 +325,7 @@ fn fast_commit(bytes: &[u8]) -> BlockNote {
     }
 }
 
-/// Limits the note of a block to some of its sectors.
+/// Restricts the classification of a block to some of its sectors.
 fn cut(note: BlockNote, within: usize, bytes: &[u8]) -> BlockNote {
     let sectors = sectors_of(bytes);
     let changed = note.changed.map(|set| SectorSet(set.0 >> within & SectorSet::first(sectors).0));
@@ -338,9 +338,9 @@ const MOST_DIGESTS: usize = 1 << 23;
 /// A copy of a logged block, without its digests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoggedCopy {
-    /// The home block; for a copy whose home is not known yet, the value of [`early`].
+    /// The number of the home block; if it is not known yet, the value of [`early`].
     key: u64,
-    /// The last transaction that logged the block; a placeholder while the home is not known.
+    /// The last transaction that logged the block; a placeholder while the home block is not known.
     pub transaction: u32,
     /// Whether the copy has zeros in place of the journal's magic number.
     escaped: bool,
@@ -348,8 +348,8 @@ pub(super) struct LoggedCopy {
     pub locations_known: bool,
 }
 
-/// Copies by home block. A block of 4 KB needs 64 bytes for digests, 16 for the copy, 20 to 39 in the index, and 45 more if no neighbouring
-/// block is metadata. If there are more digests than [`MOST_DIGESTS`], the oldest copy is dropped.
+/// Copies of logged blocks, by home block. A block of 4 KB needs 64 bytes for digests, 16 for the copy, 20 to 39 in the index, and 45 more
+/// if no neighbouring block is metadata. If there are more digests than [`MOST_DIGESTS`], the oldest copy is dropped.
 #[derive(Default)]
 pub(super) struct LoggedCopies {
     index: FxHashMap<u64, u32>,
@@ -362,12 +362,12 @@ pub(super) struct LoggedCopies {
     oldest: usize,
 }
 
-/// The key of a copy in a block of the journal, while its home is not known.
+/// Returns the key of a copy whose home block is not known: the number of its journal block, with the highest bit set.
 pub(super) fn early(block: u32) -> u64 {
     1 << 63 | u64::from(block)
 }
 
-/// The effect of a logged block on the copies.
+/// The effect of a logged block on the stored copies.
 pub(super) struct CopyUpdate {
     /// The sectors that differ from the previous copy; `None` if there was no copy.
     pub changed: Option<SectorSet>,
@@ -403,7 +403,7 @@ impl LoggedCopies {
         Some((SectorSet(changed), copy))
     }
 
-    /// Replaces the copy of a block, or adds one, when a complete block is logged.
+    /// Stores a complete logged block as the copy of its home block, which replaces an earlier copy.
     pub fn update(&mut self, key: u64, transaction: u32, escaped: bool, learned: bool, bytes: &[u8]) -> CopyUpdate {
         let (at, dropped) = match self.index.get(&key) {
             Some(at) => (*at as usize, None),
@@ -421,7 +421,7 @@ impl LoggedCopies {
         CopyUpdate { changed: Some(changed), dropped }
     }
 
-    /// Assigns a home to a copy when it becomes known.
+    /// Assigns a home block to a copy as soon as its number is known.
     pub fn claim(&mut self, from: u64, home: u64, transaction: u32, escaped: bool) {
         self.remove(home);
         if let Some(at) = self.index.remove(&from) {
@@ -525,7 +525,7 @@ impl PartialBlocks {
         self.parts.clear();
     }
 
-    /// Removes and returns an incomplete block; `None` if there is none.
+    /// Removes and returns the collected sectors of a block; `None` if no sectors of the block are stored.
     pub fn take(&mut self, block: u32) -> Option<PartialBlock> {
         let at = self.parts.iter().position(|part| part.block == block)?;
         Some(self.parts.remove(at))

@@ -1,4 +1,4 @@
-//! The locations of the metadata of a file system. They are read from the metadata when it is written or logged.
+//! The locations of the metadata of a file system. They are read from metadata blocks when these are written or logged.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(super) struct MetadataLayout {
     runs: BlockRunMap,
     /// First blocks of the two bitmaps and of the inode table of each known group.
     groups: FxHashMap<u32, [u64; 3]>,
-    /// Bitmaps and inode tables of groups beyond the size in the superblock, which is written later than their descriptors.
+    /// Bitmaps and inode tables of groups beyond the size in the superblock, which is written after their descriptors.
     groups_to_come: FxHashMap<u32, [u64; 3]>,
     /// Runs of blocks to which the inode of a directory refers directly, by inode number.
     directories: FxHashMap<u32, Vec<(u64, u64)>>,
@@ -105,7 +105,7 @@ impl MetadataLayout {
         true
     }
 
-    /// Called when mkfs creates another file system with the same layout: forgets everything except metadata at fixed locations.
+    /// Forgets everything except metadata at fixed locations. Called when mkfs creates another file system with the same layout.
     pub fn forget_learned(&mut self) {
         self.runs.retain(|kind| !matches!(kind, BlockRunKind::Learned(_) | BlockRunKind::Journal));
         self.directories.clear();
@@ -114,7 +114,7 @@ impl MetadataLayout {
         self.journal_runs.clear();
     }
 
-    /// Stores the locations in a group descriptor, whose checksum is not checked.
+    /// Stores the locations from a group descriptor. The checksum of the descriptor is not checked.
     pub fn set_group(&mut self, number: u32, group: &GroupDescriptor) {
         let known = [group.block_bitmap, group.inode_bitmap, group.inode_table];
         if self.groups.get(&number) != Some(&known) {
@@ -129,7 +129,7 @@ impl MetadataLayout {
         if u64::from(number) >= self.superblock.groups()
             || !(inside(group[0], 1) && inside(group[1], 1) && inside(group[2], table_blocks))
         {
-            // resize2fs writes the descriptors before the superblock.
+            // resize2fs writes the group descriptors before the superblock, so those of groups that do not exist yet are kept for later.
             if group != [0; 3] && u64::from(number) < MOST_GROUPS {
                 self.groups_to_come.insert(number, group);
             }
@@ -162,7 +162,7 @@ impl MetadataLayout {
         self.runs.learn(start, end.min(self.superblock.blocks), BlockRole::Directory);
     }
 
-    /// Called when a block is logged. `changed` has the sectors that differ from its previous copy.
+    /// Called when a block is logged. `changed` contains the sectors that differ from the previous logged copy of the block.
     pub fn logged(&mut self, home: u64, bytes: &[u8], changed: Option<SectorSet>) {
         if changed.is_some_and(SectorSet::is_empty) {
             return;
@@ -182,20 +182,20 @@ impl MetadataLayout {
         }
     }
 
-    /// Called for a logged block whose contents are no longer available.
+    /// Marks a logged block as metadata if nothing is known about it. Called if the contents of the logged block are no longer available.
     pub fn logged_unread(&mut self, home: u64) {
         if matches!(self.runs.at(home), BlockLookup::Gap(_)) {
             self.runs.learn(home, home + 1, BlockRole::Metadata);
         }
     }
 
-    /// Reads locations from metadata: from the sectors of a block after sector `within`, of which those in `changed` are new.
+    /// Reads the locations of other metadata from sectors of a metadata block, from `within` on; those in `changed` are new.
     pub fn learn(&mut self, place: BlockRun, block: u64, within: usize, bytes: &[u8], changed: Option<SectorSet>) {
         match place.kind {
             BlockRunKind::Descriptors => {
                 let size = usize::from(self.superblock.descriptor_size);
                 let first = place.number(block) * u64::from(self.superblock.block_size) / size as u64;
-                // The location of these descriptors may have been unknown until now, so unchanged descriptors must also be read.
+                // The location of these group descriptors may have been unknown until now, so unchanged descriptors must also be read.
                 for (slot, bytes) in records(within, bytes, size, None) {
                     let number = first + slot as u64;
                     self.set_group(number as u32, &GroupDescriptor::parse(number as u32, bytes));
@@ -217,7 +217,7 @@ impl MetadataLayout {
         }
     }
 
-    /// Called when a block is free, or was never logged.
+    /// Forgets the class of a block that has been freed, or that was never logged.
     pub fn freed(&mut self, home: u64) {
         self.runs.forget(home, home + 1, None);
     }
@@ -248,7 +248,7 @@ impl MetadataLayout {
         let runs = runs_of(bytes);
         let now = runs.as_ref().map(DirectoryRuns::as_slice);
         let known = self.directories.get(&number);
-        // If the inode also refers to blocks through other blocks, the known runs still belong to the directory.
+        // If the inode also refers to data through extent or indirect blocks, the known runs still belong to the directory.
         if known.map(Vec::as_slice) == now || runs.is_some_and(|runs| runs.is_deep) {
             return;
         }
@@ -282,7 +282,7 @@ impl MetadataLayout {
         bytes.div_ceil(u64::from(self.superblock.block_size))
     }
 
-    /// Forgets the groups beyond the last one.
+    /// Forgets groups whose number is not below the number of groups of the file system.
     fn drop_groups(&mut self) {
         let (count, table_blocks) = (self.superblock.groups(), self.table_blocks());
         for (_, [block_bitmap, inode_bitmap, table]) in self.groups.extract_if(|number, _| u64::from(*number) >= count) {
@@ -336,7 +336,7 @@ impl MetadataLayout {
                 self.runs.set(at, end, descriptors, 0);
             }
         }
-        // Blocks of descriptors that are stored in the groups which they describe are in the first, second and last of these groups.
+        // With `META_BG`, each descriptor block is stored in the first, second and last of the groups that it describes.
         let within = u64::from(group) % each;
         if table >= common && (within == 1 || within == each - 1) && within != 0 {
             self.runs.set(at, at + 1, descriptors, 0);
@@ -364,11 +364,11 @@ fn records(within: usize, bytes: &[u8], size: usize, changed: Option<SectorSet>)
 pub(super) enum BlockRunKind {
     /// Metadata at a fixed location that refers to no other metadata.
     Fixed(BlockRole),
-    /// Group descriptors, numbered by the block of their table.
+    /// Blocks of group descriptors, numbered by their position in the table of descriptors.
     Descriptors,
-    /// Inodes, numbered by group (high 32 bits) and by the block of the group's table.
+    /// Blocks of inode tables, numbered by group (high 32 bits) and by position in the table of the group.
     Inodes,
-    /// The journal, numbered by its blocks.
+    /// Blocks of the journal, numbered by their position in the journal.
     Journal,
     /// Metadata whose location was read from other metadata, and which may be freed.
     Learned(BlockRole),
@@ -395,7 +395,7 @@ impl BlockRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockLookup {
     Place(BlockRun),
-    /// Nothing is known about the blocks up to this block.
+    /// Nothing is known about the blocks from the requested block up to this block.
     Gap(u64),
 }
 
@@ -406,7 +406,7 @@ struct BlockRunEntry {
     first: u64,
 }
 
-/// Runs by their first block, without overlaps.
+/// Runs of blocks by their first block, without overlaps.
 #[derive(Default)]
 pub(super) struct BlockRunMap {
     runs: BTreeMap<u64, BlockRunEntry>,
@@ -584,7 +584,7 @@ pub(super) fn is_directory(block: &[u8], has_types: bool) -> bool {
     while at < block.len() {
         let rest = &block[at..];
         let stored = le16(rest, 4);
-        // Linux reads the length 0 as a whole block of 64 KB, but writes 0xFFFF for it.
+        // Linux reads a record length of 0 as 64 KB, but never writes it (it writes 0xFFFF), so 0 is rejected here.
         let length = if stored == 0 { 0 } else { record_length(stored, block.len() as u32) };
         let name = if has_types { usize::from(rest.get(6).copied().unwrap_or(0)) } else { le16(rest, 6).into() };
         if length < 8 || !length.is_multiple_of(4) || length > rest.len() || 8 + name > length {
@@ -598,7 +598,7 @@ pub(super) fn is_directory(block: &[u8], has_types: bool) -> bool {
             }
             named = true;
         } else if at == 0 && length + 12 >= block.len() {
-            // An empty block, or a node of the hash tree.
+            // An empty directory block, or a node of the hash tree.
             named = true;
         }
         at += length;
@@ -681,7 +681,7 @@ mod block_runs_tests {
                     }
                 }
             }
-            // Adjacent learnt runs of the same role are joined.
+            // Adjacent runs with the same role are merged, so there are not more runs than steps.
             prop_assert!(places.len() <= 60);
         }
     }

@@ -63,7 +63,7 @@ pub struct Annotator {
     journal_placement: JournalPlacement,
     /// The bytes of the superblock, which may be written in parts.
     superblock: Box<[u8; BYTES]>,
-    /// The reason why no layout is known.
+    /// The reason why no file system layout is known.
     refused: AnnotatorStatus,
     /// Whether the log has transactions of an earlier mount that have not been replayed.
     recovering: bool,
@@ -197,7 +197,7 @@ impl Annotator {
         matches!(self.journal_placement, JournalPlacement::Unknown)
     }
 
-    /// Returns the note for the first sectors of a write.
+    /// Returns the classification of the first sectors of a write.
     fn next_note(&mut self, sector: u64, data: &[u8]) -> BlockNote {
         let sectors = (data.len() / SECTOR) as u64;
         let Some(layout) = &mut self.layout else { return BlockNote::new(BlockRole::Data, sectors as u32) };
@@ -225,7 +225,7 @@ impl Annotator {
         };
         let compared = self.journal.compare(block, within as usize, bytes);
         let changed = compared.map(|(changed, ..)| changed);
-        // If the block was logged, the locations in it were read at that time.
+        // If the block was logged in the journal, the locations in it were read at that time.
         if compared.is_none_or(|(changed, _, learned)| !changed.is_empty() || !learned) {
             layout.learn(place, block, within as usize, bytes, None);
             self.journal.set_locations_known(block);
@@ -258,7 +258,7 @@ impl Annotator {
             Err(error) => {
                 let is_other =
                     |layout: &MetadataLayout| crate::disk::uuid(&self.superblock[..], 0x68) != layout.superblock().uuid;
-                // This may be one half of a superblock that two requests write.
+                // The superblock may be split over two write requests, of which only one has arrived.
                 if self.layout.as_ref().is_none_or(is_other) {
                     self.refuse(AnnotatorStatus::of_superblock(&self.superblock[..], &error));
                 }
@@ -336,7 +336,7 @@ impl Annotator {
             JournalLocation::of_inode(&filesystem, &inode)
         });
         let Some(Ok(location)) = location else { return };
-        // The inode may also be rewritten for other reasons.
+        // The journal inode may also be rewritten without a change of the journal's location.
         if layout.set_journal(location.runs()) {
             self.journal.relocate(location.superblock_block() as u32);
             if let Ok(superblock) = location.superblock(&self.recent) {
@@ -370,7 +370,7 @@ impl Annotator {
     }
 }
 
-/// Whether a block of a journal may start in this data.
+/// Whether these bytes may contain the start of a journal block, which begins with a magic number.
 fn has_magic(data: &[u8]) -> bool {
     data.chunks_exact(LEAST_BLOCK).any(|block| block.starts_with(&JOURNAL_MAGIC.to_be_bytes()))
 }
@@ -590,7 +590,7 @@ pub enum AnnotatorStatus {
 }
 
 impl AnnotatorStatus {
-    /// The status for a superblock with these bytes, which was refused with this error.
+    /// Returns the status after a superblock with these bytes has been rejected with this error.
     fn of_superblock(bytes: &[u8], error: &Error) -> Self {
         match error.kind() {
             _ if le16(bytes, 0x38) != MAGIC => Self::NoFilesystem,

@@ -92,7 +92,7 @@ impl RecentWrites {
 }
 
 impl DiskReader for RecentWrites {
-    /// The size of the disk is unknown.
+    /// Returns the maximum, because the size of the disk is unknown.
     fn size(&self) -> io::Result<u64> {
         Ok(u64::MAX)
     }

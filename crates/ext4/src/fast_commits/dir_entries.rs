@@ -78,7 +78,7 @@ impl FastCommitReplayer<'_> {
                 return Ok(());
             }
         }
-        // Linux also leaves a new directory with one link, and does not change the link count of its parent.
+        // As in Linux, a new directory is left with one link, and the link count of its parent does not change.
         let Some(inode) = self.live(number)? else { return Ok(()) };
         self.add_link(folder, &inode, name)?;
         self.set_links(number, 1)
@@ -242,7 +242,7 @@ impl FastCommitReplayer<'_> {
         bytes[at + HEAD..at + HEAD + name.len()].copy_from_slice(name);
     }
 
-    /// Writes a block of entries with its checksum entry.
+    /// Writes a block of directory entries together with the entry that contains its checksum.
     fn store_block(&self, folder: &Inode, block: u64, mut bytes: Vec<u8>) -> Result<()> {
         if self.files.superblock().has_checksums() {
             let at = bytes.len() - TAIL;

@@ -201,7 +201,7 @@ impl FastCommitReplayer<'_> {
             let problem = "fast commits change a file that is mapped by indirect blocks";
             return Err(DiskStructure::Inode(number).unsupported(inode.offset, problem));
         }
-        // As in Linux, a map that cannot be read is left unchanged.
+        // As in Linux, an extent map that cannot be read is left unchanged.
         let Ok((runs, tree)) = self.files.all_runs(&inode) else { return Ok(()) };
         let mut left = Vec::with_capacity(runs.len() + 2);
         for run in runs {

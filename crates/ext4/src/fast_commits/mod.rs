@@ -26,7 +26,7 @@ struct FastCommitReplayer<'a> {
     files: Ext4Filesystem<DiskEditor<'a>>,
     /// Runs of blocks that must not be allocated: first block, and number of blocks.
     regions: RefCell<Vec<(u64, u64)>>,
-    /// Inodes whose blocks are marked as used at the end.
+    /// Inodes whose blocks are marked as used at the end of the replay.
     modified: Vec<u32>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn replay(disk: &dyn DiskReader, scanned: FastCommitScan) -> Result<(
 
 const LONGEST_NAME: usize = 255;
 
-/// A record that is to be replayed.
+/// A record of a fast commit that is to be replayed.
 pub(crate) struct FastCommitStep {
     pub tag: FastCommitTag,
     pub value: Vec<u8>,
@@ -76,7 +76,7 @@ pub(crate) struct FastCommitStep {
 #[derive(Default)]
 pub(crate) struct FastCommitScan {
     pub steps: Vec<FastCommitStep>,
-    /// Blocks that these commits add to files, which the replay must not allocate: first block, and number of blocks.
+    /// Blocks that the scanned commits add to files, which the replay must not allocate: first block, and number of blocks.
     pub regions: Vec<(u64, u64)>,
     pub commits: u64,
 }
@@ -97,7 +97,7 @@ impl FastCommitScanner {
         Self { expected, inode_size: usize::from(inode_size), crc: 0, scan: FastCommitScan::default(), complete_lengths: (0, 0) }
     }
 
-    /// Scans the next block: number `block` in the journal, at byte `offset` of the disk. Returns true if the fast commits end here.
+    /// Scans block `block` of the journal, which is at byte `offset` of the disk. Returns true if the fast commits end in this block.
     pub fn block(&mut self, bytes: &[u8], block: u64, offset: u64, is_first: bool) -> Result<bool> {
         if is_first && le16(bytes, 0) != FastCommitTag::Head.number() {
             return Ok(true);

@@ -52,7 +52,7 @@ impl Ext4FileKind {
         }
     }
 
-    /// The number of the kind in a directory entry.
+    /// Returns the number that represents the kind in a directory entry.
     pub(crate) fn as_entry(self) -> u8 {
         match self {
             Self::Unknown => 0,
@@ -92,7 +92,7 @@ pub struct DirectoryEntry<'a> {
 }
 
 impl<B: DiskReader> Ext4Filesystem<B> {
-    /// Calls `visit` with each name of a directory in the order on the disk, including `.` and `..`, until it breaks.
+    /// Calls `visit` with each name of a directory in the order on the disk, including `.` and `..`, until `visit` returns `Break`.
     /// Errors: if the inode is not a directory, is encrypted, or has damaged blocks.
     pub fn entries(&self, directory: &Inode, mut visit: impl FnMut(DirectoryEntry<'_>) -> ControlFlow<()>) -> Result<()> {
         let structure = DiskStructure::Directory(directory.number);
@@ -185,7 +185,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         while at < bytes.len() {
             let length = record_length(le16(bytes, at + 4), self.superblock().block_size);
             let rest = &bytes[at..];
-            // Without types of entries, the length of a name has two bytes.
+            // If directory entries contain no file type, the length of a name has two bytes.
             let name_length = if has_types { usize::from(rest.get(6).copied().unwrap_or(0)) } else { usize::from(le16(rest, 6)) };
             let used = HEAD + name_length;
             if length < TAIL.min(rest.len()).max(HEAD) || !length.is_multiple_of(4) || length > rest.len() || used > length {
@@ -215,7 +215,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         let whole = record_length(le16(bytes, 4), size as u32) == size && le32(bytes, 0) == 0;
         let is_index = directory.flags.contains(InodeFlags::INDEX) && (logical == 0 || whole);
         let (stored, computed) = if is_index {
-            // Count and limit follow the empty entry of a node; in the root, they follow `.`, `..` and eight bytes.
+            // Limit and count follow the empty directory entry (8 bytes) of a node. In the root node, they follow `.`, `..` and 8 bytes.
             let from = if whole { 8 } else { 32 };
             let (limit, count) = (usize::from(le16(bytes, from)), usize::from(le16(bytes, from + 2)));
             let (tail, used) = (from + 8 * limit, from + 8 * count);
@@ -236,7 +236,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
     }
 }
 
-/// Decodes the length of an entry: with blocks of 65,536 bytes, the two low bits are the two high bits of the length.
+/// Decodes the length of a directory entry. With blocks of 65,536 bytes, its two low bits are the two high bits of the length.
 pub(crate) fn record_length(stored: u16, block_size: u32) -> usize {
     let stored = u32::from(stored);
     let length = match stored {
@@ -250,7 +250,7 @@ pub(crate) fn record_length(stored: u16, block_size: u32) -> usize {
 /// A file, folder or link in a tree below a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeNode {
-    /// Path relative to that folder, without a leading slash.
+    /// Path relative to the root of the tree, without a leading slash.
     pub path: Vec<u8>,
     /// Kind of the file.
     pub kind: Ext4FileKind,

@@ -98,7 +98,7 @@ pub(crate) const EXTENT_MAGIC: u16 = 0xF30A;
 const MAX_DEPTH: u16 = 5;
 /// Number of bytes in the header of a node, and in each entry.
 pub(crate) const EXTENT_BYTES: usize = 12;
-/// An extent with a length above this value is unwritten, and has the excess as its number of blocks.
+/// Maximum length of a written extent. If the stored length is larger, the extent is unwritten, and has the excess as its number of blocks.
 const MAX_LENGTH: u16 = 32768;
 /// Number of blocks that a file can have: their numbers have 32 bits.
 pub(super) const MAP_END: u64 = 1 << 32;
@@ -159,7 +159,7 @@ fn hole<B: DiskReader>(mapper: &BlockMapper<'_, B>, logical: u64, end: u64) -> R
     Ok(FileBlockRun { logical, blocks: end - logical, physical: None, unwritten: false })
 }
 
-/// Returns the number of entries that satisfy the condition; these must be the first entries.
+/// Returns the number of entries that satisfy the condition. Entries that satisfy it must precede all others.
 fn partition(entries: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, entries);
     while low < high {
@@ -189,7 +189,7 @@ fn descend<B: DiskReader>(mapper: &mut BlockMapper<'_, B>, level: usize, block: 
     structure.read(mapper.filesystem.disk(), offset, &mut known.bytes)?;
     let header = check_node(&known.bytes, structure, offset, Some(depth))?;
     if mapper.filesystem.superblock().has_checksums() {
-        // The checksum follows the space for entries.
+        // The checksum of an extent block follows the space for all its entries.
         let tail = EXTENT_BYTES * (usize::from(le16(&known.bytes, 4)) + 1);
         let stored = le32(&known.bytes, tail);
         let computed = crc32c(mapper.filesystem.seed_of(mapper.inode), &known.bytes[..tail]);

@@ -14,9 +14,9 @@ use super::directory::Ext4FileKind;
 use crate::disk::{DiskReader, DiskStructure, crc32c, le16, le32, wide};
 use crate::superblock::Incompat;
 
-/// Number of bytes of the words in an inode that map blocks or contain a short symbolic link.
+/// Number of bytes in the area of an inode that contains the block map or a short symbolic link.
 pub(crate) const MAP_BYTES: usize = 60;
-/// Offset of these words in the inode.
+/// Offset of the block map in an inode, in bytes.
 pub(crate) const MAP_AT: usize = 0x28;
 const CHECKSUM_LOW: usize = 0x7C;
 const CHECKSUM_HIGH: usize = 0x82;
@@ -81,7 +81,7 @@ impl Inode {
         self.map[..MAP_BYTES - 1].get(..usize::try_from(self.size).ok()?)
     }
 
-    /// Whether the words of the inode map blocks: false for devices, pipes and short symbolic links.
+    /// Whether the inode contains a block map: false for devices, pipes and short symbolic links.
     pub(super) fn has_map(&self) -> bool {
         let kinds = [Ext4FileKind::Regular, Ext4FileKind::Directory, Ext4FileKind::Symlink];
         kinds.contains(&self.kind()) && self.inline.is_none() && self.short_link().is_none()
@@ -129,7 +129,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         let superblock = self.superblock();
         let size = usize::from(superblock.inode_size);
         let offset = self.inode_place(number)?;
-        // Nearly all inodes have 256 bytes.
+        // Nearly all inodes have 256 bytes, so these are read into an array without an allocation.
         let (mut short, mut long) = ([0; 256], Vec::new());
         let bytes = if size <= short.len() {
             &mut short[..size]
@@ -191,7 +191,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         let has_high_size =
             Ext4FileKind::of_mode(mode) == Ext4FileKind::Regular || self.superblock().incompat.contains(Incompat::LARGEDIR);
         let size = wide(if has_high_size { le32(bytes, 0x6C) } else { 0 }, le32(bytes, 0x4));
-        // Two bits of the extra field extend the seconds beyond 2038.
+        // Two bits of the extra timestamp field extend the range of seconds beyond 2038.
         let more = if extra >= 0x8C - PLAIN_BYTES { le32(bytes, 0x88) } else { 0 };
         let seconds = i64::from(le32(bytes, 0x10).cast_signed()) + (i64::from(more & 3) << 32);
         let mut map = [0; MAP_BYTES];
@@ -254,7 +254,7 @@ pub(crate) fn inline_contents(
     }
     let first = at + 4;
     let mut entry = first;
-    // The list of attributes ends with four zero bytes, or at the end of the inode.
+    // The list of extended attributes ends with four zero bytes, or at the end of the inode.
     while bytes.len() >= entry + ENTRY_BYTES && le32(bytes, entry) != 0 {
         let name_length = usize::from(bytes[entry]);
         let name = bytes.get(entry + ENTRY_BYTES..entry + ENTRY_BYTES + name_length);
@@ -289,7 +289,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         let mut out = Vec::new();
         let mut bytes = vec![0; usize::from(self.superblock().inode_size)];
         structure.read(self.disk(), inode.offset, &mut bytes)?;
-        // Attributes in the inode follow its extra fields, whose length was checked when the inode was read.
+        // Extended attributes in the inode follow its extra fields, whose length was checked when the inode was read.
         let extra = if bytes.len() > PLAIN_BYTES { usize::from(le16(&bytes, 0x80)) } else { 0 };
         let from = PLAIN_BYTES + extra;
         if bytes.len() >= from + 4 && le32(&bytes, from) == ATTRIBUTE_MAGIC {
@@ -308,7 +308,7 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         Ok(out)
     }
 
-    /// Reads entries from `at` on. Offsets of values are relative to the start of `bytes`, which is at byte `offset` of the disk.
+    /// Reads attribute entries from byte `at` on. Offsets of values are relative to `bytes`, which is at byte `offset` of the disk.
     fn read_attributes(
         structure: DiskStructure, bytes: &[u8], mut at: usize, offset: u64, out: &mut Vec<Attribute>,
     ) -> Result<()> {

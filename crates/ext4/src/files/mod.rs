@@ -152,13 +152,14 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         }
     }
 
-    /// The checksum state with which the checksums of an inode's blocks start.
+    /// Returns the initial state for checksums of blocks that belong to an inode.
     pub(crate) fn seed_of(&self, inode: &Inode) -> u32 {
         let seed = crc32c(self.superblock.seed, &inode.number.to_le_bytes());
         crc32c(seed, &inode.generation.to_le_bytes())
     }
 
-    /// The location of a block of the file system, in bytes. A block outside of the file system is an error of `structure`.
+    /// Returns the location of a block of the file system, in bytes. If the block is outside of the file system, the error names
+    /// `structure`.
     pub(crate) fn offset_of(&self, block: u64, structure: DiskStructure) -> Result<u64> {
         let offset = block.saturating_mul(u64::from(self.superblock.block_size));
         if block < u64::from(self.superblock.first_block) || block >= self.superblock.blocks {

@@ -1,5 +1,5 @@
-//! Checks everything that is reachable from the root: whether a reader can use it, and a writer that trusts the bitmaps cannot damage it.
-//! This does not replace e2fsck: unreachable structures (orphans, counters of free blocks) are not checked.
+//! Checks everything that is reachable from the root directory: that a reader can use it, and that a writer that trusts the bitmaps cannot
+//! damage it. This does not replace e2fsck: unreachable structures (orphans, counters of free blocks) are not checked.
 
 use std::ops::ControlFlow;
 
@@ -14,17 +14,17 @@ use crate::disk::DiskStructure;
 /// The link count of a directory that has more links than the field can represent.
 const MANY_LINKS: u16 = 1;
 
-/// The counts and the faults of a walk.
+/// The counts and the faults found by a walk through the directories.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct WalkSummary {
-    /// Inodes to which a name refers.
+    /// Number of inodes to which a name refers.
     pub inodes: u64,
-    /// Directories among these inodes.
+    /// Number of directories among `inodes`.
     pub directories: u64,
-    /// Blocks of the contents and block maps of these inodes.
+    /// Number of blocks of the contents and block maps of `inodes`.
     pub blocks: u64,
-    /// Faults, up to the limit.
+    /// The faults found, up to a given limit.
     pub faults: Vec<Error>,
 }
 
@@ -136,7 +136,7 @@ impl<B: DiskReader> FilesystemWalker<'_, B> {
             let problem = format!("`.` and `..` are {own:?} and {up:?}, not {number} and {parent}");
             self.fault(structure.fault(inode.offset, problem));
         }
-        // `.` counts as a name of the directory itself, `..` as a name of its parent. The root is its own parent.
+        // `.` counts as a link to the directory itself, and `..` as a link to its parent. The root directory is its own parent.
         if let Some(known) = self.inodes.get_mut(&number) {
             known.names += 1;
         }

@@ -76,7 +76,7 @@ pub struct JournalSuperblock {
     pub features: JournalFeatures,
     /// The kind of checksums in the log.
     pub checksums: JournalChecksums,
-    /// UUID of the journal, with which checksums start.
+    /// UUID of the journal, the seed of its checksums.
     pub uuid: [u8; 16],
     pub(super) seed: u32,
 }
@@ -262,11 +262,11 @@ pub enum JournalRecordKind<'a> {
     Descriptor(JournalTags<'a>),
     /// Blocks whose older copies in the log must not be replayed.
     Revoke(RevokedBlocks<'a>),
-    /// The end of a transaction.
+    /// The commit block that ends a transaction.
     Commit(CommitBlock),
 }
 
-/// The end of a transaction.
+/// The contents of a commit block, which ends a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitBlock {
     /// Time of the commit: seconds since 1970.
@@ -360,7 +360,7 @@ impl LogFormat {
     fn tag_bytes(&self) -> usize {
         match (self.checksums, self.wide) {
             (JournalChecksums::V3, _) => 16,
-            // Linux adds the size of the checksum, although two unused bytes contain the checksum.
+            // Linux adds the size of the checksum to the tag size, although the checksum is stored in two unused bytes of the tag.
             (JournalChecksums::V2, true) => 14,
             (JournalChecksums::V2, false) => 10,
             (_, true) => 12,
@@ -403,7 +403,7 @@ pub struct RevokedBlocks<'a> {
 }
 
 impl RevokedBlocks<'_> {
-    /// Whether the block states that it uses more bytes than it has.
+    /// Whether the length field of the block exceeds the size of the block.
     pub fn is_overlong(&self) -> bool {
         self.overlong
     }

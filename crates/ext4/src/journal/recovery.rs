@@ -159,11 +159,11 @@ impl JournalRecovery {
         // As in Linux, 0 stands for no end: a bad commit of transaction 0 does not end the log.
         let mut end = 0;
         let mut failed_commit = None;
-        // The first block with a bad checksum in the current transaction.
+        // The first block of the current transaction whose checksum is wrong.
         let mut suspect: Option<u64> = None;
         let mut last_commit = 0;
         let mut crc = CRC32_BE.digest();
-        // More steps than blocks mean that blocks are read again, and the log would never end.
+        // If the scan takes more steps than the log has blocks, it reads blocks again and would never end.
         for _ in 0..=log.superblock.blocks {
             log.read(block, &mut self.buffer)?;
             let here = block;
@@ -212,7 +212,7 @@ impl JournalRecovery {
                     }
                     let holds = if has_v1 {
                         if end != 0 {
-                            // Two more commits after a bad one: the journal is damaged, and the expected number does not advance.
+                            // Two more commits after a bad one: the journal is damaged, and the transaction number does not advance.
                             failed_commit = failed_commit.or(Some((end, here)));
                             continue;
                         }
@@ -249,7 +249,7 @@ impl JournalRecovery {
         if !log.superblock.features.contains(JournalFeatures::FAST_COMMIT) {
             return Ok(FastCommitScan::default());
         }
-        // One block between the log and the fast commits is unused.
+        // One block between the log and the fast-commit area is unused.
         let first = u64::from(log.superblock.end) + 1;
         let mut scan = FastCommitScanner::new(end, inode_size);
         for block in first..u64::from(log.superblock.blocks) {
@@ -258,12 +258,12 @@ impl JournalRecovery {
                 return Ok(scan.finish());
             }
         }
-        // As in Linux 6.18: its loop over the blocks of fast commits runs one block too far.
+        // Linux 6.18 rejects this journal, because its loop over the fast-commit blocks runs one block too far.
         let problem = "fast commits fill all of their blocks, and Linux, which reads one more, does not mount this";
         Err(DiskStructure::FastCommit(u64::from(log.superblock.blocks)).fault(0, problem))
     }
 
-    /// The REVOKE pass: collects the revoked blocks.
+    /// The REVOKE pass: collects the blocks that revoke records list.
     fn collect_revokes(&mut self, log: &RecoveryLog<'_>, end: u32, replay: &mut JournalReplaySummary) -> Result<()> {
         for at in self.blocks.iter().filter(|at| at.is_revoke && is_before(at.sequence, end)) {
             log.read(at.block, &mut self.buffer)?;
@@ -364,7 +364,7 @@ pub struct JournalReplaySummary {
     pub end: u32,
     /// Logged blocks that were replayed; every copy of a home block counts.
     pub blocks: u64,
-    /// Revoke entries.
+    /// Number of revoke entries in the replayed transactions.
     pub revokes: u64,
     /// Logged blocks left out because of a revoke entry.
     pub revoked: u64,
@@ -372,8 +372,8 @@ pub struct JournalReplaySummary {
     pub bad_blocks: u64,
     /// Fast commits on top of the log that were replayed.
     pub fast_commits: u64,
-    /// The reason why Linux refuses to mount although something was replayed, as e2fsck does: a bad checksum of a commit block or a logged
-    /// block, or a home block outside of the disk.
+    /// The reason why Linux refuses to mount, although blocks were replayed (e2fsck replays them too): a bad checksum of a commit block or
+    /// a logged block, or a home block outside of the disk.
     pub refused: Option<Error>,
 }
 
@@ -557,7 +557,7 @@ impl ChecksumCache {
     }
 }
 
-/// The checksum state before a logged block of a transaction.
+/// Returns the checksum state to which a logged block of a transaction is added.
 pub(super) fn logged_state(format: &LogFormat, sequence: u32) -> u32 {
     crc32c(format.seed, &sequence.to_be_bytes())
 }

@@ -1,5 +1,5 @@
-//! FAT32 (`fs/fat`): the two tables and the folders are written in place, sector by sector, without a journal. Clusters are allocated when
-//! a page is written in memory.
+//! FAT32 (`fs/fat`): the two file allocation tables and the folders are written in place, sector by sector, without a journal. Clusters are
+//! allocated when a page is written in memory.
 //!
 //! A sync of a file writes its data, its folder entry and all dirty sectors of the tables, then flushes. The sector with the number of free
 //! clusters is written back like other data. Each name takes three entries of 32 bytes. Not modelled: zeroing when a file is extended
@@ -26,17 +26,17 @@ const INFO: u64 = 1;
 const ENTRIES: u64 = 128;
 /// Number of names in a sector of a folder, with three entries of 32 bytes each.
 const NAMES: u64 = 5;
-/// Number of clusters reserved for folders and for the ends of files.
+/// Number of clusters reserved for folders and for the last, partly used clusters of files.
 const MARGIN: u64 = 16;
 
 #[derive(Debug, Default)]
 struct Fat32File {
-    /// Extents by page; the value is the page of the partition minus the page of the file.
+    /// Extents of the file, by page number. The value of an extent is its page in the partition minus its page in the file.
     extents: SectorRangeMap<i64>,
     /// Number of pages of the file, all of which are allocated.
     pages: u64,
     name: u64,
-    /// Time since which the folder entry is outdated, and whether its length is outdated.
+    /// Time at which the folder entry of the file became outdated, and whether the length in the entry is outdated.
     changed: Option<(Nanos, bool)>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Fat32 {
     discarding: Vec<(u64, u64, BioId)>,
     /// Number of pages per cluster.
     cluster: u64,
-    /// Number of sectors per table, and the first page of the first cluster.
+    /// Number of sectors per file allocation table, and the first page of the first cluster.
     table: u64,
     data: u64,
     free: FreeBlocks,
@@ -65,7 +65,7 @@ pub(super) struct Fat32 {
     next: u64,
     reserved: u64,
     files: Vec<Fat32File>,
-    /// Files whose folder entries are outdated, and the time since when.
+    /// Files whose folder entries are outdated, each with the time at which the entry became outdated.
     changed: BTreeMap<u32, Nanos>,
     folders: Vec<Fat32Folder>,
     buffers: MetadataBufferTable,
@@ -122,7 +122,7 @@ impl Fat32 {
         &mut self.files[inode as usize]
     }
 
-    /// Initialises a folder at its first use; folders exist from the start.
+    /// Initialises a folder at its first use; all folders exist from the start of the simulation.
     fn open_folder(&mut self, id: FolderId) {
         let at = id.0 as usize;
         if self.folders.len() <= at {
@@ -144,7 +144,7 @@ impl Fat32 {
         Some(cluster)
     }
 
-    /// Marks the table entries of clusters as changed in both tables, and also the number of free clusters.
+    /// Marks the entries of clusters as changed in both file allocation tables, and also the number of free clusters.
     fn change_table(&mut self, now: Nanos, clusters: Range<u64>) {
         for sector in clusters.start / ENTRIES..=(clusters.end - 1) / ENTRIES {
             for table in 0..2 {
@@ -164,7 +164,7 @@ impl Fat32 {
             file.extents.set(first, first + length, place - first as i64);
             file.pages += length;
             if let Some(now) = logged {
-                // The entry of the previous cluster refers to the new cluster.
+                // The table entry of the previous cluster refers to the new cluster.
                 let before = first
                     .checked_sub(1)
                     .and_then(|page| file.extents.get(page).map(|delta| ((page as i64 + delta) as u64 - self.data) / length));
@@ -219,7 +219,7 @@ impl Fat32 {
         self.changed.entry(inode).or_insert(now);
     }
 
-    /// Marks the folder entry of a file as changed if it is outdated.
+    /// Marks the sector with the folder entry of a file as dirty if the entry is outdated.
     fn write_entry(&mut self, inode: u32, now: Nanos) {
         self.changed.remove(&inode);
         let file = &mut self.files[inode as usize];
@@ -256,7 +256,7 @@ impl Fat32 {
         folder.clusters[cluster.min(last)] + sector
     }
 
-    /// Writes the dirty sectors of the tables and the sector `entry`, or all dirty sectors if `entry` is `None`. Then it flushes.
+    /// Writes the dirty sectors of both FATs and the sector `entry`, or all dirty sectors if `entry` is `None`. Then sends a flush.
     fn sync(&mut self, core: &mut HostCore, task: TaskId, entry: Option<u64>) -> StepOutcome {
         core.tasks[task].part += 1;
         match core.tasks[task].part {
@@ -339,7 +339,7 @@ impl FilesystemModel for Fat32 {
         let from = core.cache.inode(inode).folder.0 as usize;
         self.folders[from].names = self.folders[from].names.saturating_sub(1);
         self.buffers.change(old, BlockRole::Directory, core.now);
-        // The entry of a file that is replaced is reused.
+        // If the rename replaces a file, the directory entry of that file is reused.
         let new = replaced.map(|replaced| self.files[replaced as usize].name);
         let new = new.unwrap_or_else(|| self.place_name(to, Some(core.now)));
         self.buffers.change(new, BlockRole::Directory, core.now);
@@ -353,7 +353,7 @@ impl FilesystemModel for Fat32 {
 
     fn begin_write(&mut self, core: &mut HostCore, task: TaskId, _: u32) -> StepOutcome {
         self.reclaim(core);
-        // The sector of the table where the search for the next cluster starts.
+        // Reads the sector of the file allocation table where the search for the next free cluster starts.
         self.buffers.read(core, task, RESERVED + self.next / ENTRIES)
     }
 
@@ -431,7 +431,7 @@ impl FilesystemModel for Fat32 {
     }
 }
 
-/// The cluster size that mkfs.fat chooses, in KB. Small partitions, for which it would choose less, have 4.
+/// Returns the cluster size that mkfs.fat chooses, in KB. Small partitions, for which mkfs.fat would choose less than 4 KB, have 4 KB.
 fn default_cluster(sectors: u64) -> u32 {
     match sectors >> 21 {
         0..8 => 4,

@@ -1,10 +1,10 @@
 //! A log-structured file system with node blocks, like F2FS. Data and nodes are appended at separate heads; nothing is written in place.
 //!
-//! A node block contains the addresses of the pages of a file. A sync of the file writes it and needs no checkpoint, because recovery rolls
-//! forward over such nodes. A checkpoint writes the changed blocks of folders, all dirty nodes, the changed blocks of the address and
-//! segment tables, and a pack of its own, whose last block has preflush and FUA. It is written every 60 s, by `sync`, by a sync of a folder
-//! or of a renamed file, and before cleaned segments are reused. Not modelled: writes in place (`ipu_policy` is off), inline data, and
-//! separation by temperature.
+//! A node block contains the addresses of the pages of a file. A sync of the file writes its node blocks and needs no checkpoint, because
+//! recovery rolls forward over such nodes. A checkpoint writes the changed blocks of folders, all dirty nodes, the changed blocks of the
+//! address and segment tables, and a checkpoint pack, whose last block has preflush and FUA. A checkpoint is written every 60 s, by `sync`,
+//! by a sync of a folder or of a renamed file, and before cleaned segments are reused. Not modelled: writes in place (`ipu_policy` is off),
+//! inline data, and separation by temperature.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -25,12 +25,12 @@ const INODE_PLACES: u64 = 923;
 const NODE_PLACES: u64 = 1018;
 /// Number of names in a block of a folder.
 const NAMES: u64 = 214;
-/// Number of entries per block of the address table and of the segment table, and of entries that fit into the pack.
+/// Number of entries per block of the address table and of the segment table, and of entries in a checkpoint pack.
 const ADDRESSES: u64 = 455;
 const SEGMENTS: u64 = 55;
 const PACK_ADDRESSES: usize = 38;
 const PACK_SEGMENTS: usize = 6;
-/// Number of blocks in a pack: two headers, and summaries.
+/// Number of blocks in a checkpoint pack: two headers, and summaries.
 const PACK: u64 = 5;
 /// Interval between two checkpoints (`cp_interval`).
 const INTERVAL: Nanos = Nanos::from_secs(60);
@@ -41,20 +41,20 @@ pub(super) struct Lfs {
     mount: u16,
     barrier: bool,
     log: SegmentLog,
-    /// The first pages of the packs, of the address table and of the segment table.
+    /// The first pages of the checkpoint packs, of the address table and of the segment table.
     packs: u64,
     addresses: u64,
     table: u64,
     reserved: u64,
-    /// Nodes that are outdated on the device, by object. `dirty_since` is the time at which the first of them became outdated.
+    /// Nodes that are outdated on the device, by file or folder. `dirty_since` is the time at which the first of them became outdated.
     dirty_nodes: BTreeSet<(u32, u32)>,
     /// Blocks of folders that are outdated on the device.
     dirty_names: BTreeSet<(u32, u32)>,
     dirty_since: Option<Nanos>,
     names: Vec<u64>,
-    /// Files that exist from the start and have not been opened yet.
+    /// Files that exist from the start of the simulation and have not been opened yet.
     unread: BTreeSet<u32>,
-    /// Files whose sync needs a checkpoint.
+    /// Files whose sync needs a checkpoint, because they were renamed after the last checkpoint.
     moved: BTreeSet<u32>,
     /// Nodes and segments whose table entries have changed since the last checkpoint.
     changed_nodes: BTreeSet<(u32, u32)>,
@@ -116,7 +116,7 @@ impl Lfs {
     }
 
     fn dirty_node(&mut self, now: Nanos, object: u32, node: u32) {
-        // The inode of a changed file counts as read.
+        // The inode of a changed file is in memory, so it need not be read from the device any more.
         self.unread.remove(&object);
         self.dirty_nodes.insert((object, node));
         self.dirty_since.get_or_insert(now);
@@ -152,7 +152,7 @@ impl Lfs {
         self.dirty_nodes.range((object, 0)..=(object, u32::MAX)).map(|(_, node)| *node).collect()
     }
 
-    /// Makes the task wait for the end of a checkpoint that has not begun yet. Returns whether this call starts the checkpoint.
+    /// Makes the task wait for the end of the next checkpoint, which has not begun yet. Returns whether this call starts the checkpoint.
     fn await_checkpoint(&mut self, core: &mut HostCore, task: TaskId) -> bool {
         let (begun, _) = self.checkpoints;
         let own = self.request_checkpoint(core);
@@ -181,7 +181,7 @@ impl Lfs {
         false
     }
 
-    /// Writes a block of a table or of the pack to a page of the partition.
+    /// Writes a block of a table or of the checkpoint pack to a page of the partition.
     fn write_page(&mut self, core: &mut HostCore, task: TaskId, page: u64, role: BlockRole, flags: RequestFlags) {
         let mut write = BioRequest::write(self.mount, page * PAGE_SECTORS, PAGE_SECTORS as u32, role, core.cause(task));
         write.flags |= RequestFlags::SYNC | flags;
@@ -208,7 +208,7 @@ impl Lfs {
                 }
                 self.dirty_since = None;
                 self.moved.clear();
-                // This checkpoint records which segments are empty. They can be reused when it is durable.
+                // This checkpoint records which segments are empty. They can be reused once the checkpoint is durable.
                 self.log.retire();
             }
             1 => {
@@ -270,7 +270,7 @@ impl Lfs {
             0 => {
                 let nodes = self.dirty_nodes.len() as u64 + self.dirty_names.len() as u64;
                 if nodes >= self.segment_pages {
-                    // A checkpoint writes the dirty nodes, so no space has to be reserved for them.
+                    // A checkpoint writes the dirty nodes, so that cleaning need not reserve space for them.
                     self.await_checkpoint(core, task);
                     core.tasks[task].part = 0;
                 } else if self.log.has_free(nodes) || !self.log.begin_clean(core, task) {
@@ -317,7 +317,7 @@ impl FilesystemModel for Lfs {
     }
 
     fn lookup(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
-        // The first use of a file reads its inode.
+        // The inode of a file is read when the file is first used.
         if self.unread.remove(&inode)
             && let Some(sector) = self.log.node(inode, 0)
         {
@@ -433,7 +433,7 @@ impl FilesystemModel for Lfs {
     }
 
     fn free_pages(&self) -> u64 {
-        // Nodes and blocks of folders also need space.
+        // Two percent of the space is reserved for nodes and directory blocks.
         let room = self.log.room();
         (room - room / 50).saturating_sub(self.reserved + self.dirty_nodes.len() as u64)
     }

@@ -1,7 +1,8 @@
 //! File systems: the block I/O that file operations cause.
 //!
-//! Each file system is a file or folder here, and a line in [`build`]. It determines where pages of files are stored, which metadata blocks
-//! an operation reads and changes, and what a sync waits for. The page cache, write-back and the block layer are implemented elsewhere.
+//! Each file system is a file or directory of this module, and a line in [`build`]. It determines where pages of files are stored, which
+//! metadata blocks an operation reads and changes, and what a sync waits for. The page cache, write-back and the block layer are
+//! implemented elsewhere.
 //!
 //! Methods that return a [`StepOutcome`] may be called again after a wait. They change nothing before they return [`StepOutcome::Done`],
 //! except for syncs, which count their parts in [`crate::core::HostTask::partial_block`].
@@ -43,7 +44,7 @@ pub(crate) trait FilesystemModel {
     /// Truncates or extends a file to a number of pages. The page cache has no page beyond it.
     fn truncate(&mut self, core: &mut HostCore, task: TaskId, inode: u32, pages: u64) -> StepOutcome;
 
-    /// Renames a file. It is already in the new folder `to`; the file `replaced`, which had the name there, is replaced.
+    /// Renames a file. The host has already moved it to the new folder `to`; the new name replaces the file `replaced`.
     fn rename(&mut self, core: &mut HostCore, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>) -> StepOutcome;
 
     /// Called when the last descriptor of a file is closed.
@@ -76,7 +77,7 @@ pub(crate) trait FilesystemModel {
     /// Reads the blocks that are needed before dirty pages of the file are allocated.
     fn prepare(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome;
 
-    /// Allocates blocks for a run of dirty pages. Returns the first sector, and the number of pages that fit there.
+    /// Allocates blocks for a run of dirty pages. Returns the first sector, and the number of pages for which there are contiguous blocks.
     fn place(&mut self, core: &mut HostCore, inode: u32, page: u64, count: u64) -> (u64, u64);
 
     /// Makes a file durable. The pages of the file are already written.
@@ -88,7 +89,7 @@ pub(crate) trait FilesystemModel {
     /// Makes the whole file system durable. The pages of files are already written.
     fn sync_all(&mut self, core: &mut HostCore, task: TaskId) -> StepOutcome;
 
-    /// Number of pages for which space can be reserved in addition.
+    /// Number of pages for which space can still be reserved.
     fn free_pages(&self) -> u64;
 
     /// Number of files that can still be created.
@@ -126,14 +127,14 @@ pub(crate) fn build(number: u16, mount: &Mount, config: &HostConfig) -> Result<B
     }
 }
 
-/// The sector of a page, and the number of contiguous pages from it on. The value of an extent is the page of the partition minus the page
-/// of the file.
+/// Returns the sector of a page, and the number of contiguous pages from it on. The value of an extent is its page in the partition minus
+/// its page in the file.
 fn place_of(extents: &SectorRangeMap<i64>, page: u64) -> Option<(u64, u64)> {
     let (from, to, delta) = extents.find(page, u64::MAX).next()?;
     (from == page).then(|| ((page as i64 + delta) as u64 * 8, to - from))
 }
 
-// Metadata blocks in memory: whether they must be written in place and, with a journal, the last transaction that logged them.
+// State of metadata blocks in memory: whether each must be written in place and, with a journal, which transaction logged it last.
 
 #[derive(Clone, Copy, Debug)]
 struct MetadataBuffer {
@@ -158,7 +159,7 @@ struct MetadataBufferTable {
     /// Number of sectors per block.
     sectors: u32,
     blocks: FxHashMap<u64, MetadataBuffer>,
-    /// Blocks that must be written in place, and the time since when. With a journal, the last transaction of these blocks is committed.
+    /// Blocks to write in place, each with the time at which it became dirty. With a journal, its last transaction is committed.
     dirty: BTreeMap<u64, Nanos>,
 }
 
@@ -177,7 +178,7 @@ impl MetadataBufferTable {
         blocks.iter().fold(true, |ready, block| self.make_block_ready(core, task, *block) & ready)
     }
 
-    /// A step that waits until a block is in memory.
+    /// Executes a step that waits until a block is in memory.
     pub fn read(&mut self, core: &mut HostCore, task: TaskId, block: u64) -> StepOutcome {
         if self.make_block_ready(core, task, block) { StepOutcome::Done } else { StepOutcome::Wait(WaitReason::Read) }
     }
@@ -300,13 +301,13 @@ impl FreeBlocks {
         self.blocks
     }
 
-    /// Adds blocks that were in use.
+    /// Adds blocks that were in use to the free blocks.
     pub fn give(&mut self, from: u64, to: u64) {
         self.runs.set(from, to, ());
         self.blocks += to - from;
     }
 
-    /// Removes blocks that are free.
+    /// Removes blocks from the free blocks; all of them must be free.
     pub fn take(&mut self, from: u64, to: u64) {
         self.runs.remove(from, to);
         self.blocks -= to - from;

@@ -14,12 +14,12 @@ use crate::core::TaskId;
 const NODE: u32 = 1 << 31;
 /// Number of segments that stay free in addition to those for one round of write-back: one for each head, and two for cleaning.
 const SPARE: u64 = 5;
-/// Number of sectors of the largest partition, 128 GB. It is limited because the owner of each page is in memory.
+/// Number of sectors of the largest supported partition, 128 GB. The size is limited because the owner of each page is in memory.
 const LARGEST: u64 = 1 << 28;
 /// Number of pages that are allocated between two checks for free segments.
 const TURN: u64 = 1024;
 
-/// Bit in the number of an object that marks an object of the file system itself, such as a folder or a checkpoint.
+/// Bit in a file number that marks an object of the file system itself, such as a folder or a checkpoint.
 pub(super) const OWN: u32 = 1 << 31;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ struct LogSegment {
 /// The pages of a file in the log.
 #[derive(Debug, Default)]
 struct LoggedFile {
-    /// Extents by page; the value is the page of the log minus the page of the file.
+    /// Extents of the file, by page number. The value of an extent is its page in the log minus its page in the file.
     data: SectorRangeMap<i64>,
     nodes: BTreeMap<u32, u64>,
 }
@@ -69,9 +69,9 @@ pub(super) struct SegmentLog {
     files: Vec<LoggedFile>,
     internal_files: Vec<LoggedFile>,
     live: u64,
-    /// Whether cleaning has found no segment worth cleaning since the last segment became empty.
+    /// Whether cleaning has found no segment worth cleaning since a segment last became empty.
     exhausted: bool,
-    /// The segment that is being cleaned; its live pages at the beginning are in `moving`.
+    /// The segment that is being cleaned. `moving` contains the pages that were live when cleaning began.
     victim: Option<u32>,
     moving: Vec<(u64, PageOwner)>,
 }
@@ -120,7 +120,7 @@ impl SegmentLog {
         ((self.len() - kept) * self.pages).saturating_sub(self.live)
     }
 
-    /// Whether there are enough free segments for a round of write-back with `nodes` nodes, or cleaning cannot free any.
+    /// Whether there are enough free segments for a round of write-back with `nodes` nodes. Also true if cleaning cannot free any segment.
     pub fn has_free(&self, nodes: u64) -> bool {
         self.exhausted || self.free.len() as u64 >= SPARE + (TURN + nodes).div_ceil(self.pages)
     }
@@ -233,7 +233,7 @@ impl SegmentLog {
         }
     }
 
-    /// The bio that writes a page of the file system itself.
+    /// Returns the bio that writes a page with metadata of the file system itself.
     pub fn own_write(&self, core: &HostCore, task: TaskId, sector: u64) -> BioRequest {
         BioRequest::write(self.mount, sector, PAGE_SECTORS as u32, BlockRole::Metadata, core.cause(task))
     }
@@ -254,7 +254,7 @@ impl SegmentLog {
             let owner = self.owners[page as usize];
             if owner != NOBODY {
                 self.moving.push((page, owner));
-                // Pages in memory need no read.
+                // Pages in the page cache need no read.
                 if (owner.index | owner.inode) & NODE == 0 && core.cache.has(owner.inode, owner.index) {
                     continue;
                 }
@@ -314,7 +314,7 @@ impl SegmentLog {
     }
 }
 
-/// Appends pages of a file to the data head. Pages without an address before use up reserved space.
+/// Appends pages of a file to the data head. Pages that had no location in the log before use up reserved space.
 pub(super) fn place_counted(log: &mut SegmentLog, reserved: &mut u64, inode: u32, page: u64, count: u64) -> (u64, u64) {
     let live = log.live;
     let placed = log.place(LogHead::Data, inode, page, count);

@@ -17,7 +17,7 @@ use crate::operation::{FinishedOperation, FinishedOperations};
 use crate::request::{BlockRequestId, HostBlockRequests};
 use crate::writeback::Flusher;
 
-/// The host above a block device, in simulated time.
+/// A simulated host above a block device: page cache, file systems and block layer, in simulated time.
 ///
 /// The user of this type reports the operations of callers ([`SimulatedHost::begin`]), the completions of requests
 /// ([`SimulatedHost::completed`]) and the passage of time ([`SimulatedHost::advance`]), in order of time. After each of these calls, it
@@ -30,7 +30,7 @@ pub struct SimulatedHost {
     names: PathTable,
     busy: FxHashSet<CallerId>,
     flusher: Flusher,
-    /// Writers that wait until there are fewer dirty pages.
+    /// Writing tasks that wait until there are fewer dirty pages.
     throttled: Vec<TaskId>,
     /// Pairs of a file and a task that waits for the file's lock, in order of arrival.
     lock_waiters: Vec<(u32, TaskId)>,
@@ -68,7 +68,7 @@ impl SimulatedHost {
         self.names.declare(file, spec, self.mounts.len())
     }
 
-    /// Creates a declared file that exists from the start, with `bytes` bytes on the device and no page in memory.
+    /// Creates a declared file that exists from the start of the simulation, with `bytes` bytes on the device and no page in memory.
     /// Errors: if the path is undeclared, the file exists, or the file system is full.
     pub fn preload(&mut self, file: FileId, bytes: u64) -> Result<()> {
         let name = self.names.get(file)?;
@@ -150,7 +150,7 @@ impl SimulatedHost {
         self.set_time(now);
     }
 
-    /// Appends the requests that are issued to the device now.
+    /// Appends the requests that the host issues to the device now to `out`.
     pub fn take_requests(&mut self, out: &mut HostBlockRequests) {
         self.core.queue.dispatch(self.core.now, out);
     }
@@ -169,7 +169,7 @@ impl SimulatedHost {
         self.run();
     }
 
-    /// Appends the operations that have finished.
+    /// Appends the operations that have finished to `out`.
     pub fn take_finished(&mut self, out: &mut FinishedOperations) {
         let base = out.requests.len() as u32;
         out.requests.append(&mut self.finished.requests);
@@ -179,8 +179,8 @@ impl SimulatedHost {
         }));
     }
 
-    /// Processor time of the host's own work so far, in ns: write-back, commits, checkpoints, and the polling of the driver for the end of
-    /// writes.
+    /// Processor time of the kernel's background work so far, in ns: write-back, commits, checkpoints, and the polling of the driver for
+    /// the end of writes.
     pub fn kernel_cpu_ns(&self) -> u64 {
         self.kernel_cpu_ns + self.polling_cpu_ns()
     }
@@ -265,7 +265,7 @@ impl SimulatedHost {
     }
 
     fn check_files(&self, mount: usize) -> Result<()> {
-        // Each caller may be creating a file.
+        // Each operation in progress may still create a file, which needs an inode.
         if self.mounts[mount].free_files() > self.busy.len() as u64 {
             return Ok(());
         }
@@ -326,7 +326,7 @@ fn check_folder(folder: FolderId) -> Result<()> {
 #[derive(Clone, Copy, Debug)]
 struct PathEntry {
     pub spec: FileSpec,
-    /// The file at this path. It stays here if it was removed while it is open.
+    /// The file at this path. The number stays here if the path was removed while the file is open.
     pub inode: Option<u32>,
 }
 

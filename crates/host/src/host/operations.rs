@@ -20,11 +20,11 @@ const LONGEST: u64 = 1 << 43;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CheckedOperation {
     inode: u32,
-    /// The file that a rename replaces.
+    /// The file at the new path of a rename, which the rename replaces.
     replaced: u32,
-    /// Number of pages for which space is reserved.
+    /// Number of pages for which the operation reserves space.
     pages: u64,
-    /// Whether an open creates the file.
+    /// Whether the operation is an open that creates the file.
     makes: bool,
 }
 
@@ -118,7 +118,7 @@ impl SimulatedHost {
         check_length(file, offset, bytes)?;
         let mount = usize::from(self.core.cache.inode(inode).mount);
         let fs = &self.mounts[mount];
-        // Without holes, the gap between the end of the file and the write is also filled.
+        // If the file system cannot store holes, the gap between the end of the file and the write is also filled.
         let file = self.core.cache.inode(inode);
         let first = if fs.has_holes() { offset } else { offset.min(file.size) };
         let (mut page, end) = (first / PAGE_BYTES, (offset + bytes).div_ceil(PAGE_BYTES));
@@ -129,7 +129,7 @@ impl SimulatedHost {
             } else {
                 pages += u64::from(!self.core.cache.is_delayed(inode, page as u32));
                 page += 1;
-                // Counting stops when the write cannot fit.
+                // Counting stops as soon as the write cannot fit.
                 if pages > fs.free_pages() {
                     break;
                 }
@@ -241,7 +241,7 @@ impl SimulatedHost {
         }
         let file = self.core.cache.inode(inode);
         if !file.linked {
-            // The file was removed while the task waited for the lock.
+            // The file was removed while the task waited for the file's lock.
             self.unlock(inode);
             return StepOutcome::Done;
         }
@@ -302,7 +302,7 @@ impl SimulatedHost {
         step
     }
 
-    /// On a file system without write-back, waits until the written data is on the device.
+    /// Waits until the written data is on the device. Used for file systems without write-back.
     fn write_through_step(&mut self, task: TaskId, inode: u32) -> StepOutcome {
         let fs = &mut self.mounts[usize::from(self.core.cache.inode(inode).mount)];
         let redirtied = write_all(&mut self.core, &mut **fs, inode, task);
@@ -344,7 +344,7 @@ impl SimulatedHost {
         let file = self.core.cache.inode(inode);
         let (mount, shrinks) = (usize::from(file.mount), bytes < file.size);
         if shrinks && last < pages && self.core.tasks[task].stage == 0 {
-            // The unused part of the last page is filled with zeros.
+            // The rest of the last page is filled with zeros, so the page must be in memory.
             match self.core.cache.find(inode, last as u32) {
                 PageLookup::Reading(bio) => {
                     self.core.await_bio(bio, task);
@@ -377,7 +377,7 @@ impl SimulatedHost {
         step
     }
 
-    /// Drops the pages of a file from `from` on. Returns false if the task has to wait for pages in progress.
+    /// Drops the pages of a file from `from` on. Returns false if the task has to wait for pages that are being read or written.
     fn drop_pages(&mut self, task: TaskId, inode: u32, from: u64) -> bool {
         let crate::core::HostCore { cache, queue, tasks, .. } = &mut self.core;
         cache.under_way(inode, from as u32, |bio| {
@@ -453,7 +453,7 @@ impl SimulatedHost {
             return StepOutcome::Wait(WaitReason::File);
         }
         let file = self.core.cache.inode(inode);
-        // Another operation may have removed or renamed the file meanwhile.
+        // While this task waited, another operation may have removed or renamed the file.
         if file.linked && self.names.inode(path).is_ok_and(|named| named == inode) {
             let mount = usize::from(file.mount);
             if let StepOutcome::Wait(wait) = self.mounts[mount].unlink(&mut self.core, task, inode) {
@@ -492,7 +492,7 @@ impl SimulatedHost {
             }
         }
         let Ok(target) = self.names.get(to) else { return StepOutcome::Done };
-        // If another operation has removed, created or renamed one of the files meanwhile, nothing remains to be done.
+        // If another operation removed, created or renamed one of the files while this task waited, nothing remains to be done.
         let unchanged = self.core.cache.inode(inode).linked
             && self.names.inode(from).is_ok_and(|named| named == inode)
             && target.inode.unwrap_or(NONE) == replaced;
@@ -518,7 +518,8 @@ impl SimulatedHost {
         StepOutcome::Done
     }
 
-    /// Reads pages until the task has to wait for a page. The task's cursor is the next page; its part is 1 if it has waited for that page.
+    /// Reads pages until the task has to wait for a page. The task's `cursor` is the next page; its `part` is 1 if it has waited for that
+    /// page.
     pub(super) fn read_step(&mut self, task: TaskId, inode: u32, offset: u64, bytes: u64) -> StepOutcome {
         let size = self.core.cache.inode(inode).size;
         let end = offset.saturating_add(bytes).min(size);
@@ -539,7 +540,7 @@ impl SimulatedHost {
                     let ahead = &mut self.core.cache.inode_mut(inode).ahead;
                     let window = ahead.window_for_missing(page, last - page, history, most);
                     let cause = self.core.cause(task);
-                    // If the page was evicted, the next window may start after it.
+                    // If the page was evicted, the next read-ahead window may start after it, so the page is read separately.
                     if !(window.first..window.first + window.pages).contains(&page) {
                         self.read_window(inode, page, 1, cause);
                     }
@@ -604,7 +605,7 @@ impl SimulatedHost {
         }
     }
 
-    /// Writes pages in memory until the task has to wait. The task's cursor is the next page.
+    /// Writes pages in memory until the task has to wait. The task's `cursor` is the next page.
     pub(super) fn write_step(&mut self, task: TaskId, inode: u32, offset: u64, end: u64) -> StepOutcome {
         let last = end.div_ceil(PAGE_BYTES);
         let mount = usize::from(self.core.cache.inode(inode).mount);
@@ -651,7 +652,7 @@ impl SimulatedHost {
         StepOutcome::Done
     }
 
-    /// Whether a write to a part of a page needs the page's data from the device.
+    /// Whether a write to a page must first read the page from the device. `whole` is true if the write covers the whole page.
     pub(super) fn must_be_read(&self, inode: u32, page: u64, whole: bool) -> bool {
         let file = self.core.cache.inode(inode);
         !whole && page * PAGE_BYTES < file.size && self.mounts[usize::from(file.mount)].map(inode, page).is_some()

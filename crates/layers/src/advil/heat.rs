@@ -1,21 +1,21 @@
-//! The heat of each clustered page, which determines the pages that stay in the reserved area.
+//! The write frequency of each clustered page, which determines the pages that stay in the reserved area.
 
 use super::settings::{AdvilParameters, HotPolicy, InvalidationMeasure};
 
-/// Write counts for each clustered page of the original area. They take 3 bytes for a page (`paper` with invalidated pages), 2 bytes
-/// (`paper` with invalidated data, `rewritten`), or 0.
+/// Write counts for each clustered page of the original area. Memory per page depends on the policy: 3 bytes (`paper` with invalidated
+/// pages), 2 bytes (`paper` with invalidated data, `rewritten`), or 0.
 #[derive(Clone, Debug)]
 pub(super) struct PageHeat {
     pub policy: HotPolicy,
     by: InvalidationMeasure,
     page: u64,
-    /// Number of writes to the log, halved after every move.
+    /// Number of logged writes to each page, halved after every move of a section.
     writes: Vec<u16>,
-    /// Number of writes that overwrote logged data, halved after every move.
+    /// Number of logged writes to each page that overwrote logged data, halved after every move of a section.
     rewrites: Vec<u16>,
-    /// Number of writes to the current section, up to 2; used only with invalidated pages.
+    /// Number of writes to each page in the current section, up to 2; used only with invalidated pages.
     fresh: Vec<u8>,
-    /// Invalidated pages or sectors of the current section: clustered pages written more than once, or overwritten sectors of logged data.
+    /// Amount invalidated in the current section: clustered pages written more than once, or overwritten sectors of logged data.
     invalidated: u32,
     /// Size of the hot region in percent of a section; with `rewritten`, its maximum.
     pub hot_pct: u32,
@@ -24,15 +24,15 @@ pub(super) struct PageHeat {
     trial: HotDataTrial,
 }
 
-/// Measures whether keeping hot data saves work of the mover. Both choices are tried once. Then the cheaper one is used, and the other is
-/// retried at growing intervals.
+/// Measures whether keeping hot data in the reserved area saves work of the mover. Both choices are tried once. Then the cheaper one is
+/// used, and the other is retried at growing intervals.
 #[derive(Clone, Copy, Debug, Default)]
 struct HotDataTrial {
-    /// Bytes that the mover read and wrote for each KB logged, at the last trial without and with hot data.
+    /// Bytes that the mover read and wrote for each KB logged, in the last trial without hot data and in the last trial with hot data.
     costs: [Option<u64>; 2],
     /// Whether hot data is kept in the current round; `None` before the first move.
     keeps: Option<bool>,
-    /// Number of rounds until the costlier choice is retried, and the length of the last pause.
+    /// Number of rounds until the costlier choice is retried, and the number of rounds between its last two trials.
     wait: u32,
     pause: u32,
 }
@@ -53,8 +53,8 @@ impl HotDataTrial {
             [Some(without), Some(with)] => {
                 self.pause = (self.pause * 2).max(2);
                 self.wait = self.pause;
-                // Both costs are known: the cheaper choice is used. After each pause the other one is retried, because its cost may have
-                // changed.
+                // If both costs are known, the cheaper choice is used. After each pause the other choice is tried again, because its cost
+                // may have changed.
                 if self.pause == 2 { with < without } else { with >= without }
             }
         };
@@ -67,7 +67,7 @@ impl HotDataTrial {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HotPageCandidate {
     pub page: u32,
-    /// Number of sectors for its data in the hot region, including record headers.
+    /// Number of sectors that its data occupies in the hot region, including record headers.
     pub sectors: u32,
 }
 
@@ -91,12 +91,12 @@ impl PageHeat {
         }
     }
 
-    /// Size of the hot region of the first section in sectors, before any hot data exists: the share of the paper, 0 for other policies.
+    /// Size in sectors of the hot region of the first section: `hot_pct` percent of it for the policy `paper`, 0 for other policies.
     pub fn first_region(&self, section: u32) -> u32 {
         if self.policy == HotPolicy::Paper { region(section, self.hot_pct) } else { 0 }
     }
 
-    /// Memory of the counts in bytes.
+    /// Memory of the write counts in bytes.
     pub fn bytes(&self) -> u64 {
         (2 * self.writes.len() + 2 * self.rewrites.len() + self.fresh.len()) as u64
     }
@@ -124,12 +124,13 @@ impl PageHeat {
         }
     }
 
-    /// Chooses the candidates of a full section that stay in the reserved area.
+    /// Chooses the clustered pages of a full section that stay in the reserved area.
     ///
-    /// Returns them in the order of their copies, and the size of the hot region of the next section in sectors. `section` is the length
-    /// of a section in sectors, and `cost` the number of bytes that the mover read and wrote since the last switch for each KB logged.
+    /// Returns them in the order in which they are copied, and the size of the hot region of the next section in sectors. `section` is the
+    /// length of a section in sectors, and `cost` the number of bytes that the mover read and wrote since the last switch for each KB
+    /// logged.
     pub fn choose(&mut self, mut candidates: Vec<HotPageCandidate>, section: u32, cost: u64) -> (Vec<HotPageCandidate>, u32) {
-        // Number of sectors in one unit of the region's size, which is a clustered page or a sector.
+        // Number of sectors in one unit of the hot region's size, which is a clustered page or a sector.
         let by_pages = self.policy == HotPolicy::Paper && self.by == InvalidationMeasure::Pages;
         let unit = if by_pages { self.page as u32 } else { 1 };
         let counts = match self.policy {
@@ -151,7 +152,7 @@ impl PageHeat {
                 &mut self.rewrites
             }
         };
-        // The hottest page comes first; pages of equal heat are in the order of their addresses.
+        // The hottest page comes first. Equally hot pages are sorted by address.
         candidates.sort_by_key(|candidate| (u16::MAX - counts[candidate.page as usize], candidate.page));
         let paper = self.policy == HotPolicy::Paper;
         let most = region(section, self.hot_pct);

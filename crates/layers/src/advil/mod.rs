@@ -43,20 +43,20 @@ fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
     Ok(Box::new(Advil::new(KIND.name, &read_settings(KIND.name, table)?, below)?))
 }
 
-/// The layer: router, mover and filler, which share one map.
+/// The Advil layer: router, mover and filler, which share one map.
 pub struct Advil {
     name: &'static str,
     shape: AdvilParameters,
     map: IntervalMap,
     heat: PageHeat,
     sections: [ReservedSection; 2],
-    /// Index of the section that is being filled.
+    /// Index of the section that is being filled with log records.
     current: usize,
     moving: MoverState,
     journal: AdvilJournal,
     checkpoints: AdvilCheckpointState,
     counters: LayerCounters,
-    /// Values of the counters when they were cleared.
+    /// Values of the counters when they were last reset.
     cleared: LayerCounters,
     previous_end: u64,
     /// Whether a request was deferred because of missing space since the last move.
@@ -89,7 +89,7 @@ impl Advil {
         })
     }
 
-    /// Peak memory of the map and the counts so far, in bytes.
+    /// Peak memory of the map and the write counts so far, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.map.most_bytes() + self.heat.bytes() + self.checkpoints.bytes()
     }
@@ -98,7 +98,7 @@ impl Advil {
         self.previous_end = request.end();
         let area = self.shape.reserved;
         let mut at = request.sector;
-        // End of the last command in the reserved area. A run that starts here extends the command.
+        // Address after the last planned command in the reserved area. A run that starts at this address extends that command.
         let mut next = u64::MAX;
         let mut hits = 0;
         for run in self.map.between(request.sector, request.end()) {
@@ -159,7 +159,7 @@ impl Advil {
         RequestDecision::Run
     }
 
-    /// Plans a write to the original area.
+    /// Plans a write that goes to the original area without being logged.
     fn write_through(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
         if let Some(reason) = self.forget(request, plan) {
             return RequestDecision::Defer(reason);
@@ -197,7 +197,7 @@ impl Advil {
             return Some(DeferReason::Overlap);
         }
         if self.needs_tombstone(request.sector, request.end()) {
-            // If too many tombstones wait for a flush, this request writes them.
+            // If too many tombstones (records of discards) wait for a flush, this request writes them to the log.
             if self.journal.pending.len() >= MOST_WAITING && !self.make_room(self.tombstone_sectors(), request, plan) {
                 return Some(DeferReason::Full);
             }
@@ -208,7 +208,7 @@ impl Advil {
         None
     }
 
-    /// Writes the tombstones if too many are pending, after the data that replaces their ranges is durable.
+    /// Plans to write the tombstones if too many are pending. A flush before them makes the data durable that replaces their ranges.
     fn spill(&mut self, request: &HostRequest, plan: &mut CommandPlan) {
         if self.journal.pending.len() > MOST_WAITING {
             plan.wait();
@@ -223,7 +223,7 @@ impl Advil {
             return RequestDecision::Defer(DeferReason::Full);
         }
         if self.journal.opener.is_some_and(|opener| opener != request.id) {
-            // Recovery ignores records of a section without a head.
+            // Recovery ignores the records of a section without a head, so the head is written first.
             self.write_section(plan);
             plan.wait();
         }
@@ -244,7 +244,7 @@ impl Advil {
         if section.log_room(self.release_reserve()) >= sectors {
             return true;
         }
-        // If the log must not use the rest of the section yet, it waits for a checkpoint.
+        // If the log must not use the rest of the section yet (`log_end` is before its end), the request waits for a checkpoint.
         if self.moving.is_over() && section.log_end == section.end() {
             self.switch(request.id, plan);
             return self.sections[self.current].log_room(self.release_reserve()) >= sectors;
@@ -309,7 +309,7 @@ impl Layer for Advil {
     }
 
     fn clear_counters(&mut self) {
-        // The mover bases its decisions on the counters, so they continue. Only their current values are stored.
+        // The counters continue, because the mover bases its decisions on them. Clearing stores the values that are subtracted later.
         self.cleared = self.counters.clone();
     }
 
@@ -324,9 +324,9 @@ impl Layer for Advil {
 }
 
 counters! {
-    /// Reads with some data in the reserved area.
+    /// Number of reads for which some data was in the reserved area.
     read_hits,
-    /// Bytes of `read_hits` in the reserved area.
+    /// Bytes of the reads in `read_hits` that came from the reserved area.
     read_hit_bytes,
     /// Small random writes that were logged.
     logged_writes,
@@ -338,7 +338,7 @@ counters! {
     passed_writes,
     /// Bytes of `passed_writes`.
     passed_bytes,
-    /// Bytes of logged data that writes to the original area replaced.
+    /// Bytes of logged data that became void because writes to the original area replaced them.
     voided_bytes,
     /// Number of times a section became full.
     switches,
@@ -348,15 +348,15 @@ counters! {
     moved_bytes,
     /// Write requests that wrote back logged data.
     move_writes,
-    /// Writes of `move_writes` that covered whole clustered blocks.
+    /// Number of writes in `move_writes` that covered whole clustered blocks.
     move_block_writes,
     /// Bytes of `move_block_writes`.
     move_block_bytes,
-    /// Writes of `move_writes` that covered whole clustered pages, but not whole clustered blocks.
+    /// Number of writes in `move_writes` that covered whole clustered pages, but not whole clustered blocks.
     move_page_writes,
     /// Bytes of `move_page_writes`.
     move_page_bytes,
-    /// All other writes of `move_writes`.
+    /// Number of all other writes in `move_writes`.
     move_other_writes,
     /// Bytes of `move_other_writes`.
     move_other_bytes,
@@ -378,21 +378,21 @@ counters! {
     checkpoint_bytes,
 }
 
-/// One half of the reserved area. Places are sectors counted from the start of that area.
+/// One half of the reserved area. A place is a sector number counted from the start of the reserved area.
 #[derive(Clone, Debug, Default)]
 struct ReservedSection {
-    /// First place of the section.
+    /// First sector of the section, counted from the start of the reserved area.
     pub first: u32,
     pub sectors: u32,
     /// Number of the round in which the section was last opened; 0 if never.
     pub generation: u64,
-    /// Place of the next hot data.
+    /// Sector of the reserved area where the next hot data is stored.
     pub hot_next: u32,
-    /// End of the hot region, where the log region starts.
+    /// End of the hot region, where the log region starts, as a sector of the reserved area.
     pub hot_end: u32,
-    /// Place of the next record.
+    /// Sector of the reserved area where the next record is stored.
     pub log_next: u32,
-    /// Current limit for records: the end of the range that recovery reads, or the end of the section.
+    /// Sector at which records must currently end: the end of the range that recovery reads, or the end of the section.
     pub log_end: u32,
     /// Sectors of log that recovery reads after a checkpoint.
     reach: u32,
@@ -420,7 +420,7 @@ impl ReservedSection {
         self.log_end = self.seen_from(self.hot_end);
     }
 
-    /// End of the range that recovery reads from a place in the log.
+    /// Returns the end of the range that recovery reads, if it starts at sector `place` of the reserved area.
     pub fn seen_from(&self, place: u32) -> u32 {
         place.saturating_add(self.reach).min(self.end())
     }

@@ -1,8 +1,8 @@
 //! The mover: empties the previous section in the background, and fills holes (padding).
 //!
 //! The mover first copies hot clustered pages to the hot region of the current section. Then it writes the other data to the original area,
-//! one clustered block after the other in ascending order, and releases the section. The map refers to the old place of moved data until
-//! the new copy is complete. Draining empties both sections, including hot data.
+//! one clustered block after the other in ascending order, and releases the section. Until a copy is complete, the map refers to the old
+//! location of the data. Draining empties both sections, including hot data.
 
 use emmclab_base::Op;
 
@@ -14,19 +14,19 @@ use crate::interval_map::LoggedExtent;
 use crate::layer::{BackgroundDecision, InFlightRequests};
 use crate::plan::{CommandPlan, PlanMemory};
 
-/// Request number of background work, which no request of the host has.
+/// Request number of background work; no request of the host has this number.
 const BACKGROUND: u64 = 0;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum MoverPhase {
-    /// The other section is free.
+    /// Nothing is being moved: the section that is not being filled is free.
     #[default]
     Over,
-    /// Hot pages are being copied; the number is that of the copied pages.
+    /// Hot pages are being copied; the value is the number of pages copied so far.
     Hot(usize),
-    /// Blocks are being moved, from this sector on.
+    /// Clustered blocks are being written back; the value is the next sector of the original area.
     Evict(u64),
-    /// All data is moved. Requests up to this number, if it is known, may still read the section.
+    /// All data is moved. The section is not free yet, because requests up to this number may still read it; `None` = number not known yet.
     Settle(Option<u64>),
 }
 
@@ -34,7 +34,7 @@ pub(super) enum MoverPhase {
 enum MoverStep {
     /// Copies hot pages up to this index.
     Hot(usize),
-    /// Writes the head of the section that was opened to empty the other one.
+    /// Writes the head of the section that was opened so that the other section can be emptied.
     Open,
     /// Writes back the clustered block between two sectors.
     Evict(u64, u64),
@@ -44,27 +44,27 @@ enum MoverStep {
 #[derive(Clone, Debug, Default)]
 pub(super) struct MoverState {
     pub phase: MoverPhase,
-    /// Type of the current plan.
+    /// Kind of step that the current plan executes.
     step: Option<MoverStep>,
     hot: Vec<HotPageCandidate>,
-    /// Copies of the current step: source, and place of the copy.
+    /// Copies of the current step: source, and first sector of the copy in the reserved area.
     copies: Vec<(LoggedExtent, u32)>,
-    /// A buffer that is reused.
+    /// Buffer for runs, which is reused to avoid allocations.
     pub runs: Vec<LoggedExtent>,
     relocated: Vec<LoggedExtent>,
-    /// Bytes moved and bytes logged until the last switch.
+    /// Bytes moved and bytes logged, as counted at the last switch of sections.
     switch_totals: (u64, u64),
     /// Whether all data is to be moved, including hot data.
     draining: bool,
 }
 
 impl MoverState {
-    /// Whether the other section is free.
+    /// Whether the section that is not being filled is free.
     pub fn is_over(&self) -> bool {
         self.phase == MoverPhase::Over
     }
 
-    /// Whether the current step writes between two sectors of the original area.
+    /// Whether the current step writes to the original area between two sectors.
     pub fn writes(&self, sector: u64, end: u64) -> bool {
         matches!(self.step, Some(MoverStep::Evict(first, last)) if first < end && sector < last)
     }
@@ -119,7 +119,7 @@ impl Advil {
         if self.shape.header == 0 {
             return false;
         }
-        // A flush that arrives during this step also writes the head.
+        // A flush that arrives during this step also writes the head of the section.
         self.journal.opener = Some(BACKGROUND);
         self.write_section(plan);
         self.moving.step = Some(MoverStep::Open);
@@ -150,7 +150,7 @@ impl Advil {
             while at < run.end() {
                 let page = (at / page_sectors) as u32;
                 let next = run.end().min((u64::from(page) + 1) * page_sectors);
-                // Counts a header for every run, as if each had its own record.
+                // Counts one header for each run, as if each run were stored in its own record.
                 let sectors = (next - at) as u32 + header;
                 match candidates.last_mut() {
                     Some(last) if last.page == page => last.sectors += sectors,
@@ -266,7 +266,7 @@ impl Advil {
             next += 1;
             self.counters.hot_pages += 1;
         }
-        // Reads are in the order of places, writes in the order in which the pages were chosen.
+        // Reads are planned in the order of addresses in the log, writes in the order in which the hot pages were chosen.
         let scratch = plan.scratch(runs.iter().map(|run| run.sectors).sum());
         let mut offset = scratch;
         let mut reads: Vec<(LoggedExtent, u32)> = Vec::with_capacity(runs.len());
@@ -377,7 +377,7 @@ impl Advil {
         }
         let mut padded = 0;
         let most = u64::from(self.shape.read_through);
-        // Range of the plan's buffer that receives the data between two holes, which is read but not used.
+        // Range of the plan's buffer for the data between two holes. It is read so that one command reads both holes, and it is not used.
         let mut unused = None;
         let mut last_end = None;
         for (from, to) in holes {
@@ -425,7 +425,7 @@ impl Advil {
         *bytes += (to - from) * 512;
     }
 
-    /// Reads logged runs into the plan's buffer in the order of places. One command reads runs that are adjacent in the log.
+    /// Plans to read logged runs in the order of their location in the log. A single command reads runs that are adjacent there.
     pub(super) fn read_runs(&self, reads: &mut [(LoggedExtent, u32)], plan: &mut CommandPlan) {
         reads.sort_unstable_by_key(|(run, _)| run.place);
         let area = self.shape.reserved;

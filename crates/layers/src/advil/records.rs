@@ -1,8 +1,9 @@
 //! Log records on disk: a header sector that describes the data after it, with checksums of the header and of the data.
 //!
-//! Little-endian, by byte: 0 magic, 8 checksum of the header, 16 checksum of the data (CRC-32C both), 24 generation (8), 32 place (4), 36
-//! sectors of data that follow (4), 40 epoch (4), 44 kind (1), 45 count (1), 48 entries. Records are stored in the order of their writes:
-//! the log regions of two generations in order, each preceded by the hot region of its section with copies from the previous section.
+//! Little-endian; each field with its byte offset (and its length): 0 magic, 8 checksum of the header, 16 checksum of the data (CRC-32C
+//! both), 24 generation (8), 32 location in the reserved area (4), 36 sectors of data that follow (4), 40 epoch (4), 44 kind (1), 45 count
+//! (1), 48 entries. Records are stored in the order of their writes: the log regions of two generations in order, each preceded by the hot
+//! region of its section with copies from the previous section.
 
 use std::borrow::Cow;
 
@@ -22,25 +23,25 @@ pub(super) const MOST_RUNS: usize = 32;
 /// Maximum number of ranges in one record of tombstones, which mark ranges that are no longer logged.
 pub(super) const MOST_TOMBSTONES: usize = 16;
 
-/// A range of the original area that is no longer logged. Recovery ignores its records before a point in the log.
+/// Marks a range of the original area as no longer logged. Recovery ignores records of this range before a point in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tombstone {
     pub sector: u64,
     pub sectors: u32,
-    /// The tombstone covers records of earlier generations, and records of this generation before `through`.
+    /// The tombstone covers records of earlier generations, and records of this generation that start before sector `through`.
     pub generation: u64,
     pub through: u32,
 }
 
-/// A point of the log, in the generation of the record that contains it.
+/// A position in the log, within the generation of the record that contains this structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LogPoint {
     pub sequence: u64,
     /// Records up to this generation are released.
     pub released: u64,
-    /// Place of the next hot data at this point, or the end of the hot region if all was copied.
+    /// Sector of the next hot data at this point, or the end of the hot region if all hot data was copied.
     pub hot_next: u32,
-    /// Place of the next record at this point.
+    /// Sector of the next record at this point.
     pub log_next: u32,
     /// Number of runs of the map; `None` if they do not fit into a checkpoint.
     pub runs: Option<u32>,
@@ -64,10 +65,10 @@ pub(super) enum AdvilRecordBody<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AdvilRecord<'a> {
-    /// Number of starts of Advil when the record was written, including this one.
+    /// How many times Advil had been started when the record was written, including the current start.
     pub epoch: u32,
     pub generation: u64,
-    /// Place of the record in the reserved area.
+    /// First sector of the record, counted from the start of the reserved area.
     pub place: u32,
     /// Number of sectors of data after the header.
     pub sectors: u32,
@@ -75,7 +76,7 @@ pub(super) struct AdvilRecord<'a> {
 }
 
 impl AdvilRecord<'_> {
-    /// The header sector without checksums.
+    /// Returns the header sector without its checksums.
     pub fn bytes(&self) -> [u8; SECTOR] {
         let mut out = [0; SECTOR];
         let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
@@ -176,17 +177,17 @@ pub(super) const MOST_WAITING: usize = 12;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingTombstone {
     tombstone: Tombstone,
-    /// Number of the request to the original area for which the tombstone was created; `None` when it is complete. Until then its data may
-    /// still be lost, so the tombstone must not be written.
+    /// Number of the request to the original area for which the tombstone was created; `None` when the request is complete. Until then the
+    /// data of the request may still be lost, so the tombstone must not be written.
     pub from: Option<u64>,
     /// Number of the request that writes the tombstone to the log, if any.
     writer: Option<u64>,
 }
 
-/// The tombstones that are not on disk yet, and the number of starts.
+/// The tombstones that are not on disk yet, and the number of times Advil was started.
 #[derive(Clone, Debug)]
 pub(super) struct AdvilJournal {
-    /// Number of starts of Advil.
+    /// How many times Advil was started.
     pub epoch: u32,
     pub pending: Vec<PendingTombstone>,
     /// Number of the request that is writing the head of the current section.
@@ -231,7 +232,7 @@ impl AdvilJournal {
 }
 
 impl Advil {
-    /// Writes a record without data at the next place of the log.
+    /// Writes a record without data at the current end of the log.
     pub(super) fn write_bare(&mut self, body: AdvilRecordBody<'_>, plan: &mut CommandPlan) {
         let section = &mut self.sections[self.current];
         let place = section.log_next;
@@ -260,7 +261,7 @@ impl Advil {
         self.write_record(&record, plan);
     }
 
-    /// Writes the start record before anything else. Its epoch is new, so that recovery distinguishes records of earlier epochs.
+    /// Writes the start record before anything else. The record has a new epoch, by which recovery recognises records of earlier epochs.
     pub(super) fn write_start(&mut self, plan: &mut CommandPlan) {
         if self.shape.header == 0 {
             return;
@@ -301,7 +302,7 @@ impl Advil {
         self.journal.pending.push(PendingTombstone { tombstone, from: Some(id), writer: None });
     }
 
-    /// Number of log sectors for all tombstones and one more.
+    /// Number of log sectors needed for all pending tombstones and an additional one.
     pub(super) fn tombstone_sectors(&self) -> u32 {
         (self.journal.pending.len() / MOST_TOMBSTONES) as u32 + 1
     }

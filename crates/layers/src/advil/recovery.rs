@@ -2,9 +2,9 @@
 //! point.
 //!
 //! Checkpoints are written alternately to two slots, so if a power cut tears one, the previous one is intact. The map contains a write as
-//! soon as it is planned. Therefore a checkpoint is a copy of the map at one moment, but is written only after all requests planned before
-//! that moment are complete and durable. Requests may log at most two intervals beyond the newest checkpoint, so recovery knows the end of
-//! the log.
+//! soon as the write is planned. Therefore the map is copied first, and the copy is written as a checkpoint only after all requests planned
+//! before are complete and durable. Requests may log at most two intervals beyond the newest checkpoint, so recovery knows the end of the
+//! log.
 
 use std::io;
 
@@ -18,7 +18,7 @@ use crate::layer::{BackgroundDecision, InFlightRequests, RecoveryReader};
 use crate::plan::CommandPlan;
 use crate::records::{AreaReader, SECTOR, has_valid_data_checksum, has_valid_header_checksum};
 
-/// Bytes of a run in a checkpoint: sector (8), length (4), place (4).
+/// Bytes of a run in a checkpoint: sector (8), length (4), location in the reserved area (4).
 const RUN_BYTES: usize = 16;
 
 /// Identifies a checkpoint by its number and the point of the log at which the map was copied.
@@ -33,7 +33,7 @@ pub(super) struct CheckpointId {
 enum CheckpointPhase {
     #[default]
     Idle,
-    /// The map was copied. Requests up to this number must complete before the checkpoint is written.
+    /// The map was copied. Requests up to this number must complete before the checkpoint is written; `None` = number not known yet.
     Settle(Option<u64>),
     /// The checkpoint is being written.
     Write,
@@ -42,7 +42,7 @@ enum CheckpointPhase {
 #[derive(Clone, Debug, Default)]
 pub(super) struct AdvilCheckpointState {
     newest: CheckpointId,
-    /// The next checkpoint: identification, header fields, and runs of its map.
+    /// The next checkpoint: its number and log point, header fields, and runs of the copied map.
     next: CheckpointId,
     point: LogPoint,
     runs: Vec<u8>,
@@ -77,7 +77,7 @@ pub(super) fn parse_runs(bytes: &[u8], runs: u32) -> impl Iterator<Item = Logged
 }
 
 impl Advil {
-    /// Whether a checkpoint must be written before anything else is moved.
+    /// Whether a checkpoint must be written before the mover continues.
     pub(super) fn checkpoint_due(&self) -> bool {
         let CheckpointId { generation, log_next, .. } = self.checkpoints.newest;
         let section = &self.sections[self.current];
@@ -132,13 +132,13 @@ impl Advil {
         self.checkpoints.newest = next;
         let section = &mut self.sections[self.current];
         if section.generation == next.generation {
-            // After a checkpoint without runs, recovery scans the whole section.
+            // After a checkpoint without the runs of the map, recovery scans the whole section, so the log may use all of it.
             section.log_end = if point.runs.is_some() { section.seen_from(next.log_next) } else { section.end() };
         }
         true
     }
 
-    /// Place of the checkpoint with number `sequence` in the reserved area.
+    /// Returns the first sector of the slot for the checkpoint with number `sequence`, counted from the start of the reserved area.
     pub(super) fn slot(&self, sequence: u64) -> u32 {
         self.shape.before - self.shape.slot * (2 - (sequence % 2) as u32)
     }
@@ -159,7 +159,7 @@ impl Advil {
         };
         runs.clear();
         if fits {
-            // From now on, this checkpoint may become durable, and recovery may start from it.
+            // From now on, the checkpoint that is being written may become durable, and recovery may start from it.
             section.log_end = section.log_end.min(section.seen_from(section.log_next));
             for run in self.map.between(0, self.shape.capacity) {
                 runs.extend_from_slice(&run.sector.to_le_bytes());
@@ -174,7 +174,7 @@ impl Advil {
         let mut window = AreaReader::new(disks, self.shape.reserved);
         let starts = [self.read_head(&mut window, 0)?, self.read_head(&mut window, 1)?];
         let Some(start) = starts.into_iter().flatten().max_by_key(|record| record.epoch) else {
-            // Power was lost before the very first write was durable, so there is no data to recover.
+            // No start record: power was lost before the very first write was durable, so there is no data to recover.
             return Ok(());
         };
         if start.body != self.start_body() {
@@ -195,7 +195,7 @@ impl Advil {
         self.current = usize::from(self.sections[1].generation > self.sections[0].generation);
         let newest = self.sections[self.current].generation;
         if newest == 0 {
-            // The start record was durable, but not the head of the first section.
+            // No section has a head: power was lost when only the start record was durable.
             self.sections[0].open(1, self.shape.header, 0);
             self.current = 0;
             self.journal.recovered = false;
@@ -206,8 +206,8 @@ impl Advil {
         let mark =
             known.map(|(generation, point)| CheckpointId { sequence: point.sequence, generation, log_next: point.log_next });
         self.checkpoints = AdvilCheckpointState::after(mark.unwrap_or_default());
-        // Recovery cannot use a checkpoint without the runs of the map, so all sections are read. Only its number is used, from which later
-        // checkpoints continue.
+        // Recovery cannot use a checkpoint without the runs of the map, so it reads all sections. It uses only the sequence number of that
+        // checkpoint, from which later checkpoints continue.
         let known = known.filter(|(_, point)| point.runs.is_some());
         let mut back = RebuiltState {
             map: checkpoint.map_or_else(|| IntervalMap::new(self.shape.capacity), |checkpoint| checkpoint.map),
@@ -226,7 +226,7 @@ impl Advil {
             let (hot_from, log_from) =
                 point.map_or((section.first + 1, section.hot_end), |point| (point.hot_next, point.log_next));
             if point.is_none() {
-                // Older data in this section was released.
+                // Older data in this section was released before the section was reused, so it is removed from the map.
                 back.map.remove(0, self.shape.capacity, |run| section.holds(run.place));
             }
             let log_end = if known.is_some() { section.seen_from(log_from) } else { section.end() };
@@ -315,8 +315,8 @@ impl Advil {
         Ok(None)
     }
 
-    /// Calls `visit` with each intact record of a region. Returns the place after the last one. Records of earlier epochs than that of the
-    /// section's head are skipped, because they belong to an attempt at this generation whose head was lost.
+    /// Calls `visit` with each intact record of a log region. Returns the sector after the last record. Records with an earlier epoch than
+    /// the section head are skipped: they were written by an earlier start whose section head was lost.
     fn read_region(
         &self, window: &mut AreaReader<'_>, region: &LogRegion, mut visit: impl FnMut(AdvilRecord<'static>),
     ) -> io::Result<u32> {
@@ -347,7 +347,7 @@ impl Advil {
         Ok(self.read_sector(window, place, place + 1)?.map(|(record, _)| record))
     }
 
-    /// Returns the header at a place before `end`, with its bytes; `None` if there is none, or if it is damaged or inconsistent.
+    /// Returns the record header at sector `place`, with its bytes; `None` if there is none, or if it is damaged or inconsistent.
     fn read_sector(
         &self, window: &mut AreaReader<'_>, place: u32, end: u32,
     ) -> io::Result<Option<(AdvilRecord<'static>, [u8; SECTOR])>> {
@@ -358,7 +358,7 @@ impl Advil {
         Ok(record.map(|record| (record, header)))
     }
 
-    /// Whether lengths and addresses are within the areas.
+    /// Whether the lengths and addresses in a record are within the areas of the layer.
     fn is_sane(&self, record: &AdvilRecord<'_>) -> bool {
         let inside = u64::from(record.place) + u64::from(record.sectors) < self.shape.reserved.sectors;
         let data = match &record.body {
@@ -378,7 +378,7 @@ impl Advil {
     }
 }
 
-/// The state rebuilt so far.
+/// The state rebuilt so far by recovery.
 struct RebuiltState {
     map: IntervalMap,
     released: u64,
@@ -399,8 +399,8 @@ struct AdvilCheckpoint {
 }
 
 impl RebuiltState {
-    /// Maps the data of a record. With `only_into`, the record is a copy of hot data that was created after a checkpoint. It replaces only
-    /// data outside that section, because data in the section was logged again before the checkpoint.
+    /// Maps the data of a record. `only_into` is set for a copy of hot data that was created after the checkpoint, and contains the section
+    /// with the copy. The copy does not replace data that is mapped to this section, because it was logged again before the checkpoint.
     fn map_record(&mut self, record: &AdvilRecord<'_>, only_into: Option<&ReservedSection>) {
         let AdvilRecordBody::Data(runs) = &record.body else { return };
         let mut place = record.place + 1;

@@ -28,12 +28,12 @@ pub struct AdvilSettings {
     pub clustered_block: ByteSize,
     /// Whether holes in a clustered page are filled when it is moved to the original area.
     pub page_padding: bool,
-    /// Whether holes in a clustered block are filled if enough of it is dirty.
+    /// Whether holes in a clustered block are filled if enough of its pages are dirty (`block_padding_over`).
     pub block_padding: bool,
     /// A clustered block is filled if it has more dirty clustered pages than this; by default half of its pages.
     #[schemars(extend("unit" = "clustered pages"))]
     pub block_padding_over: Option<u32>,
-    /// The mover reads two holes with one command if their distance is at most this, and ignores the data between them. A good value is the
+    /// Maximum distance of two holes that the mover reads with a single command; it ignores the data between them. A good value is the
     /// amount that the device reads sequentially in the time of an additional command. 0 reads each hole separately; by default a clustered
     /// page.
     pub read_through: Option<ByteSize>,
@@ -49,9 +49,9 @@ pub struct AdvilSettings {
     pub hot_step_pct: u32,
     /// Maximum size of the hot region in percent of a section. The rest is the log region.
     pub hot_most_pct: u32,
-    /// When the mover works.
+    /// When the mover empties the full section.
     pub mover: MoverSchedule,
-    /// Whether log records describe themselves, so that a power cut loses no flushed data.
+    /// Whether log records have headers that describe their data, so that a power cut loses no flushed data.
     pub recovery: bool,
     /// With recovery, amount of logged data between two checkpoints of the map, so that recovery need not read the whole reserved area; 0
     /// for no checkpoints, by default an eighth of the reserved area.
@@ -62,13 +62,13 @@ pub struct AdvilSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HotPolicy {
-    /// Nothing.
+    /// No data stays.
     None,
     /// The most frequently written clustered pages, as many as fit into the hot region (Kim & Kim, IV-B).
     #[default]
     Paper,
-    /// Only clustered pages whose logged data was overwritten in the log, and only while this costs the mover less than keeping nothing.
-    /// The region has the size that they need, up to `hot_start_pct`.
+    /// Only clustered pages whose logged data was overwritten in the log, and only while keeping them costs the mover less work than moving
+    /// all data. The hot region has the size that these pages need, up to `hot_start_pct`.
     Rewritten,
 }
 
@@ -84,7 +84,7 @@ pub enum InvalidationMeasure {
     Data,
 }
 
-/// When the mover works.
+/// When the mover empties the full section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MoverSchedule {
@@ -121,7 +121,7 @@ impl Default for AdvilSettings {
     }
 }
 
-/// The settings in sectors, after the checks.
+/// The checked settings, converted to sectors.
 #[derive(Clone, Debug)]
 pub(super) struct AdvilParameters {
     /// Number of sectors of the layer.
@@ -133,7 +133,7 @@ pub(super) struct AdvilParameters {
     /// Number of dirty clustered pages above which a block is filled; `None` = never.
     pub fill_over: Option<u32>,
     pub page_padding: bool,
-    /// Maximum number of sectors between two holes that one command reads with the holes.
+    /// Maximum number of sectors between two holes that the mover reads with a single command.
     pub read_through: u32,
     pub hot: HotPolicy,
     pub hot_invalidated: InvalidationMeasure,
@@ -143,7 +143,7 @@ pub(super) struct AdvilParameters {
     pub idle_only: bool,
     /// Sectors of a record header; 0 without recovery.
     pub header: u32,
-    /// Number of sectors of a section, and of those before the first one.
+    /// Number of sectors of a section, and number of sectors before the first section.
     pub section: u32,
     pub before: u32,
     /// Number of sectors of each of the two checkpoint slots; 0 without checkpoints.
@@ -163,7 +163,7 @@ impl AdvilParameters {
 const ALIGN: u64 = 4096;
 
 impl AdvilSettings {
-    /// Checks all settings against the disks below.
+    /// Checks all settings against the disks below, and converts them to sectors.
     pub(super) fn shape(&self, layer: &'static str, below: &DisksBelow) -> Result<AdvilParameters> {
         let mut faults = SettingFaults::of(layer);
         let mut need = |good: bool, fault: String| faults.need(good, fault);
@@ -216,9 +216,9 @@ impl AdvilSettings {
                 ByteSize(least)
             ),
         );
-        // Twice the size of a checkpoint that the paper estimates: 1 MB for a reserved area of 128 MB.
+        // Each checkpoint slot is twice as large as the checkpoint that the paper estimates: 1 MB for a reserved area of 128 MB.
         let slot = if interval.0 > 0 { (reserved.0 / 128).div_ceil(ALIGN) * ALIGN } else { 0 };
-        // With recovery, the first 4 KB contain the start records.
+        // If recovery is enabled, the first 4 KB of the area contain the start records.
         let before = if self.recovery { ALIGN + 2 * slot } else { 0 };
         let log = (reserved.0.saturating_sub(before) / 2).saturating_sub(ALIGN) / 100 * u64::from(100 - most.min(100));
         need(

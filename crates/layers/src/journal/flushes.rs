@@ -1,17 +1,17 @@
-//! Writes that are not durable yet, when a flush is necessary, and when a write is forced instead.
+//! Decides when a flush of the device is necessary, and when a write is made durable at once (forced) instead.
 
-/// Whether a plain write may stay in the cache of the device, and why.
+/// Whether a plain (not forced) write may stay in the cache of the device after the next flush request, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlainWriteKind {
-    /// No: the next flush must make it durable.
+    /// It may not: the next flush must make it durable.
     Asked,
-    /// No, and it belongs to the journal: until that flush, nothing in the journal counts as durable.
+    /// It may not, and it belongs to the journal: until that flush, nothing in the journal counts as durable.
     Journal,
-    /// Yes: the journal contains the same bytes durably. The write must become durable before the journal releases them.
+    /// It may: the journal contains the same bytes durably. The write must become durable before the journal releases these blocks.
     Left,
 }
 
-/// Plain writes that no flush has made durable yet. Writes are numbered from 1 in the order of their plans.
+/// Plain writes that no flush has made durable yet. They are numbered from 1 in the order in which they are planned.
 #[derive(Debug, Default)]
 pub(super) struct UnflushedWrites {
     planned: u64,
@@ -21,7 +21,7 @@ pub(super) struct UnflushedWrites {
     complete: [u64; 3],
     /// Flushes in flight: (number of the request, last write that the flush makes durable).
     flushes: Vec<(u64, u64)>,
-    /// All writes up to this one are durable.
+    /// All writes up to this number are durable.
     durable: u64,
 }
 
@@ -57,7 +57,7 @@ impl UnflushedWrites {
         });
     }
 
-    /// Whether a flush that arrives now need not make anything durable except blocks that are in the journal.
+    /// Whether a flush that arrives now need not make any data durable, apart from home blocks that are also in the journal.
     pub fn is_clean(&self) -> bool {
         self.complete[..PlainWriteKind::Left as usize].iter().all(|write| *write <= self.durable)
     }
@@ -68,23 +68,23 @@ impl UnflushedWrites {
             && !self.open.iter().any(|(.., kind)| *kind == PlainWriteKind::Journal)
     }
 
-    /// Whether all complete writes are durable, including blocks that are in the journal.
+    /// Whether all complete writes are durable, including home blocks that are also in the journal.
     pub fn is_durable(&self) -> bool {
         self.complete.iter().all(|write| *write <= self.durable)
     }
 }
 
-// Chooses how a write that the next flush would make durable becomes durable: at once, or by that flush. The policy chooses the way with
-// fewer program operations of the flash.
+// Chooses how a write that must be durable by the next flush becomes durable: by a forced write at once, or by that flush. The policy
+// chooses the way with fewer program operations of the flash.
 //
-// A forced write needs its own program operations, and the next write waits for them. A flush programs all data in the cache, with all
-// planes of the device at a time. At the first write, the number of further writes before the next flush is unknown. The write is forced if
-// forcing needed at most as many programs as flushing in each of the last [`REMEMBERED`] intervals between flushes.
+// A forced write needs its own program operations, and the next write waits for them. A flush programs all data in the cache, on all planes
+// of the device in parallel. When the first write arrives, the number of further writes before the next flush is unknown. The write is
+// forced if, in each of the last [`REMEMBERED`] intervals between flushes, forced writes needed at most as many programs as a flush.
 
 /// Number of past intervals between flushes from which the next one is predicted.
 const REMEMBERED: usize = 8;
 
-/// How much the flash programs at a time, and how much fits into the cache, in sectors.
+/// Number of sectors that the flash programs at a time, and number of sectors that the cache can hold.
 #[derive(Clone, Copy, Debug)]
 struct FlashSizes {
     program_sectors: u64,
@@ -94,7 +94,7 @@ struct FlashSizes {
 /// The writes between two flushes that the second flush must make durable.
 #[derive(Clone, Copy, Debug, Default)]
 struct FlushInterval {
-    /// Number of program operations if each of these writes is forced.
+    /// Number of program operations if each write of the interval is forced.
     programs: u64,
     sectors: u64,
 }
@@ -105,15 +105,16 @@ impl FlushInterval {
         self.sectors += sectors;
     }
 
-    /// Number of additional programs of forced writes compared with a flush that also programs `left` sectors; negative if fewer.
+    /// Number of additional program operations of forced writes, compared with a flush that also programs the `left` sectors that may stay
+    /// in the cache; negative if forced writes need fewer.
     fn excess(self, left: u64, flash: FlashSizes) -> i64 {
-        // Data beyond the size of the cache is programmed before the flush.
+        // Data beyond the cache size is programmed before the flush, so it is not counted.
         let flushed = (self.sectors + left).min(flash.cache_sectors);
         self.programs.cast_signed() - flushed.div_ceil(flash.program_sectors).cast_signed()
     }
 }
 
-/// Chooses between forced writes and a flush.
+/// Chooses between forced writes and a flush, by the predicted number of program operations.
 #[derive(Debug)]
 pub(super) struct ForcedWritePolicy {
     flash: FlashSizes,
@@ -121,7 +122,7 @@ pub(super) struct ForcedWritePolicy {
     /// Index of the oldest interval in `last`.
     oldest: usize,
     current: FlushInterval,
-    /// Sectors in the cache that need not become durable.
+    /// Number of sectors in the cache that the next flush need not make durable.
     writes_until_flush: u64,
 }
 
@@ -197,7 +198,7 @@ mod tests {
         assert!(unflushed.is_durable());
     }
 
-    /// Returns for each of these writes whether it is forced. Then the file system flushes.
+    /// Returns for each of these writes whether it is forced. After the writes, the file system requests a flush.
     fn forced(forcing: &mut ForcedWritePolicy, writes: &[u32]) -> Vec<bool> {
         let forced = writes.iter().map(|sectors| forcing.prefers_force(*sectors)).collect();
         forcing.flush_asked();
@@ -215,7 +216,7 @@ mod tests {
     #[test]
     fn several_small_writes_go_into_one_program_of_a_flush() {
         let mut forcing = ForcedWritePolicy::new(64, 512);
-        // At the first write it is unknown that others will follow.
+        // When the first write arrives, it is unknown that other writes will follow.
         assert_eq!(forced(&mut forcing, &[8, 8, 8]), [true, false, false]);
         assert!(forced(&mut forcing, &[]).is_empty());
         for _ in 0..REMEMBERED - 1 {

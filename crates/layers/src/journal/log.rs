@@ -1,15 +1,15 @@
-//! The log of the layer: assigns places to records, and maps sectors of journal blocks to them.
+//! The log of the layer: assigns locations to records, and maps sectors of journal blocks to these locations.
 //!
 //! The log is divided into segments. Records are appended to a segment, and the whole segment is reused after the journal has released all
 //! of its transactions. The first copy of a block in a segment is complete; later copies contain only changed sectors. Therefore a segment
-//! can be read without the others.
+//! can be read without the other segments.
 //!
-//! A record is a head that describes the sectors after it. Little-endian, by byte: 0 magic, 8 checksum of the first sector, 16 checksum of
-//! all sectors after it (CRC-32C both), 24 generation of the segment (8), 32 place in the segment (4), 36 sectors after the first one (4),
-//! 40 transaction (4), 44 blocks (4), 48 first sector of the journal's superblock (8), 56 sectors of a block (4), 64 one entry of 32 bytes
-//! for each block, continued in the next sectors. An entry: 0 first sector of the block in the journal (8), 8 first sector of its home (8,
-//! all ones for none), 16 its sectors in the record (16, one bit each). After the head come these sectors, block by block, and zeros up to
-//! the end of the record.
+//! A record is a head that describes the sectors after it. Little-endian; each field with its byte offset (and its length): 0 magic, 8
+//! checksum of the first sector, 16 checksum of all sectors after it (CRC-32C both), 24 generation of the segment (8), 32 offset in the
+//! segment (4), 36 sectors after the first one (4), 40 transaction (4), 44 blocks (4), 48 first sector of the journal's superblock (8), 56
+//! sectors of a block (4), 64 one entry of 32 bytes for each block, continued in the next sectors. An entry: 0 first sector of the block in
+//! the journal (8), 8 first sector of its home (8, all ones for none), 16 its sectors in the record (16, one bit each). After the head come
+//! these sectors, block by block, and zeros up to the end of the record.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,7 +28,7 @@ pub(super) const ALIGN: u32 = 8;
 /// Number of segments of a log.
 pub(super) const SEGMENTS: u32 = 8;
 
-/// A block of the journal in the log: the location of each of its sectors on the disk below.
+/// A journal block that is stored in the log: the location of each of its sectors on the disk below.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JournalBlockLocation {
     pub transaction: u32,
@@ -39,7 +39,7 @@ pub(super) struct JournalBlockLocation {
 struct HomeCopy {
     /// The location of each sector on the disk below.
     sectors: Box<[u64]>,
-    /// Whether this is the newest copy that the file system has logged.
+    /// Whether this is the newest logged version of the home block.
     is_last: bool,
 }
 
@@ -67,14 +67,14 @@ impl LogArea {
 #[derive(Debug)]
 pub(super) struct JournalLog {
     pub area: LogArea,
-    /// The newest transaction of each segment that the journal has not released yet.
+    /// For each segment, the newest transaction that the journal has not released yet.
     newest: [Option<u32>; SEGMENTS as usize],
     current: u32,
-    /// Place of the next record in the current segment.
+    /// Sector of the current segment at which the next record starts.
     next: u32,
     generation: u64,
     pub blocks: BTreeMap<u64, JournalBlockLocation>,
-    /// Last copy of each home block in the current segment.
+    /// Last logged copy of each home block in the current segment.
     copies: BTreeMap<u64, HomeCopy>,
     /// First sector of the journal's superblock, if it is known. Recovery needs it.
     pub superblock: Option<u64>,
@@ -94,7 +94,7 @@ pub(super) fn before(first: u32, other: u32) -> bool {
 }
 
 impl JournalLog {
-    /// An empty log. Its segments get generations after `generation`.
+    /// Returns an empty log. The generations of its segments continue after `generation`.
     pub fn new(area: LogArea, generation: u64) -> Self {
         Self {
             area,
@@ -108,12 +108,12 @@ impl JournalLog {
         }
     }
 
-    /// Whether no record is valid.
+    /// Whether the log contains no valid record.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.newest.iter().all(Option::is_none)
     }
 
-    /// Called when the file system logs a home block. Returns whether the previous copy is in the log.
+    /// Called when the file system writes a home block to the journal. Returns whether its previous copy is in the log of the layer.
     pub fn is_home_logged(&mut self, home: u64) -> bool {
         self.copies.get_mut(&home).is_some_and(|copy| std::mem::take(&mut copy.is_last))
     }
@@ -222,7 +222,7 @@ impl JournalLog {
         }
     }
 
-    /// Drops the transactions before `tail`, which the journal has released, or all if `tail` is `None`.
+    /// Drops the transactions before `tail`, which the journal has released; `None` drops all transactions.
     pub fn forget(&mut self, tail: Option<u32>) {
         let gone = |transaction: u32| tail.is_none_or(|tail| before(transaction, tail));
         self.blocks.retain(|_, stored| !gone(stored.transaction));
@@ -259,11 +259,11 @@ const NO_HOME: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct JournalRecordEntry {
-    /// First sector of the block in the journal.
+    /// First sector of the block in the journal of the file system.
     pub block: u64,
-    /// First sector of the home of a logged block.
+    /// First sector of the home block of a logged block; `None` for other blocks.
     pub home: Option<u64>,
-    /// Sectors of the block in the record. The others equal the last copy of the same home, or are zeros without a copy.
+    /// Sectors of the block that the record contains. The others equal the last copy of the same home block, or are zeros without a copy.
     pub sectors: SectorSet,
 }
 
@@ -271,9 +271,9 @@ pub(super) struct JournalRecordEntry {
 pub(super) struct JournalLogRecord {
     /// Generation of the segment. The highest is the newest.
     pub generation: u64,
-    /// Place of the record in the segment, in sectors.
+    /// Offset of the record in the segment, in sectors.
     pub place: u32,
-    /// Number of sectors after the first one.
+    /// Number of sectors of the record after the first one.
     pub length: u32,
     pub transaction: u32,
     /// First sector of the journal's superblock; 0 in a record without blocks, which invalidates all earlier records.
@@ -288,7 +288,7 @@ pub(super) const fn head_sectors(blocks: usize) -> u32 {
 }
 
 impl JournalLogRecord {
-    /// The head in whole sectors, without checksums.
+    /// Returns the head of the record in whole sectors, without checksums.
     pub fn head(&self) -> Vec<u8> {
         let mut out = vec![0; head_sectors(self.entries.len()) as usize * SECTOR];
         out[..8].copy_from_slice(MAGIC);
@@ -354,7 +354,7 @@ impl JournalLogRecord {
 const JOURNAL_MAGIC: u32 = 0xC03B_3998;
 const SUPERBLOCKS: [u32; 2] = [3, 4];
 
-/// Restores the log from its area: the blocks of the transactions that are valid according to the journal's superblock.
+/// Restores the log from its area on disk. Keeps the blocks of transactions that are valid according to the journal's superblock.
 pub(super) fn recover(area: LogArea, disks: &mut dyn RecoveryReader) -> io::Result<JournalLog> {
     let mut segments = Vec::new();
     for segment in 0..SEGMENTS {
@@ -368,7 +368,7 @@ pub(super) fn recover(area: LogArea, disks: &mut dyn RecoveryReader) -> io::Resu
     let mut log = JournalLog::new(area, newest);
     let mut superblock = None;
     for (_, records) in segments {
-        // Records of this segment do not refer to copies in other segments.
+        // Records of a segment do not refer to copies in other segments, so the copies are forgotten.
         log.copies.clear();
         for (record, sector) in records {
             if record.entries.is_empty() {
@@ -419,7 +419,7 @@ fn tail(superblock: u64, disks: &mut dyn RecoveryReader) -> io::Result<Option<u3
     Ok((journal && start != 0).then_some(sequence))
 }
 
-/// Plans the writes that durably store every block of the log at its place in the journal.
+/// Plans the writes that durably store every block of the log at its own address in the journal.
 pub(super) fn rebuild(log: &JournalLog, plan: &mut CommandPlan) {
     let mut placed = Vec::new();
     for (block, stored) in &log.blocks {

@@ -45,12 +45,12 @@ pub(crate) const KIND: LayerKind = LayerKind {
     settings: settings_of::<JournalLayerSettings>,
 };
 
-/// State of draining: whether the blocks in the log are moved to their places in the journal.
+/// Progress of draining, which moves the blocks in the log to their own addresses in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DrainState {
     No,
     Asked,
-    /// The plan is in progress. Requests wait until it is complete.
+    /// The plan that drains the log is in progress. Requests wait until it is complete.
     Running,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct JournalLayer {
     durable: Option<u32>,
     /// Commits in flight: (number of the request, transaction).
     commits: Vec<(u64, u32)>,
-    /// Superblocks of the journal in flight: (number of the request, tail); the tail is `None` for an empty journal.
+    /// Writes of the journal's superblock in flight: (number of the request, tail); the tail is `None` for an empty journal.
     tails: Vec<(u64, Option<u32>)>,
     counters: LayerCounters,
 }
@@ -134,13 +134,13 @@ impl JournalLayer {
         self.forcing.flushed();
     }
 
-    /// Updates the state of the journal from the notes of a write.
+    /// Updates the known state of the journal from the notes of a write, which describe its blocks.
     fn observe(&mut self, request: &HostRequest, notes: &[BlockNote]) {
         let mut sector = request.sector;
         for note in notes {
             match note.role {
                 BlockRole::JournalSuperblock => {
-                    // A damaged superblock contains no transaction.
+                    // A damaged journal superblock contains no transaction number.
                     if let Some(transaction) = note.transaction {
                         self.tails.push((request.id, note.home.map(|_| transaction)));
                         self.tail = Some(transaction);
@@ -163,7 +163,7 @@ impl JournalLayer {
     fn read(&self, request: &HostRequest, plan: &mut CommandPlan) {
         let (first, end) = (request.sector, request.end());
         let Some(log) = &self.log else { return plan.forward(request) };
-        // The parts of the range that are in memory or in the log. A block in memory is newer than in the log.
+        // The parts of the range that are in memory (`None`) or in the log. A block in memory is newer than its copy in the log.
         let mut pieces: Vec<(u64, u64, Option<u32>)> = Vec::new();
         let inside = |block: u64, sectors: u64| (block.max(first), (block + sectors).min(end));
         for (block, held) in self.commit_buffer.overlapping(first, end) {
@@ -332,7 +332,7 @@ impl Layer for JournalLayer {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum JournalMode {
-    /// Unchanged: a flush before each commit, and a durable commit block.
+    /// Unchanged: each commit has a flush before it, and a durable commit block.
     Legacy,
     /// No data is made durable: flushes and flags are dropped. Unsafe, for comparison only.
     NoBarrier,
@@ -353,9 +353,9 @@ enum JournalMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a feature by itself")]
 struct JournalModeFeatures {
-    /// Whether flushes and durable writes have an effect.
+    /// Whether flushes and durable writes of the file system are executed rather than dropped.
     pub barriers: bool,
-    /// Whether journal blocks are written.
+    /// Whether journal blocks are written rather than dropped.
     pub journal: bool,
     /// Whether durable writes replace flushes.
     pub durable_writes: bool,
@@ -392,7 +392,7 @@ impl JournalModeFeatures {
 struct JournalLayerSettings {
     /// How the commits of the journal are written.
     pub mode: JournalMode,
-    /// Size of the log of the layer, at the end of the device, in modes with such a log.
+    /// Size of the log of the layer, at the end of the device. Modes without a log of the layer ignore it.
     pub log: ByteSize,
 }
 
@@ -438,15 +438,15 @@ counters! {
     forced_writes,
     /// Home blocks that were written and that the next flush need not make durable.
     home_blocks_left,
-    /// Writes without block notes.
+    /// Writes without notes that describe their blocks.
     unknown_writes,
     /// Records in the log of the layer, their sectors, and the sectors of the journal that they replace.
     log_records,
     log_sectors,
     journal_sectors_logged,
-    /// Transactions that were written to their place in the journal because the log had no space.
+    /// Transactions that were written to their own addresses in the journal because the log had no space.
     commits_in_place,
-    /// Blocks that were written to their place in the journal after a power cut.
+    /// Blocks that were copied from the log to their own addresses in the journal after a power cut.
     blocks_rebuilt,
     /// Blocks of the journal that were not written to the device.
     blocks_dropped,

@@ -1,5 +1,5 @@
-//! Writes. In the modes with an own log, journal blocks stay in memory until their commit, which writes them as records. Other blocks are
-//! written to their addresses, with the necessary flags.
+//! Plans writes. In the modes with a log of the layer, journal blocks stay in memory until their commit, which writes them as records.
+//! Other blocks are written to their own addresses, with the necessary flags.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::records::SECTOR;
 type Block = (u64, BufferedBlock);
 
 impl JournalLayer {
-    /// Plans a write in a mode with an own log. One command writes each run of other blocks to its own address.
+    /// Plans a write in a mode with a log of the layer. Runs of blocks other than journal blocks are written to their own addresses.
     pub(super) fn write_logged(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut CommandPlan) {
         let ready = self.log.as_ref().is_some_and(|log| log.superblock.is_some());
         let logged = |note: &BlockNote| {
@@ -37,7 +37,7 @@ impl JournalLayer {
                 let part = HostRequest {
                     sector: request.sector + u64::from(at),
                     sectors: others.iter().map(|note| note.sectors).sum(),
-                    // The commit plans the flush that this preflush requires.
+                    // The preflush is removed here, because the commit of this request plans the flush.
                     modifiers: request.modifiers.difference(CommandFlags::PREFLUSH),
                     ..*request
                 };
@@ -72,7 +72,7 @@ impl JournalLayer {
             request.modifiers.insert(CommandFlags::RELIABLE);
         }
         if let Some(log) = &mut self.log {
-            // The copies of these home blocks in the log are no longer the newest, so later changes are not relative to them.
+            // The log no longer contains the newest copies of these home blocks, so later changes are not stored relative to these copies.
             for home in notes.iter().filter(|note| note.role == BlockRole::Logged).filter_map(|note| note.home) {
                 log.is_home_logged(home);
             }
@@ -80,7 +80,7 @@ impl JournalLayer {
         self.write_in_place(&request, offset, notes, plan);
     }
 
-    /// If the journal's superblock marks the journal as empty, plans to invalidate all records, because another journal may use the same
+    /// Plans to invalidate all records if the journal's superblock marks the journal as empty, because a later journal may use the same
     /// transaction numbers.
     fn void_emptied(&mut self, notes: &[BlockNote], plan: &mut CommandPlan) {
         let empties =
@@ -91,8 +91,8 @@ impl JournalLayer {
         }
     }
 
-    /// Drops the stored data of a range that a request changes. A block that is changed only in part is first written to its own address; a
-    /// journal never does this.
+    /// Drops the stored journal blocks in a range that a request changes. A block that is changed only in part is first written to its own
+    /// address, although no journal changes its blocks in part.
     pub(super) fn forget_range(&mut self, request: &HostRequest, plan: &mut CommandPlan) {
         let (first, end) = (request.sector, request.end());
         let Some(log) = &mut self.log else { return };
@@ -111,7 +111,7 @@ impl JournalLayer {
             }
         }
         for (block, memory, at, sectors) in spilled {
-            // Writes are planned one after the other, because blocks in memory are newer than in the log.
+            // Waits for the previous writes, because a block in memory is newer than its copy in the log and must be written after it.
             plan.wait();
             plan.flag(CommandFlags::empty());
             plan.begin(0, Op::Write, block);
@@ -137,7 +137,7 @@ impl JournalLayer {
             if is_own(&held) {
                 blocks.push((block, held));
             } else {
-                // Remaining blocks of a transaction that was never committed are not part of this one.
+                // A block of an earlier transaction that was never committed is not part of this commit, and is written to its own address.
                 plan.begin(0, Op::Write, block);
                 plan.piece(held.memory, held.slot, held.sectors);
                 self.unflushed.write(request.id, PlainWriteKind::Asked);
@@ -147,7 +147,7 @@ impl JournalLayer {
         let commit = BufferedBlock { memory, slot: at, sectors, transaction, home: None, changed, follows_copy: false };
         blocks.push((block, commit));
         let Some(transaction) = transaction else { return self.commit_in_place(request, &blocks, plan) };
-        // The commit block is a separate record unless a transaction is one write.
+        // The commit block gets its own record, unless a transaction is stored with one write.
         let border = if self.features.one_write { 0 } else { blocks.len() - 1 };
         let Some(log) = &mut self.log else { return };
         let mut records = Vec::new();
@@ -177,7 +177,7 @@ impl JournalLayer {
         }
     }
 
-    /// Plans a transaction at its place in the journal: its blocks, and then the commit block when they are durable.
+    /// Plans a transaction at its own addresses in the journal: its blocks, and then the commit block when they are durable.
     fn commit_in_place(&mut self, request: &HostRequest, blocks: &[Block], plan: &mut CommandPlan) {
         self.counters.commits_in_place += 1;
         let needed = self.needs_preflush(request);
@@ -210,7 +210,7 @@ impl JournalLayer {
         plan.wait();
     }
 
-    /// Flags for journal blocks, or with `commits` for the write that commits them.
+    /// Returns the flags for a write of journal blocks. `commits` is true for the write that commits them.
     fn flags_of_journal(&self, request: &HostRequest, commits: bool) -> CommandFlags {
         match (self.features.durable_writes, commits) {
             (true, true) => CommandFlags::RELIABLE,
@@ -258,7 +258,7 @@ impl JournalLayer {
             if has(BlockRole::Commit) && !flags.durable() {
                 flags.insert(CommandFlags::RELIABLE);
             }
-            // Data whose journal copy is about to be released must be durable at its home address.
+            // A write of the journal superblock releases journal copies. Their data must be durable at its home address before.
             flush |= has(BlockRole::JournalSuperblock) && !self.unflushed.is_durable();
             if !flags.durable() {
                 if !notes.is_empty() && notes.iter().all(|note| self.is_logged(note)) {
@@ -333,21 +333,21 @@ pub(super) fn write_void(log: &mut JournalLog, plan: &mut CommandPlan) {
 /// A journal block in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BufferedBlock {
-    /// Memory with its bytes, and the offset of its first sector there.
+    /// Memory that contains the bytes of the block, and the offset of its first sector there.
     pub memory: PlanMemory,
     pub slot: u32,
     pub sectors: u32,
     /// Transaction of the block, if known.
     pub transaction: Option<u32>,
-    /// First sector of its home block.
+    /// First sector of its home block; `None` if the block is not a logged block.
     pub home: Option<u64>,
-    /// The changed sectors of the block, if known.
+    /// The changed sectors of the block; `None` if unknown.
     pub changed: Option<SectorSet>,
-    /// Whether `changed` is relative to the copy of the same home in the log.
+    /// Whether `changed` is relative to the copy of the same home block in the log.
     pub follows_copy: bool,
 }
 
-/// The blocks in memory, by their first sector in the journal.
+/// The journal blocks in memory, by their first sector in the journal.
 #[derive(Debug, Default)]
 pub(super) struct CommitBuffer {
     blocks: BTreeMap<u64, BufferedBlock>,
@@ -392,7 +392,7 @@ impl CommitBuffer {
 
     /// Returns the blocks that overlap a range of sectors.
     pub fn overlapping(&self, sector: u64, end: u64) -> impl Iterator<Item = (u64, &BufferedBlock)> {
-        // No block is longer than 128 sectors.
+        // No block is longer than 128 sectors, which is the number of bits in `u128`.
         let from = sector.saturating_sub(u64::from(u128::BITS) - 1);
         let blocks = self.blocks.range(from..end.max(from)).map(|(block, held)| (*block, held));
         blocks.filter(move |(block, held)| block + u64::from(held.sectors) > sector)

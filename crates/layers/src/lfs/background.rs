@@ -19,27 +19,27 @@ enum LfsBackgroundStep {
     Move,
 }
 
-/// A block being moved: (block, old place, new place).
+/// A block being moved: (block, old location in the log, new location).
 type Move = (u32, u32, u32);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct LfsBackgroundState {
     step: LfsBackgroundStep,
     resets: Vec<u32>,
-    /// Requests up to this number may still read segments that are being released.
+    /// Requests up to this number may still read segments that are being released; `None` if no segment is being released.
     leave_after: Option<u64>,
     /// The segment that is cleaned, its next block, and whether it is cleaned in idle time.
     victim: Option<(u32, u32, bool)>,
     moves: Vec<Move>,
     destination_places: Vec<(u32, u32)>,
-    /// Number of the write for the moves.
+    /// Write number of the moved blocks.
     write: u64,
-    /// Number of clean segments for which a request waits.
+    /// Number of clean segments that a waiting request needs.
     pub requested_segments: u32,
 }
 
 impl LfsBackgroundState {
-    /// Records that a request waits for `segments` segments.
+    /// Records that a waiting request needs `segments` clean segments.
     pub fn request_segments(&mut self, segments: u32) {
         self.requested_segments = self.requested_segments.max(segments);
     }
@@ -97,7 +97,7 @@ impl LfsLayer {
                 return false;
             }
             let Some((victim, ..)) = self.work.victim else { return false };
-            // The moved blocks of a step must fit into the open segment and one more.
+            // The blocks that one step moves must fit into the open segment and one clean segment.
             let room = self.segments.room(self.logs[0]) + self.segments.clean().min(1) * self.shape.segment;
             let most = self.shape.step.min(room / self.shape.align * self.shape.align);
             if most == 0 {
@@ -106,7 +106,7 @@ impl LfsLayer {
             if self.plan_moves(most, in_flight, plan) {
                 return true;
             }
-            // Requests are changing all of its remaining blocks.
+            // Requests in flight are changing all remaining blocks of this segment.
             if self.segments.is_live(victim) {
                 return false;
             }
@@ -120,8 +120,8 @@ impl LfsLayer {
         if !pressed && (!in_flight.is_empty() || ready >= self.shape.idle_low) {
             return false;
         }
-        // A step may add up to `align` - 1 blocks of padding, so freeing fewer blocks gains nothing. In idle time, at least an eighth of a
-        // segment must become free.
+        // A cleaning step may add up to `align` - 1 blocks of padding, so a victim must free at least `align` blocks. In idle time, it must
+        // free at least an eighth of a segment.
         let (policy, least) = if pressed {
             (self.shape.pressed, self.shape.align)
         } else {
@@ -148,7 +148,7 @@ impl LfsLayer {
             next += 1;
             let block = self.segments.owner(place);
             let sector = u64::from(block) * BLOCK;
-            // A block that a request is changing becomes invalid or is moved later.
+            // A block that a request is changing is skipped. It becomes invalid or is moved later.
             if self.table.place(block) != Some(place) || in_flight.changes(sector, sector + BLOCK) {
                 continue;
             }
@@ -171,7 +171,7 @@ impl LfsLayer {
         true
     }
 
-    /// Plans to write the moved blocks to the cold log.
+    /// Plans to write the moved blocks to the cold log, which receives the blocks that cleaning moves.
     fn plan_writes(&mut self, plan: &mut CommandPlan) {
         let mut moves = std::mem::take(&mut self.work.moves);
         self.write += 1;
@@ -222,7 +222,7 @@ impl LfsLayer {
             LfsBackgroundStep::Move => {
                 let moves = std::mem::take(&mut self.work.moves);
                 for (block, from, to) in moves.iter().copied() {
-                    // A block that was written or discarded meanwhile has another place.
+                    // A block that was written or discarded meanwhile has another location in the map.
                     if self.table.place(block) == Some(from) {
                         self.map(block, Some(to), true);
                         self.pending.change(block, Some(to), self.work.write);

@@ -1,11 +1,11 @@
-//! The map: the place of each block, its number of rewrites, the pages that the next checkpoint must write, and the changes that the next
-//! flush must record.
+//! The map: the location of each block in the log, its number of rewrites, the pages that the next checkpoint must write, and the changes
+//! that the next flush must record.
 
 use rustc_hash::FxHashMap;
 
 use super::records::{ENTRIES, LogRun, NOWHERE};
 
-/// Bits of an entry for the place plus one; 0 = no place.
+/// Bits of a map entry for the location of the block plus one; 0 = no location.
 const PLACE: u32 = (1 << 30) - 1;
 const HEAT_SHIFT: u32 = 30;
 /// Maximum count of rewrites.
@@ -15,13 +15,13 @@ const HOTTEST: u32 = 3;
 pub(super) struct BlockMap {
     entries: Vec<u32>,
     pub mapped: u64,
-    /// Changed pages since the last call of `take_changed`, each once, and a flag for each page that is among them.
+    /// Map pages that changed since the last call of `take_changed`, each once. `is_changed` is true for the pages in this list.
     changed: Vec<u32>,
     is_changed: Vec<bool>,
 }
 
 impl BlockMap {
-    /// A map of `blocks` blocks without places.
+    /// Returns a map of `blocks` blocks, none of which has a location.
     pub fn new(blocks: u32) -> Self {
         let pages = blocks.div_ceil(ENTRIES) as usize;
         Self { entries: vec![0; blocks as usize], mapped: 0, changed: Vec::new(), is_changed: vec![false; pages] }
@@ -31,7 +31,7 @@ impl BlockMap {
         (self.entries.len() * 4 + self.is_changed.len() + self.changed.capacity() * 4) as u64
     }
 
-    /// The place of a block; `None` if it was never written or was discarded.
+    /// Returns the location of a block in the log; `None` if it was never written or was discarded.
     #[inline]
     pub fn place(&self, block: u32) -> Option<u32> {
         (self.entries[block as usize] & PLACE).checked_sub(1)
@@ -43,7 +43,7 @@ impl BlockMap {
         self.entries[block as usize] >> HEAT_SHIFT
     }
 
-    /// Maps a block to the place of its write.
+    /// Maps a block to the location to which it was written.
     #[inline]
     pub fn write(&mut self, block: u32, place: u32) {
         let old = self.entries[block as usize];
@@ -51,13 +51,13 @@ impl BlockMap {
         self.set(block, (place + 1) | (heat << HEAT_SHIFT));
     }
 
-    /// Maps a block to its new place after a move or in recovery. The count of rewrites restarts.
+    /// Maps a block to its new location after a move or in recovery. The count of rewrites restarts.
     #[inline]
     pub fn relocate(&mut self, block: u32, place: u32) {
         self.set(block, place + 1);
     }
 
-    /// Removes the place of a block that was discarded.
+    /// Removes the location of a block that was discarded.
     pub fn discard(&mut self, block: u32) {
         self.set(block, 0);
     }
@@ -75,7 +75,7 @@ impl BlockMap {
         self.changed.len()
     }
 
-    /// Moves the changed pages to `to`, in order.
+    /// Moves the list of changed pages to `to`, in order.
     pub fn take_changed(&mut self, to: &mut Vec<u32>) {
         to.clear();
         to.append(&mut self.changed);
@@ -85,13 +85,13 @@ impl BlockMap {
         }
     }
 
-    /// Returns the stored form of the entries of a page.
+    /// Returns the entries of a map page in the form in which they are stored.
     pub fn page(&self, page: u32) -> &[u32] {
         let first = (page * ENTRIES) as usize;
         &self.entries[first..self.entries.len().min(first + ENTRIES as usize)]
     }
 
-    /// Restores a page from its stored entries. Returns false if an entry is not below `places`.
+    /// Restores a map page from its stored entries. Returns false if a location in an entry is not below `places`.
     pub fn restore(&mut self, page: u32, entries: impl Iterator<Item = u32>, places: u32) -> bool {
         let first = (page * ENTRIES) as usize;
         let end = self.entries.len().min(first + ENTRIES as usize);
@@ -109,15 +109,15 @@ impl BlockMap {
 #[derive(Clone, Copy, Debug)]
 struct MapChange {
     block: u32,
-    /// The new place; [`NOWHERE`] if the block was discarded.
+    /// The new location of the block; [`NOWHERE`] if the block was discarded.
     place: u32,
     write: u64,
     order: u64,
-    /// Whether a later change of the block is already durable by its own record.
+    /// Whether this change is obsolete, because a later change of the block has already been made durable by a record of its own.
     dead: bool,
 }
 
-/// The changes, oldest first, with at most one valid change of each block.
+/// The changes of the map that no record contains yet, oldest first, with at most one valid change of each block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnrecordedChanges {
     changes: Vec<MapChange>,
@@ -125,16 +125,16 @@ pub(super) struct UnrecordedChanges {
     limit: usize,
     /// Number of changes so far.
     order: u64,
-    /// Changes up to this number may have been dropped.
+    /// Changes up to this number may be missing, because the list was full and they were dropped.
     forgotten: u64,
     /// Whether further changes are dropped, too, until a checkpoint begins.
     overflows: bool,
-    /// Changes up to this number are durable by a checkpoint.
+    /// Changes up to this number have been made durable by a checkpoint.
     checkpointed: u64,
 }
 
 impl UnrecordedChanges {
-    /// Keeps up to `limit` changes.
+    /// Returns a list that stores up to `limit` changes.
     pub fn new(limit: usize) -> Self {
         let (mut changes, mut index) = (Vec::new(), FxHashMap::default());
         changes.reserve(limit);
@@ -156,12 +156,12 @@ impl UnrecordedChanges {
         self.changes.is_empty()
     }
 
-    /// Maximum number of runs for a record of all changes.
+    /// Maximum number of runs in a record of all stored changes.
     pub fn len(&self) -> usize {
         self.changes.len()
     }
 
-    /// Adds a change: the new place of a block, or `None` if it was discarded.
+    /// Adds a change: the new location of a block, or `None` if it was discarded.
     #[inline]
     pub fn change(&mut self, block: u32, place: Option<u32>, write: u64) {
         self.order += 1;
@@ -178,7 +178,7 @@ impl UnrecordedChanges {
         self.changes.push(MapChange { block, place, write, order: self.order, dead: false });
     }
 
-    /// Invalidates the change of a block, because its own record has made a later change durable.
+    /// Marks the stored change of a block as obsolete, because a later change of the block has been made durable by a record of its own.
     #[inline]
     pub fn mark_dead(&mut self, block: u32) {
         if let Some(place) = self.index.remove(&block) {
@@ -224,7 +224,7 @@ impl UnrecordedChanges {
         self.order
     }
 
-    /// Called when a checkpoint is durable; drops the changes in it.
+    /// Called when a checkpoint is durable. Drops the changes that the checkpoint contains.
     pub fn checkpointed(&mut self, order: u64) {
         self.checkpointed = order;
         self.recorded(order);

@@ -1,11 +1,12 @@
 //! A log-structured block device: data is written to segments sequentially and never in place, as zones require.
 //!
-//! Blocks of 4 KB are written to one of several logs, according to their number of rewrites. A map in memory stores the place of each block
-//! ([`map`]). Changes become durable by *records* in a separate log ([`records`]). A flush flushes the disk and then writes a record of all
-//! complete changes. A durable write is a record together with its data, under one checksum. A checkpoint writes the changed pages of the
-//! map, each over the older of its two copies, and then writes a pack with the numbers of the valid copies twice. Cleaning moves live
-//! blocks of a segment to the cold log. A segment is reset when a durable checkpoint records that it has no live blocks ([`segments`]).
-//! After a power cut, the newest pack is valid, and the records from the place that it contains ([`recovery`]).
+//! Blocks of 4 KB are written to one of several logs, according to their number of rewrites. A map in memory stores the location of each
+//! block ([`map`]). Changes become durable by *records* in a separate log ([`records`]). A flush flushes the disk and then writes a record
+//! of all complete changes. A durable write is a record together with its data, under one checksum. A checkpoint writes the changed pages
+//! of the map, each over the older of its two copies, and then writes a pack with the numbers of the valid copies twice. Cleaning moves
+//! live blocks of a segment to the cold log. A segment is reset when a durable checkpoint records that it has no live blocks
+//! ([`segments`]). After a power cut, recovery starts from the newest pack and applies the records that were written after it
+//! ([`recovery`]).
 //!
 //! Blocks that were never written or were discarded read as zeros. Recovery never restores securely erased data, although its bytes stay in
 //! the log until their segment is reset.
@@ -48,7 +49,7 @@ counters! {
     /// Blocks of 4 KB that requests wrote, and those that they discarded.
     host_blocks,
     discarded_blocks,
-    /// Blocks written to the logs: the total, and of them records, blocks moved by cleaning, and padding.
+    /// Blocks written to the logs; the further counters are the records, blocks moved by cleaning, and padding among them.
     log_blocks,
     record_blocks,
     cleaned_blocks,
@@ -56,18 +57,18 @@ counters! {
     /// Blocks of the map and of packs written by checkpoints, and the number of checkpoints.
     checkpoint_blocks,
     checkpoints,
-    /// Blocks that cleaning read, and segments that it cleaned: in the foreground, while requests waited for space or soon would, and in
-    /// the background, in idle time.
+    /// Blocks that cleaning read, and segments that it cleaned: in the foreground, while requests waited for space or were about to wait,
+    /// and in the background, in idle time.
     cleaning_reads,
     segments_cleaned_in_foreground,
     segments_cleaned_in_background,
     /// Segments that were reset.
     resets,
-    /// Records of flushes and of durable writes.
+    /// Records that flushes and durable writes have written.
     records,
-    /// Blocks that were read but never written.
+    /// Blocks that were read although they had never been written.
     unwritten_blocks,
-    /// Writes before which the rest of a block was read.
+    /// Writes of part of a block, for which the rest of the block was read first.
     partial_writes,
 }
 
@@ -83,7 +84,7 @@ struct LfsLayer {
     shape: LfsParameters,
     table: BlockMap,
     segments: SegmentTable,
-    /// The logs of data. The first one receives the blocks that cleaning moves.
+    /// The open segments of the data logs. The first log receives the blocks that cleaning moves.
     logs: [OpenSegment; 5],
     sync: SyncLog,
     pending: UnrecordedChanges,
@@ -92,21 +93,21 @@ struct LfsLayer {
     work: LfsBackgroundState,
     /// Number of the newest write.
     write: u64,
-    /// Segments that must be reset before anything else, after recovery.
+    /// Segments that must be reset after recovery, before any other work.
     first_resets: Vec<u32>,
-    /// Sectors for padding blocks that a power cut left partly written: (first sector, number).
+    /// Sectors that must be padded because a power cut left their blocks partly written: (first sector, number of sectors).
     first_fills: Vec<(u64, u64)>,
     /// Runs of a record in preparation; the memory is reused.
     runs: Vec<LogRun>,
     counters: LayerCounters,
-    /// Values of the counters when they were cleared.
+    /// Values of the counters when they were last reset.
     cleared: LayerCounters,
 }
 
 impl LfsLayer {
     /// Creates the layer on new disks.
     fn new(shape: LfsParameters) -> Self {
-        // Records of all changes take at most a quarter of a segment.
+        // Limits the pending map changes, so that their records take at most a quarter of a segment.
         let most = (shape.segment / 4).max(1).saturating_mul(RUNS as u32 - 1).min(MOST_PENDING);
         Self {
             table: BlockMap::new(shape.blocks),
@@ -127,7 +128,7 @@ impl LfsLayer {
         }
     }
 
-    /// Maps a block to a new place, or to none. Its old place becomes invalid.
+    /// Maps a block to a new location in the log; `None` unmaps it. The block at the old location becomes invalid.
     fn map(&mut self, block: u32, place: Option<u32>, is_moved: bool) {
         if let Some(old) = self.table.place(block) {
             self.segments.drop_place(old);
@@ -185,7 +186,7 @@ impl LfsLayer {
 
     fn write(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
         let (first, end) = touched_blocks(request);
-        // Two writes may share a block without sharing a sector.
+        // Two writes may change the same block without sharing a sector, so the later one is deferred.
         if self.flights.change(first, end) {
             return RequestDecision::Defer(DeferReason::Overlap);
         }
@@ -210,7 +211,7 @@ impl LfsLayer {
         let mut block = first;
         while block < end {
             if self.segments.room(head) == 0 {
-                // A segment is available, because `has_room` checked it.
+                // A clean segment is available, because `has_room` checked this.
                 let Some(next) = self.segments.open() else { break };
                 head = next;
             }
@@ -231,7 +232,7 @@ impl LfsLayer {
         RequestDecision::Run
     }
 
-    /// Allocates places in an open segment for a request. Returns the first one.
+    /// Allocates blocks in an open segment for a request. Returns the location of the first one.
     fn take(&mut self, head: &mut OpenSegment, blocks: u32, flight: &mut LfsRequest) -> u32 {
         let place = self.segments.take(head, blocks, self.write);
         flight.allocated.push((place, blocks));
@@ -240,14 +241,14 @@ impl LfsLayer {
         place
     }
 
-    /// Records which blocks are written to these places.
+    /// Records which blocks are written to the locations from `place` on.
     fn set_owners(&mut self, block: u32, place: u32, blocks: u32) {
         for step in 0..blocks {
             self.segments.set_owner(place + step, block + step);
         }
     }
 
-    /// Pads the last write of the plan with empty blocks.
+    /// Extends the last write of the plan by blocks of zeros.
     fn pad(&mut self, blocks: u32, plan: &mut CommandPlan) {
         for _ in 0..blocks {
             plan.metadata(&[0; BYTES]);
@@ -313,8 +314,8 @@ impl LfsLayer {
         RequestDecision::Run
     }
 
-    /// The reason why a request must wait before it writes records of `runs` runs and `data` blocks of data; `None` if it need not wait.
-    /// `itself` is whether the request is its own record.
+    /// Returns the reason why a request must wait before it writes records of `runs` runs and `data` blocks of data; `None` if it need not
+    /// wait. `itself` is true for a durable write or a secure erase, which write records of their own.
     fn record_blocked_by(&self, runs: usize, data: u32, itself: bool) -> Option<DeferReason> {
         if self.flights.lock(SYNC) || itself && self.checkpoints.waits {
             return Some(DeferReason::Overlap);
@@ -345,7 +346,7 @@ impl Layer for LfsLayer {
     }
 
     fn accepts(&self) -> CommandFlags {
-        // A durable write contains its own map entry, and all data is on one disk.
+        // A durable write contains its own map entry, and all data is on one disk, so the layer handles these flags itself.
         CommandFlags::DURABLE | CommandFlags::PREFLUSH
     }
 
@@ -358,7 +359,7 @@ impl Layer for LfsLayer {
         }
     }
 
-    /// Applies the changes of the request to the map.
+    /// Called when a request is complete. Applies its changes to the map.
     fn completed(&mut self, id: u64) {
         self.sync.waiting.retain(|(waiting, _)| *waiting != id);
         let Some(flight) = self.flights.take(id) else { return };
@@ -444,13 +445,13 @@ fn touched_blocks(request: &HostRequest) -> (u32, u32) {
     ((request.sector / BLOCK) as u32, request.end().div_ceil(BLOCK) as u32)
 }
 
-/// The sectors of these blocks that a request covers, as (first, end).
+/// Returns the sectors of blocks from `block` on that a request covers, as (first, end).
 fn sectors_of(request: &HostRequest, block: u32, blocks: u32) -> (u64, u64) {
     let first = u64::from(block) * BLOCK;
     (first.max(request.sector), (first + u64::from(blocks) * BLOCK).min(request.end()))
 }
 
-/// Adds the data of blocks of a request to the last write of the plan.
+/// Adds the data for blocks of a request to the last write of the plan: the request's data, and the rest of partly covered blocks.
 fn plan_data(request: &HostRequest, (block, blocks): (u32, u32), rest: BlockRemainder, plan: &mut CommandPlan) {
     let (first, end) = (u64::from(block) * BLOCK, u64::from(block + blocks) * BLOCK);
     let (from, to) = sectors_of(request, block, blocks);
@@ -463,23 +464,23 @@ fn plan_data(request: &HostRequest, (block, blocks): (u32, u32), rest: BlockRema
     }
 }
 
-/// The effect of a request on its completion.
+/// The change of the map that a request causes when it completes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RequestEffect {
-    /// Its blocks are at the places of its write, which the next flush records.
+    /// Its blocks are mapped to the locations that it wrote. The next flush records this change.
     #[default]
     Written,
-    /// Its blocks are at the places of its write, which its own record contains.
+    /// Its blocks are mapped to the locations that it wrote. Its own record contains this change.
     Recorded,
-    /// Its blocks are discarded, which the next flush records.
+    /// Its blocks are discarded. The next flush records this change.
     Discarded,
-    /// Its blocks are discarded, which its own record contains.
+    /// Its blocks are discarded. Its own record contains this change.
     Erased,
-    /// Nothing beyond its records.
+    /// The map does not change.
     Nothing,
 }
 
-/// Consecutive blocks: (first block, first place, number of blocks).
+/// Consecutive blocks: (first block, location of the first block in the log, number of blocks).
 type Blocks = (u32, u32, u32);
 
 #[derive(Clone, Debug, Default)]
@@ -490,19 +491,19 @@ struct LfsRequest {
     pub first: u32,
     pub end: u32,
     pub write: u64,
-    /// The log to which no other request may write until this one is complete, because this one reads before it writes.
+    /// The log to which no other request may write until this request is complete, because it reads before it writes.
     pub locks: Option<usize>,
-    /// The last change that is recorded when the request is complete, and the segment of the log of records with its last record.
+    /// The last map change that is recorded when the request is complete, and the sequence number of the segment with its last record.
     pub records: Option<(u64, u64)>,
     pub blocks: Vec<Blocks>,
-    /// Places that the request writes, for data, records or padding: (first place, number of blocks).
+    /// Locations in the log that the request writes with data, records or padding: (first location, number of blocks).
     pub allocated: Vec<(u32, u32)>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct LfsRequestTable {
     all: Vec<LfsRequest>,
-    /// Unused entries, whose memory is reused.
+    /// Unused entries, which are reused to avoid allocations.
     spare: Vec<LfsRequest>,
 }
 
@@ -521,12 +522,12 @@ impl LfsRequestTable {
         Some(self.all.swap_remove(place))
     }
 
-    /// Whether a request in progress changes any of these blocks.
+    /// Whether a request in progress changes a block in `first..end`.
     pub fn change(&self, first: u32, end: u32) -> bool {
         self.all.iter().any(|flight| flight.first < end && first < flight.end)
     }
 
-    /// Whether a request in progress blocks other writes to a log.
+    /// Whether a request in progress prevents other requests from writing to a log.
     pub fn lock(&self, log: usize) -> bool {
         self.all.iter().any(|flight| flight.locks == Some(log))
     }

@@ -1,18 +1,18 @@
 //! The log of records for flushes and durable writes, and the metadata of all logs (little-endian): records, packs of a checkpoint, and
 //! pages of the map.
 //!
-//! A *record* is a block. Its first sector: 0 magic, 8 checksum of the sector, 16 checksum of the rest (both computed by the driver), 24
-//! life of the layer (8), 32 number of the record (8), 40 place (4), 44 blocks of data after it that it covers (4), 48 next segment of the
-//! log of records (4), 52 runs (4). The other seven sectors contain the runs: block (4), place (4; all ones = discarded), blocks (4),
-//! number of the write (8).
+//! A *record* is a block. Fields of its first sector, each with its byte offset (and its length): 0 magic, 8 checksum of the sector, 16
+//! checksum of the rest (both computed by the driver), 24 life of the layer (8), 32 number of the record (8), 40 location in the log (4),
+//! 44 blocks of data after it that it covers (4), 48 next segment of the log of records (4), 52 runs (4). The other seven sectors contain
+//! the runs: block (4), location (4; all ones = discarded), blocks (4), number of the write (8).
 //!
 //! A *pack* starts with a sector: 0 magic, checksums as above, 24 number of the checkpoint (8), 32 life (8), 40 number of the next write
 //! (8), 48 number of the first record that is valid after the checkpoint (8), 56 segment and 60 block in it where these records start, 64
 //! the next segment, 68 blocks of a segment, 72 segments, 76 blocks that the layer offers (4 each). Then two bits for each page of the map
 //! follow: 0 = never written, otherwise 1 + the valid copy.
 //!
-//! A *page of the map* is a block: 0 CRC-32C of the rest (4), 4 its number (4), 8 number of the checkpoint (8), then 1,020 entries
-//! of 4 bytes.
+//! A *page of the map* is a block: 0 CRC-32C of the rest (4), 4 its number (4), 8 number of the checkpoint (8), then 1,020 entries of 4
+//! bytes.
 
 use emmclab_base::{CommandFlags, Op, SECTOR_BYTES};
 
@@ -30,7 +30,7 @@ pub(super) const ENTRIES: u32 = 1020;
 /// Maximum number of runs in a record.
 pub(super) const RUNS: usize = (BYTES - SECTOR) / RUN_BYTES;
 pub(super) const RUN_BYTES: usize = 20;
-/// The location of a run of discarded blocks.
+/// Location that marks a run of discarded blocks.
 pub(super) const NOWHERE: u32 = u32::MAX;
 const RECORD: &[u8; 8] = b"lfsrecd1";
 const PACK: &[u8; 8] = b"lfspack1";
@@ -41,7 +41,7 @@ pub(super) struct LogRun {
     pub block: u32,
     pub place: u32,
     pub blocks: u32,
-    /// Number of the write. The highest one of a block is valid.
+    /// Write number of the run. For each block, the run with the highest write number is valid.
     pub write: u64,
 }
 
@@ -50,14 +50,14 @@ pub(super) struct LfsRecord {
     pub life: u64,
     pub number: u64,
     pub place: u32,
-    /// Number of blocks of data after the record.
+    /// Number of data blocks that follow the record.
     pub data: u32,
     pub next: u32,
     pub runs: u32,
 }
 
 impl LfsRecord {
-    /// The first sector, without checksums.
+    /// Returns the first sector of the record, without checksums.
     pub fn head(&self) -> [u8; SECTOR] {
         let mut out = [0; SECTOR];
         out[..8].copy_from_slice(RECORD);
@@ -106,11 +106,11 @@ pub(super) fn put_run(run: &LogRun, out: &mut [u8]) {
     out[12..RUN_BYTES].copy_from_slice(&run.write.to_le_bytes());
 }
 
-/// Locations of packs and map pages, from the start of the disk: two packs, then two copies of the map.
+/// Locations of checkpoint packs and map pages, from the start of the disk: two packs, then two copies of the map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PackLayout {
     pub pages: u32,
-    /// Sectors of a pack, and sectors reserved for it.
+    /// Number of sectors of a pack, and number of sectors reserved for each pack.
     pub sectors: u32,
     slot: u64,
 }
@@ -128,7 +128,7 @@ impl PackLayout {
         slot * self.slot
     }
 
-    /// First sector of copy 0 or 1 of a page.
+    /// First sector of copy 0 or 1 of a map page.
     pub fn page(&self, copy: u8, page: u32) -> u64 {
         2 * self.slot + (u64::from(copy) * u64::from(self.pages) + u64::from(page)) * BLOCK
     }
@@ -139,19 +139,19 @@ impl PackLayout {
     }
 }
 
-/// The first sector of a pack.
+/// The first sector of a checkpoint pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CheckpointPack {
     pub number: u64,
     pub life: u64,
     /// Number of the next write.
     pub write: u64,
-    /// Number of the first valid record, which starts at `offset` of `segment`. The log of records continues in `next`.
+    /// Number of the first record after the checkpoint. It starts at block `offset` of `segment`; the log continues in segment `next`.
     pub record: u64,
     pub segment: u32,
     pub offset: u32,
     pub next: u32,
-    /// Blocks of a segment, number of segments, and blocks that the layer offers.
+    /// Number of blocks of a segment, number of segments, and number of blocks that the layer offers.
     pub shape: [u32; 3],
 }
 
@@ -170,7 +170,7 @@ impl CheckpointPack {
         out
     }
 
-    /// Parses a pack; `None` if there is none or it is damaged.
+    /// Parses a pack; `None` if the bytes contain no pack or it is damaged.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let head = bytes.get(..SECTOR)?;
         if &head[..8] != PACK || !has_valid_header_checksum(head) || !has_valid_data_checksum(head, &bytes[SECTOR..]) {
@@ -201,7 +201,7 @@ pub(super) fn page_bytes(page: u32, checkpoint: u64, entries: &[u32]) -> Vec<u8>
     out
 }
 
-/// Returns the entries of a map page; `None` if it is damaged, another page, or of a later checkpoint.
+/// Returns the entries of a map page; `None` if the bytes are damaged, or belong to another page or a later checkpoint.
 pub(super) fn page_entries(bytes: &[u8], page: u32, checkpoint: u64) -> Option<impl Iterator<Item = u32>> {
     let good = u32_at(bytes, 0)? == checksum(bytes.get(4..BYTES)?) as u32
         && u32_at(bytes, 4)? == page
@@ -210,7 +210,7 @@ pub(super) fn page_entries(bytes: &[u8], page: u32, checkpoint: u64) -> Option<i
     good.then(|| bytes[16..BYTES].chunks_exact(4).map(entry))
 }
 
-/// Number of this log, after those of the logs of data.
+/// Number of the log of records. It follows the numbers of the data logs.
 pub(super) const SYNC: usize = 5;
 /// Maximum number of blocks of data that a record covers: 1 MB.
 const MOST_DATA: u32 = 256;
@@ -219,19 +219,19 @@ const MOST_DATA: u32 = 256;
 #[derive(Clone, Debug)]
 pub(super) struct SyncLog {
     pub head: OpenSegment,
-    /// The clean segment in which the log continues.
+    /// The clean segment in which the log of records continues when the current segment is full.
     pub next: u32,
     pub life: u64,
     /// Number of the next record.
     pub number: u64,
-    /// Number of segments opened so far, and whether a record in the last one is durable. Before that, the log may not continue in
-    /// another segment, because recovery finds the next segment by a record.
+    /// Number of segments opened so far, and whether a record in the last of them is durable. Until a record is durable, the log may not
+    /// continue in another segment, because recovery finds the next segment by a record.
     opened: u64,
     confirmed: bool,
-    /// The newest opened segment to which durable records lead. One request may open several segments. Until it is complete, no
-    /// other request writes a record in the last one, because recovery might not find it.
+    /// Number of the newest opened segment that recovery can find by durable records. One request may open several segments. Until it is
+    /// complete, no other request writes a record in the last one, because recovery might not find it.
     durable_write: u64,
-    /// Flushes that wait for a checkpoint: (number of the request, newest change at its arrival).
+    /// Flushes that wait for a checkpoint: (number of the request, number of the newest map change at its arrival).
     pub waiting: Vec<(u64, u64)>,
 }
 
@@ -243,10 +243,10 @@ impl Default for SyncLog {
 }
 
 impl SyncLog {
-    /// Called when a record in a segment is durable; `opened` is the number of segments when it was opened.
+    /// Called when a record in a segment is durable; `opened` is the number of segments opened up to this segment.
     pub fn confirm(&mut self, opened: u64) {
         self.confirmed |= opened == self.opened;
-        // Each record contains the number of the segment after its own.
+        // Each record contains the number of the next segment, so recovery can also reach that segment.
         self.durable_write = self.durable_write.max((opened + 1).min(self.opened));
     }
 
@@ -269,10 +269,10 @@ impl SyncLog {
         if more + FOR_CLEANING <= segments.clean() { Ok(()) } else { Err(DeferReason::Full) }
     }
 
-    /// Continues the log in the next segment.
+    /// Continues the log of records in the next segment.
     fn go_on(&mut self, segments: &mut SegmentTable) {
         self.head = OpenSegment { segment: self.next, allocated: 0 };
-        // A segment is available, because `has_room` checked it.
+        // A clean segment is available, because `has_room` checked this.
         self.next = segments.reserve().unwrap_or(self.next);
         self.opened += 1;
         if self.confirmed {
@@ -300,7 +300,7 @@ impl LfsLayer {
         RequestDecision::Run
     }
 
-    /// The reason why a request that flushes must wait before it writes its records with `data` blocks of data; `None` if it need not.
+    /// Returns the reason why a flush must wait before it writes its records with `data` blocks of data; `None` if it need not wait.
     fn no_covering(&mut self, id: u64, data: u32) -> Option<DeferReason> {
         let came = self.sync.waiting.iter().find(|(waiting, _)| *waiting == id).map(|(_, order)| *order);
         let order = came.unwrap_or_else(|| self.pending.order());

@@ -2,9 +2,9 @@
 //! of each page.
 //!
 //! The pack is written to both slots, one after the other, first to the slot whose pack is damaged or older. A power cut leaves at least
-//! one of them intact, and the other then protects against damage. Pages overwrite the copies to which neither slot refers. A checkpoint
-//! does not begin while a request in progress is its own record, because such a record would have a lower number than the checkpoint but
-//! contain newer changes.
+//! one pack intact, and two intact packs protect against damage of one. Pages overwrite the copies to which neither pack refers. A
+//! checkpoint does not begin while a durable write or secure erase is in progress, because its own record would have a lower number than
+//! the checkpoint but contain newer changes.
 
 use std::io;
 
@@ -26,15 +26,15 @@ const MOST_PAGES: usize = 2048;
 pub(super) struct LfsCheckpointState {
     /// Number of the newest checkpoint.
     pub number: u64,
-    /// For each map page: 0 = never written, otherwise 1 + the valid copy.
+    /// Number of the valid copy of each map page plus one; 0 = never written.
     pub copies: Vec<u8>,
     pub first_slot: u64,
-    /// Number of blocks logged since the newest checkpoint began.
+    /// Number of blocks written to the logs since the newest checkpoint began.
     logged: u64,
     is_wanted: bool,
-    /// Whether a checkpoint is due and waits for requests that are their own records.
+    /// Whether a checkpoint is due, but must wait for durable writes or secure erases in progress.
     pub waits: bool,
-    /// Number of the newest change in the checkpoint in progress.
+    /// Number of the newest map change in the checkpoint in progress.
     order: u64,
     pages: Vec<u32>,
 }
@@ -65,13 +65,13 @@ impl LfsCheckpointState {
         self.logged += u64::from(blocks);
     }
 
-    /// The valid copies as stored in a pack: two bits for each page.
+    /// Returns the numbers of the valid copies as stored in a pack: two bits for each page.
     fn table(&self) -> Vec<u8> {
         let bits = |four: &[u8]| four.iter().rev().fold(0, |bits, copy| (bits << 2) | copy);
         self.copies.chunks(4).map(bits).collect()
     }
 
-    /// Restores the valid copies from a pack. Returns false if an entry is invalid.
+    /// Restores the numbers of the valid copies from a pack. Returns false if an entry is invalid.
     pub fn restore(&mut self, table: &[u8]) -> bool {
         for (page, copy) in self.copies.iter_mut().enumerate() {
             *copy = (table[page / 4] >> (page % 4 * 2)) & 3;
@@ -81,7 +81,7 @@ impl LfsCheckpointState {
 }
 
 impl LfsLayer {
-    /// Whether a checkpoint should begin.
+    /// Whether a checkpoint is due.
     pub(super) fn wants_checkpoint(&self) -> bool {
         let checkpoints = &self.checkpoints;
         checkpoints.is_wanted
@@ -90,7 +90,7 @@ impl LfsLayer {
             || self.segments.empty() > 0 && self.segments.free() < self.shape.low + self.work.requested_segments
     }
 
-    /// Begins a checkpoint, unless a request in progress is its own record.
+    /// Begins a checkpoint, unless a durable write or secure erase is in progress.
     pub(super) fn begin_checkpoint(&mut self, plan: &mut CommandPlan) -> bool {
         self.checkpoints.waits =
             self.flights.all.iter().any(|flight| matches!(flight.effect, RequestEffect::Recorded | RequestEffect::Erased));
@@ -114,7 +114,7 @@ impl LfsLayer {
         for page in checkpoints.pages.iter().copied() {
             let copy = u8::from(checkpoints.copies[page as usize] == 1);
             checkpoints.copies[page as usize] = copy + 1;
-            // One command writes adjacent pages.
+            // Adjacent pages are written with one command.
             if behind != Some((copy, page)) {
                 plan.begin(0, Op::Write, shape.pack.page(copy, page));
             }
@@ -157,7 +157,7 @@ impl LfsLayer {
         self.segments.awaiting_readers.append(&mut self.segments.in_checkpoint);
     }
 
-    /// Restores the map. Without a pack, no data was promised to be durable.
+    /// Restores the map from the disk. If there is no pack, the layer has never promised that data is durable, and the map stays empty.
     pub(super) fn read_back(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         let Some((pack, slot, table)) = self.newest_pack(disks)? else { return Ok(()) };
         self.checkpoints.first_slot = 1 - slot;
@@ -171,7 +171,7 @@ impl LfsLayer {
         self.read_map(pack.number, disks)?;
         let mut tail = RecoveredTail { record: pack.record, write: pack.write, ..RecoveredTail::default() };
         self.read_records(&pack, &mut tail, disks)?;
-        // Sorted, so that equal disks produce equal plans.
+        // Sorted by block, so that equal disk contents produce equal plans.
         let mut newest: Vec<_> = tail.newest.iter().map(|(block, (_, place))| (*block, *place)).collect();
         newest.sort_unstable();
         for (block, place) in newest {
@@ -193,7 +193,7 @@ impl LfsLayer {
         self.take_up_segments(&tail.chain, disks)
     }
 
-    /// Returns the newest intact pack, its slot, and the table after it.
+    /// Returns the newest intact pack, its slot, and the table of valid copies that follows its first sector.
     fn newest_pack(&self, disks: &mut dyn RecoveryReader) -> io::Result<Option<(CheckpointPack, u64, Vec<u8>)>> {
         let mut newest: Option<(CheckpointPack, u64, Vec<u8>)> = None;
         let mut bytes = vec![0; self.shape.pack.sectors as usize * SECTOR];
@@ -221,7 +221,7 @@ impl LfsLayer {
         Ok(())
     }
 
-    /// Reads the log of records from the place in a pack.
+    /// Reads the log of records from the location that a pack contains.
     fn read_records(&self, pack: &CheckpointPack, tail: &mut RecoveredTail, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         let (mut segment, mut offset, mut next) = (pack.segment, pack.offset, pack.next);
         loop {
@@ -229,7 +229,7 @@ impl LfsLayer {
                 return Ok(());
             }
             let named = self.read_segment(pack, (segment, offset), tail, disks)?;
-            // If the segment was full when the pack was written, it contains no records, and they continue in the next one.
+            // If the segment was full when the checkpoint was written, the records after it are only in the next segment.
             let is_first = tail.chain.is_empty();
             if named.is_none() && !is_first {
                 return Ok(());
@@ -240,7 +240,7 @@ impl LfsLayer {
         }
     }
 
-    /// Reads the records of a segment. Returns the next segment according to the last record.
+    /// Reads the records of a segment. Returns the next segment of the log according to the last record.
     fn read_segment(
         &self, pack: &CheckpointPack, (segment, mut offset): (u32, u32), tail: &mut RecoveredTail, disks: &mut dyn RecoveryReader,
     ) -> io::Result<Option<u32>> {
@@ -280,7 +280,7 @@ impl LfsLayer {
         Ok(named)
     }
 
-    /// Applies a run to the blocks for which it is newer than all runs read so far.
+    /// Applies a run to those of its blocks for which it is newer than all runs read so far.
     fn replay(&self, run: &crate::lfs::records::LogRun, newest: &mut Newest) {
         let end = run.block.checked_add(run.blocks).filter(|end| *end <= self.shape.blocks);
         let places = if run.place == NOWHERE { Some(0) } else { run.place.checked_add(run.blocks) };
@@ -294,14 +294,14 @@ impl LfsLayer {
         }
     }
 
-    /// Number of blocks of a segment that may have been written.
+    /// Returns the number of blocks at the start of a segment that may have been written.
     fn written_end(&self, segment: u32, disks: &mut dyn RecoveryReader) -> io::Result<u32> {
         let sector = self.shape.sector(segment * self.shape.segment);
         let pointer = disks.write_pointer(0, sector)?;
         Ok(pointer.map_or(self.shape.segment, |pointer| (pointer.saturating_sub(sector) / BLOCK) as u32))
     }
 
-    /// Number of used blocks of a zone, after a partly written block is padded.
+    /// Returns the number of used blocks of a zone. If a power cut left the last block partly written, it is padded.
     fn filled_end(&mut self, start: u64, disks: &mut dyn RecoveryReader) -> io::Result<u32> {
         let unit = u64::from(self.shape.align) * BLOCK;
         let written = disks.write_pointer(0, start)?.unwrap_or(start).saturating_sub(start);
@@ -312,7 +312,7 @@ impl LfsLayer {
         Ok((filled / BLOCK) as u32)
     }
 
-    /// Determines how each segment continues: open, closed, or reset.
+    /// Determines the state of each segment after recovery: open, closed, or to be reset.
     fn take_up_segments(&mut self, chain: &[u32], disks: &mut dyn RecoveryReader) -> io::Result<()> {
         let mut opened = Vec::new();
         if self.shape.is_zoned {
@@ -336,7 +336,7 @@ impl LfsLayer {
                     self.logs[log] = OpenSegment { segment, allocated: taken };
                     opened.push(segment);
                 } else {
-                    // The power cut left more partly written zones than there are logs. This one is padded to its end.
+                    // The power cut left more partly written zones than the layer has logs, so this zone is padded to its end.
                     let from = start + u64::from(taken) * BLOCK;
                     let end = start + u64::from(self.shape.segment) * BLOCK;
                     self.first_fills.push((from, end - from));
@@ -347,7 +347,7 @@ impl LfsLayer {
         Ok(())
     }
 
-    /// Plans the work before the first request: segments for the log of records, and the checkpoint that starts a new life.
+    /// Plans the work before the first request: segments for the log of records, and the checkpoint that starts a new life of the layer.
     pub(super) fn begin_life(&mut self, plan: &mut CommandPlan) {
         let mut resets = std::mem::take(&mut self.first_resets);
         resets.retain(|segment| self.segments.take_unknown(*segment));
@@ -383,11 +383,11 @@ impl LfsLayer {
     }
 }
 
-// Recovery uses the newest intact pack, its map, and the records after it.
+// Recovery uses the newest intact checkpoint pack, its map, and the records after it.
 //
-// Records are stored one after another from the place in the pack, and continue in the segment whose number each record contains. A record
-// that never became durable may be missing between others. For each block, the write with the highest number is valid, regardless of the
-// record that contains it. Recovery does not search for data without a record.
+// Records are stored one after another from the location in the checkpoint pack on. Each record contains the number of the segment in which
+// the records continue. A record that never became durable may be missing between others. For each block, the write with the highest number
+// is valid, regardless of the record that contains it. Recovery does not search for data without a record.
 //
 // If the disk reports write pointers, a partly written segment with live blocks continues as an open segment, so that power cuts do not
 // increase the number of active zones. Other segments are closed without further writes.
@@ -395,16 +395,16 @@ impl LfsLayer {
 /// Maximum number of sectors that are padded with one write.
 const FILL: u64 = 1024;
 
-/// The newest write of each block in the records, and its place.
+/// The newest write of each block in the records: its write number and its location.
 type Newest = FxHashMap<u32, (u64, u32)>;
 
-/// The state after the pack, according to the records.
+/// Changes that the records after the checkpoint contain.
 #[derive(Default)]
 struct RecoveredTail {
     newest: Newest,
-    /// Segments of the log of records.
+    /// Segments of the log of records, in the order of the log.
     chain: Vec<u32>,
-    /// Highest number of a record, and of a write.
+    /// Highest record number, and highest write number.
     record: u64,
     write: u64,
 }

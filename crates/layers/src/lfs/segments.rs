@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use emmclab_base::{CleaningCandidate, CleaningPolicy};
 
-/// Segment number that stands for no open segment.
+/// Segment number that means that no segment is open.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ struct LfsSegment {
     /// Number of blocks that are being written.
     pending: u32,
     state: SegmentState,
-    /// Number of the write that filled the segment.
+    /// Number of the write that filled the segment, which determines its age.
     closed: u64,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct OpenSegment {
 }
 
 impl OpenSegment {
-    /// No open segment.
+    /// The value for a log without an open segment.
     pub const NONE: Self = Self { segment: NONE, allocated: 0 };
 }
 
@@ -46,14 +46,14 @@ impl OpenSegment {
 pub(super) struct SegmentTable {
     pub blocks: u32,
     all: Vec<LfsSegment>,
-    /// The last written block at each place.
+    /// The block that was last written to each location.
     owners: Vec<u32>,
     clean: VecDeque<u32>,
     unknown: VecDeque<u32>,
-    /// Closed segments without live blocks that no checkpoint has recorded yet.
+    /// Closed segments without live blocks that no checkpoint has recorded as empty yet.
     pub empty: Vec<u32>,
-    /// Segments that the checkpoint in progress records as empty, segments that a durable checkpoint has recorded, and segments that may be
-    /// reset.
+    /// Segments that the checkpoint in progress records as empty, segments that a durable checkpoint has recorded as empty, and segments
+    /// that may be reset.
     pub in_checkpoint: Vec<u32>,
     pub awaiting_readers: Vec<u32>,
     pub resettable: Vec<u32>,
@@ -87,7 +87,7 @@ impl SegmentTable {
         &mut self.all[(place / self.blocks) as usize]
     }
 
-    /// Number of segments that a log can open now.
+    /// Number of clean segments, which a log can open now.
     pub fn clean(&self) -> u32 {
         self.clean.len() as u32
     }
@@ -120,7 +120,7 @@ impl SegmentTable {
         if head.segment == NONE { 0 } else { self.blocks - head.allocated }
     }
 
-    /// Allocates blocks in an open segment with sufficient space. Returns the first place. `now` is the number of the write.
+    /// Allocates blocks in an open segment with sufficient space. Returns the location of the first one. `now` is the number of the write.
     pub fn take(&mut self, head: &mut OpenSegment, blocks: u32, now: u64) -> u32 {
         let place = head.segment * self.blocks + head.allocated;
         head.allocated += blocks;
@@ -134,28 +134,28 @@ impl SegmentTable {
         place
     }
 
-    /// Records that a block is being written to a place.
+    /// Records that a block is being written to a location.
     pub fn set_owner(&mut self, place: u32, block: u32) {
         self.owners[place as usize] = block;
     }
 
-    /// The last written block at a place.
+    /// Returns the block that was last written to a location.
     pub fn owner(&self, place: u32) -> u32 {
         self.owners[place as usize]
     }
 
-    /// Called when the writes of `blocks` blocks from a place on are complete.
+    /// Called when the writes of `blocks` blocks from location `place` on are complete.
     pub fn written(&mut self, place: u32, blocks: u32) {
         self.of(place).pending -= blocks;
         self.settle(place / self.blocks);
     }
 
-    /// Called when the map starts to refer to a place.
+    /// Called when the map starts to refer to a location.
     pub fn add_live(&mut self, place: u32) {
         self.of(place).live += 1;
     }
 
-    /// Called when the map stops referring to a place.
+    /// Called when the map stops referring to a location.
     pub fn drop_place(&mut self, place: u32) {
         let segment = self.of(place);
         segment.live -= 1;
@@ -164,7 +164,7 @@ impl SegmentTable {
         }
     }
 
-    /// Adds a segment to the list of empty ones if it has become empty.
+    /// Adds a segment to the list of empty segments if it has no live and no pending blocks any more.
     fn settle(&mut self, number: u32) {
         let segment = &mut self.all[number as usize];
         if segment.state == SegmentState::Closed && segment.live == 0 && segment.pending == 0 {
@@ -191,7 +191,7 @@ impl SegmentTable {
         policy.choose(candidates, self.blocks)
     }
 
-    /// Takes at most `most` segments that must be reset: those that were left, and unknown ones until `wanted` are clean.
+    /// Moves at most `most` segments that must be reset to `to`: segments that were left, and unknown ones until `wanted` are clean.
     pub fn take_dirty(&mut self, wanted: u32, most: usize, to: &mut Vec<u32>) {
         let left = self.resettable.len().saturating_sub(most);
         to.extend(self.resettable.drain(left..));
@@ -209,8 +209,8 @@ impl SegmentTable {
         }
     }
 
-    /// Sets the states after recovery. Segments with live blocks and segments in `kept` are closed, or empty without live blocks. Segments
-    /// in `opened` stay open.
+    /// Sets the states of all segments after recovery. Segments in `opened` stay open. Segments with live blocks are closed. Segments in
+    /// `kept` are closed, or empty if they have no live blocks.
     pub fn recover(&mut self, kept: &[u32], opened: &[u32]) {
         self.unknown.clear();
         for number in 0..self.all.len() as u32 {
@@ -226,7 +226,7 @@ impl SegmentTable {
         }
     }
 
-    /// Removes a segment from the unknown ones, because it is reset first. Returns false if it was not among them.
+    /// Removes a segment from the list of unknown segments, because it is reset first. Returns false if it was not in the list.
     pub fn take_unknown(&mut self, segment: u32) -> bool {
         let place = self.unknown.iter().position(|number| *number == segment);
         place.is_some_and(|place| self.unknown.remove(place).is_some())

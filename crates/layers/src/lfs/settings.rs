@@ -10,7 +10,7 @@ use crate::registry::SettingFaults;
 
 /// Number of sectors in a block of the log.
 pub(super) const BLOCK: u64 = 8;
-/// Maximum number of places that a map entry can represent.
+/// Maximum number of block locations that a map entry can represent.
 const MOST_BLOCKS: u64 = (1 << 30) - 2;
 /// Number of segments that stay free for cleaning and for the log of records.
 pub(super) const FOR_CLEANING: u32 = 2;
@@ -28,11 +28,11 @@ pub(super) struct LfsSettings {
     /// rewrites since the last move. Another log contains the records.
     #[schemars(extend("unit" = "logs, 2 to 5"))]
     pub logs: u32,
-    /// Share of the disk that is not part of the capacity, so that cleaning has segments with few live blocks.
+    /// Share of the disk that is not part of the capacity, in percent, so that cleaning finds segments with few live blocks.
     pub spare_pct: u32,
-    /// Which segment is cleaned while requests wait for space or soon will.
+    /// How the segment to clean is chosen while requests wait for space or are about to wait.
     pub pressed: CleaningPolicy,
-    /// Which segment is cleaned while no request is in flight.
+    /// How the segment to clean is chosen while no request is in flight.
     pub idle: CleaningPolicy,
     /// Cleaning runs concurrently with requests if less than this share of the spare segments is free.
     pub low_pct: u32,
@@ -63,7 +63,7 @@ impl Default for LfsSettings {
     }
 }
 
-/// The settings in blocks, after the checks.
+/// The checked settings, converted to blocks.
 #[derive(Clone, Debug)]
 pub(super) struct LfsParameters {
     /// Number of blocks that the layer offers.
@@ -91,7 +91,7 @@ pub(super) struct LfsParameters {
 }
 
 impl LfsParameters {
-    /// The first sector of a place in the log.
+    /// Returns the first sector of a location in the log.
     pub fn sector(&self, place: u32) -> u64 {
         self.log_sector + u64::from(place) * BLOCK
     }

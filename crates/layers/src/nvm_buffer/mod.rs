@@ -2,9 +2,9 @@
 //!
 //! A write is complete and durable when its record is in the buffer, so a flush only flushes the buffer. Data that is overwritten in the
 //! buffer is never written to the device. Other data is written back in address order, together with adjacent data, when the buffer is
-//! fuller than its high mark, or when no request is in flight and it is fuller than halfway between its low and high marks. The buffer is a
-//! ring of records ([`ring`]) on the second device; long writes bypass it. After a power cut, its records are read back and the write-back
-//! continues.
+//! fuller than its high mark. While no request is in flight, write-back already begins when the buffer is fuller than halfway between its
+//! low and high marks. The buffer is a ring of records ([`ring`]) on the second device; long writes bypass it. After a power cut, its
+//! records are read back and the write-back continues.
 //!
 //! Secure erases remove their sectors from all valid records. Bytes of released records stay until their space is reused.
 
@@ -42,15 +42,15 @@ counters! {
     buffered_writes,
     /// Bytes of `buffered_writes`.
     buffered_bytes,
-    /// Bytes in the buffer that were overwritten before their write-back.
+    /// Bytes that were overwritten in the buffer before they were written back.
     absorbed_bytes,
     /// Writes that bypassed the buffer.
     past_writes,
     /// Bytes of `past_writes`.
     past_bytes,
-    /// Reads with some data in the buffer.
+    /// Number of reads for which some data was in the buffer.
     read_hits,
-    /// Bytes of `read_hits` in the buffer.
+    /// Bytes of the reads in `read_hits` that came from the buffer.
     read_hit_bytes,
     /// Runs written back.
     write_back_runs,
@@ -73,16 +73,16 @@ fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
 struct NvmBuffer {
     shape: NvmBufferParameters,
     ring: RecordRing,
-    /// The newest data in the buffer.
+    /// Map of the newest data in the buffer.
     logged: IntervalMap,
     /// The part of `logged` that is not written back yet.
     dirty: IntervalMap,
     write_back: WriteBackState,
     bypassed: BypassedWrites,
-    /// Sequence number of the newest record header.
+    /// Sequence number of the newest header of the buffer.
     head_number: u64,
     is_recovered: bool,
-    /// Places of records with incomplete data.
+    /// Locations of records whose data is incomplete after a power cut.
     torn: Vec<u32>,
     counters: LayerCounters,
     cleared: LayerCounters,
@@ -160,7 +160,7 @@ impl NvmBuffer {
         }
         plan.forward(request);
         if let Some(entry) = entry {
-            // The replaced records stay valid until this data is durable.
+            // The records that this write replaces stay valid until its data is durable on the device.
             plan.wait();
             if !request.modifiers.durable() {
                 plan.bare(0, Op::Flush, 0, 0);
@@ -168,7 +168,7 @@ impl NvmBuffer {
             }
             let body = NvmRecordBody::Past { sector: first, sectors: u64::from(request.sectors) };
             self.write_record(entry, 0, body, plan);
-            // A later write may become durable only on the device. Recovery must not replace it by the older records.
+            // This record must be durable first: otherwise recovery could overwrite a later write on the device with older records.
             plan.wait();
             plan.bare(self.shape.area.disk, Op::Flush, 0, 0);
             self.logged.remove(first, end, |_| true);
@@ -186,11 +186,11 @@ impl NvmBuffer {
             return RequestDecision::Defer(DeferReason::Overlap);
         }
         if request.op == Op::SecureErase && !self.logged.is_free(first, end) {
-            // No record of these sectors may be recovered, so all records are released first.
+            // After a secure erase, no record of these sectors may be recovered, so all records are written back and released first.
             self.write_back.empty_before(self.ring.next);
             return RequestDecision::Defer(DeferReason::Overlap);
         }
-        // A valid record may bring back the old data, which a discard permits.
+        // After a power cut, a valid record may restore the old data, which is permitted for a discard.
         self.dirty.remove(first, end, |_| true);
         self.bypassed.add(request.id);
         plan.forward(request);
@@ -208,14 +208,14 @@ impl NvmBuffer {
         RequestDecision::Run
     }
 
-    /// Begins the write of a record. Its data is added next.
+    /// Begins the write of a record. The caller then adds the data of the record.
     fn write_record(&self, entry: RingEntry, sectors: u32, body: NvmRecordBody, plan: &mut CommandPlan) {
         let RingEntry { sequence, place, .. } = entry;
         plan.begin(self.shape.area.disk, Op::Write, self.shape.area.sector + u64::from(place));
         plan.record(&NvmRecord { sequence, place, sectors, body }.bytes(), sectors);
     }
 
-    /// Called when there is no space. Data is then written back regardless of the marks.
+    /// Called when there is no space. Data is then written back regardless of the fill level of the buffer.
     fn wait_for_room(&mut self) -> RequestDecision {
         self.write_back.pressed = true;
         RequestDecision::Defer(DeferReason::Full)
@@ -259,8 +259,8 @@ impl Layer for NvmBuffer {
     }
 
     fn accepts(&self) -> CommandFlags {
-        // A record contains its own map entry, so no metadata of the layer must be flushed. The driver handles flushes and orders across
-        // both disks.
+        // Each record contains its own map entry, so the layer has no metadata to flush. The driver handles flushes and the order of writes
+        // across both disks.
         CommandFlags::DURABLE
     }
 
@@ -312,10 +312,10 @@ struct NvmBufferSettings {
     pub second_device: bool,
     /// Maximum length of a write that goes to the buffer. Longer writes bypass it.
     pub longest: ByteSize,
-    /// Share of the buffer above which data is written back concurrently with requests.
+    /// Share of the buffer in percent above which data is written back concurrently with requests.
     pub high_pct: u32,
-    /// Share of the buffer at which write-back ends. Write-back begins above `high_pct`, or above halfway between both while no request is
-    /// in flight.
+    /// Share of the buffer in percent at which write-back ends. Write-back begins above `high_pct`; while no request is in flight, it
+    /// begins above the mean of `low_pct` and `high_pct`.
     pub low_pct: u32,
     /// Maximum length of a run of consecutive sectors that is written back with one command.
     pub run: ByteSize,
@@ -338,7 +338,7 @@ impl Default for NvmBufferSettings {
     }
 }
 
-/// The settings in sectors, after the checks.
+/// The checked settings, converted to sectors.
 #[derive(Clone, Debug)]
 struct NvmBufferParameters {
     /// Number of sectors that the layer offers.
@@ -381,7 +381,7 @@ impl NvmBufferSettings {
             longest.0 > 0 && longest.0.is_multiple_of(512),
             format!("`longest` is {longest}; it must be a multiple of 512 bytes"),
         );
-        // Space for two records of maximum length, the loss at the end of the ring, and the headers.
+        // The minimum is the space for two records of maximum length, the unusable end of the ring, and the headers.
         let least = ByteSize(longest.0.saturating_add(512).saturating_mul(4).saturating_add(4 * ALIGN));
         need(size >= least, format!("`size` is {size}; with writes of {longest} it must be {} B or more", least.0));
         need(
@@ -422,7 +422,7 @@ impl NvmBufferSettings {
 struct BypassedWrites {
     in_flight: Vec<u64>,
     unflushed: bool,
-    /// The flush on whose completion no such writes remain.
+    /// The flush whose completion makes all of these writes and discards durable.
     flushed_by: Option<u64>,
 }
 
@@ -435,7 +435,7 @@ impl BypassedWrites {
 
     /// Called for a flush. Returns whether the device must be flushed.
     fn flush(&mut self, id: u64) -> bool {
-        // Writes in flight may complete before the flush without being covered by it.
+        // If writes are in flight, they may complete before the flush without being covered by it.
         self.flushed_by = (self.unflushed && self.in_flight.is_empty()).then_some(id);
         self.unflushed
     }

@@ -1,12 +1,13 @@
-//! The ring of records: the valid records, the place of the next one, their format on disk, and their recovery.
+//! The ring of records: the valid records, the location of the next record, their format on disk, and their recovery.
 //!
-//! Each record has a header sector. Little-endian, by byte: 0 magic, 8 checksum of the header sector, 16 checksum of the data after it
-//! (CRC-32C both), 24 sequence number (8), 32 place (4), 36 sectors of data that follow (4), 40 kind (4), 48 two numbers, which depend on
-//! the kind (8 each). Sequence numbers are in the order of the arrival of requests.
+//! Each record has a header sector. Little-endian; each field with its byte offset (and its length): 0 magic, 8 checksum of the header
+//! sector, 16 checksum of the data after it (CRC-32C both), 24 sequence number (8), 32 location in the buffer (4), 36 sectors of data that
+//! follow (4), 40 kind (4), 48 two numbers, which depend on the kind (8 each). Sequence numbers are in the order of the arrival of
+//! requests.
 //!
 //! Recovery restores the contents of the buffer from its intact and unreleased records, in the order of their sequence numbers. Records
-//! that never became durable may be missing between others. If the data of a record is incomplete, its header is overwritten before any
-//! other write, because later writes could complete the data by chance.
+//! that never became durable may be missing between other records. If the data of a record is incomplete, its header is overwritten before
+//! any other write, because later writes could complete the data by chance.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,29 +21,29 @@ use crate::records::{AreaReader, SECTOR, has_valid_data_checksum, has_valid_head
 /// First sector of the ring, after two headers of the buffer of 4 KB each.
 pub(super) const FIRST: u32 = 16;
 
-/// A valid record.
+/// A valid record in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RingEntry {
     pub sequence: u64,
-    /// First sector of the record, and the sector after its last one.
+    /// First sector of the record in the buffer, and the sector after its last sector.
     pub place: u32,
     pub end: u32,
 }
 
-/// Records in the order of their sequence numbers. Places are sectors counted from the start of the buffer.
+/// Records in the order of their sequence numbers. A place is a sector number counted from the start of the buffer.
 #[derive(Clone, Debug)]
 pub(super) struct RecordRing {
     entries: VecDeque<RingEntry>,
-    /// Place of the next record, if it fits before the end of the ring.
+    /// Sector of the buffer at which the next record starts, if the record fits before the end of the ring.
     head: u32,
     end: u32,
     pub next: u64,
 }
 
-/// A range of the oldest records, as places.
+/// The oldest records, as a range of sectors of the buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OldestRecords {
-    /// First place, and end of the last record. If the range wraps around, the end is not greater than the first place.
+    /// First sector of the oldest record, and end of the last record. If the range wraps around, the end is not above the first sector.
     range: Option<(u32, u32)>,
 }
 
@@ -63,12 +64,12 @@ impl RecordRing {
         Self { entries, head, end, next }
     }
 
-    /// Sequence number of the oldest record, or of the next one if there is none.
+    /// Sequence number of the oldest record; if there is no record, of the next record.
     pub fn oldest_sequence(&self) -> u64 {
         self.entries.front().map_or(self.next, |entry| entry.sequence)
     }
 
-    /// Whether there is no record.
+    /// Whether the ring contains no record.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -78,7 +79,7 @@ impl RecordRing {
         self.entries.front().map_or(0, |oldest| self.distance(oldest.place))
     }
 
-    /// Number of sectors from a place to the place of the next record.
+    /// Number of sectors from sector `place` to the sector at which the next record starts.
     fn distance(&self, place: u32) -> u32 {
         if place < self.head { self.head - place } else { self.end - FIRST - (place - self.head) }
     }
@@ -130,7 +131,7 @@ const MAGIC: &[u8; 8] = b"nvmbuff1";
 pub(super) enum NvmRecordBody {
     /// The data after the header belongs to this address.
     Data { sector: u64 },
-    /// The device has newer data of these sectors than any earlier record.
+    /// A write bypassed the buffer: the device has newer data of these sectors than any earlier record.
     Past { sector: u64, sectors: u64 },
     /// The header of the buffer: all records before sequence number `oldest` have been written back, and the layer offers `capacity`
     /// sectors. Headers have their own sequence numbers.
@@ -142,13 +143,13 @@ pub(super) enum NvmRecordBody {
 pub(super) struct NvmRecord {
     pub sequence: u64,
     pub place: u32,
-    /// Number of sectors of data after it; in a header of the buffer, number of sectors of the buffer.
+    /// Number of sectors of data after the header; in a header of the buffer, number of sectors of the buffer.
     pub sectors: u32,
     pub body: NvmRecordBody,
 }
 
 impl NvmRecord {
-    /// The sector without checksums.
+    /// Returns the header sector without its checksums.
     pub fn bytes(&self) -> [u8; SECTOR] {
         let mut out = [0; SECTOR];
         let (kind, first, second) = match self.body {
@@ -183,7 +184,7 @@ impl NvmRecord {
 }
 
 impl NvmBuffer {
-    /// Rebuilds the ring and its contents. Without a header, no data was promised to be durable.
+    /// Rebuilds the ring and its contents. Without a header of the buffer, the layer has never promised that data is durable.
     pub(super) fn read_back(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         let area = self.shape.area;
         let mut window = AreaReader::new(disks, area);
@@ -257,7 +258,7 @@ impl NvmBuffer {
     }
 }
 
-/// Returns the record at a place; `None` if there is none, or if it is damaged or belongs to another place.
+/// Returns the record at sector `place`; `None` if there is no record, or if it is damaged or was written for another location.
 fn sealed_record(sector: &[u8], place: u32) -> Option<NvmRecord> {
     NvmRecord::parse(sector).filter(|record| record.place == place && has_valid_header_checksum(sector))
 }
@@ -285,7 +286,7 @@ mod tests {
                         prop_assert!(model.iter().all(apart), "{:?} in {:?}", entry, model);
                         model.push_back(entry);
                     } else {
-                        // At most a third of the ring is lost at its end and in gaps that are too short.
+                        // If a record does not fit, less than 36 sectors are unused. The longest record has 11 sectors.
                         let used: u32 = model.iter().map(|entry| entry.end - entry.place).sum();
                         prop_assert!(used + 3 * 12 > size, "{} of {}", used, size);
                     }

@@ -1,9 +1,9 @@
 //! Write-back: writes the data of the oldest records to the device in address order, together with adjacent data, and then releases the
 //! records.
 //!
-//! A record is released in these steps: its data is on the device or was replaced; all earlier requests are complete, so that none still
-//! writes at its place or bypasses the buffer; both disks are flushed; a header of the buffer with the release is durable; all requests
-//! before the release, which may read at its place, are complete. Only then its space is reused.
+//! A record is released in these steps: its data is on the device or was replaced; all earlier requests are complete, so that no request
+//! still writes the record or bypasses the buffer; both disks are flushed; a header of the buffer with the release is durable; all requests
+//! before the release, which may read the record, are complete. Only then its space is reused.
 
 use emmclab_base::Op;
 
@@ -18,9 +18,9 @@ use crate::plan::{CommandPlan, PlanMemory};
 enum ReleasePhase {
     #[default]
     Idle,
-    /// Their data is being written to the device.
+    /// The data of these records is being written to the device.
     Clean,
-    /// All data is on the device. Requests up to this number must complete.
+    /// All data is on the device. Requests up to this number must complete before the release.
     Settle(u64),
     /// The header of the buffer is being written.
     Release,
@@ -35,18 +35,18 @@ pub(super) struct WriteBackState {
     until: u64,
     /// The address at which the search for the next run starts.
     cursor: u64,
-    /// Runs in progress: first sector and end; and the places of their data in the buffer.
+    /// Runs that are being written back: first sector and end; and the locations of their data in the buffer.
     runs: Vec<(u64, u64)>,
     copied: Vec<LoggedExtent>,
-    /// Records before this one must be released, regardless of the fill level of the buffer.
+    /// Records with lower sequence numbers must be released, regardless of the fill level of the buffer.
     empty_before: u64,
-    /// Whether a request waits for space.
+    /// Whether a request waits for space in the buffer.
     pub pressed: bool,
     draining: bool,
 }
 
 impl WriteBackState {
-    /// Whether a run in `sector..end` of the device is being written.
+    /// Whether data is being written back to a run of the device that overlaps `sector..end`.
     pub fn writes(&self, sector: u64, end: u64) -> bool {
         self.runs.iter().any(|(first, last)| *first < end && sector < *last)
     }
@@ -145,7 +145,7 @@ impl NvmBuffer {
         }
         write_back.runs.clear();
         for copy in write_back.copied.drain(..) {
-            // Data that was written to the buffer meanwhile has another place there.
+            // Data that was written again meanwhile has another place in the buffer, so it stays dirty.
             let offset = |extent: &LoggedExtent| i128::from(extent.place) - i128::from(extent.sector);
             dirty.remove(copy.sector, copy.end(), |run| offset(run) == offset(&copy));
         }
@@ -211,7 +211,7 @@ impl NvmBuffer {
         }
     }
 
-    /// Plans the header that releases records, after the written-back data and the replacing records are durable.
+    /// Plans the header that releases records. It is written after the written-back data, and data that replaced records, is durable.
     fn write_head(&mut self, plan: &mut CommandPlan) {
         plan.bare(0, Op::Flush, 0, 0);
         if self.shape.area.disk != 0 {
@@ -225,7 +225,7 @@ impl NvmBuffer {
         self.counters.releases += 1;
     }
 
-    /// Plans to write the header of the buffer with the current number.
+    /// Plans to write the header of the buffer with the current sequence number.
     pub(super) fn plan_head(&self, oldest: u64, plan: &mut CommandPlan) {
         let area = self.shape.area;
         let place = place_of_head(self.head_number);
@@ -236,7 +236,7 @@ impl NvmBuffer {
     }
 }
 
-/// Place of a header of the buffer. Two places are used alternately, so that a torn write leaves the previous header intact.
+/// First sector of a header of the buffer. Two locations are used alternately, so that a torn write leaves the other header intact.
 pub(super) fn place_of_head(number: u64) -> u32 {
     (number % 2) as u32 * 8
 }

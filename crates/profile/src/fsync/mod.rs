@@ -1,4 +1,4 @@
-//! Divides each recorded wait for durability into parts, by the requests that ran during it. `docs/concepts/fsync.md` defines the parts.
+//! Divides each recorded wait for durability into parts, by the requests during the wait. `docs/concepts/fsync.md` defines the parts.
 
 mod report_rows;
 
@@ -24,20 +24,20 @@ const EXPLAINED: usize = 3;
 /// Maximum number of requests that are kept to explain a wait.
 const MOST_DETAILS: usize = 1 << 14;
 
-/// Divides the waits of a recording into parts, in one pass over its requests in order of arrival.
+/// Divides the recorded waits for durability into parts, in one pass over the requests in order of arrival.
 #[derive(Clone, Debug)]
 pub(crate) struct FsyncProfile {
     activity: Arc<RecordedActivity>,
-    /// The recorded waits, in order of their starts.
+    /// The recorded waits for durability, in order of their starts.
     waits: Arc<[RecordedWait]>,
-    /// Commits of each file system, in order of their starts.
+    /// Commits of each file system as intervals in ns, in order of their starts.
     commits: Arc<[Vec<Range<i64>>]>,
     processes: NameMap,
     devices: NameMap,
     /// Index of the next wait to begin, in `waits`.
     next: usize,
     active: Vec<ActiveWait>,
-    /// Requests that arrived and may still run when the next wait begins.
+    /// Requests that have arrived and may still be in progress when the next wait begins.
     open: Vec<NamedRequest>,
     /// Size of `open` at which completed requests are removed from it.
     prune_at: usize,
@@ -46,26 +46,26 @@ pub(crate) struct FsyncProfile {
     without_completion: bool,
     /// Periods in which events were lost, in order and without overlap.
     gaps: Arc<[Range<i64>]>,
-    /// Number of events that were lost in these periods.
+    /// Number of events that were lost in the periods in `gaps`.
     lost_in_gaps: u64,
-    /// The parts of each wait, or the cause for which they are unknown.
+    /// For each wait, the lengths of its parts, or the reason why they are unknown.
     splits: Vec<Result<WaitSplit, UnknownCause>>,
     explained: BTreeMap<usize, Vec<WaitRequest>>,
 }
 
-/// A wait as recorded, with the threads that write for its file system.
+/// A recorded wait for durability, with the threads that write for its file system.
 #[derive(Clone, Debug)]
 struct RecordedWait {
     time: Range<i64>,
     pid: i32,
-    /// Ids of the threads that write for its file system.
+    /// Ids of the threads that write for the file system.
     writers: Arc<[i32]>,
-    /// Index in [`FsyncProfile::commits`].
+    /// Index of the file system in [`FsyncProfile::commits`].
     file_system: usize,
     is_explained: bool,
 }
 
-/// A wait in progress.
+/// A wait for durability that has begun but not ended.
 #[derive(Clone, Debug)]
 struct ActiveWait {
     index: usize,
@@ -74,7 +74,7 @@ struct ActiveWait {
     is_abandoned: bool,
 }
 
-/// A request with the profile's indices of its process and device names.
+/// A request, with the profile's indices for the names of its process and device.
 #[derive(Clone, Copy, Debug)]
 struct NamedRequest {
     request: Request,
@@ -92,7 +92,7 @@ struct WaitRequest {
 }
 
 impl FsyncProfile {
-    /// Creates a profile of the waits of a recording.
+    /// Creates a profile of the waits for durability of a recording.
     pub fn new(activity: RecordedActivity) -> Self {
         let commits: Vec<_> = activity
             .journals
@@ -184,7 +184,7 @@ impl FsyncProfile {
         }
     }
 
-    /// Begins the waits that start at or before `time`.
+    /// Begins the waits for durability that start at or before `time`.
     fn begin_until(&mut self, time: i64) {
         while let Some(wait) = self.waits.get(self.next)
             && wait.time.start <= time
@@ -198,7 +198,7 @@ impl FsyncProfile {
         }
     }
 
-    /// Divides the waits that end at or before `time`, the arrival of the next request.
+    /// Ends the waits for durability that end at or before `time`, the arrival of the next request, and divides them into parts.
     fn end_until(&mut self, time: i64) {
         let mut place = 0;
         while let Some(active) = self.active.get(place) {
@@ -218,7 +218,7 @@ impl FsyncProfile {
             self.splits[active.index] = Err(UnknownCause::Memory);
             return;
         }
-        // Commits of a journal do not overlap, so those during the wait are consecutive in the list.
+        // Commits of a journal do not overlap, so the commits during the wait are consecutive in the list.
         let commits = &self.commits[known.file_system];
         let from = commits.partition_point(|commit| commit.end <= known.time.start);
         let to = commits.partition_point(|commit| commit.start < known.time.end);
@@ -229,7 +229,7 @@ impl FsyncProfile {
                 otherwise.push(stretch);
             }
         });
-        // If the completion of a request was lost, the completion of a later request is taken for it.
+        // If the completion of a request was lost, the completion of a later request may have been taken for it.
         let of_wait = |piece: &&OverlappingRequest| step_in(&known.time, piece, last_commit).part().is_some();
         let is_lost = self.is_in_gap(&known.time)
             || active.overlapping.iter().filter(of_wait).any(|piece| self.is_in_gap(&(piece.arrival..piece.complete)));
@@ -248,13 +248,13 @@ impl FsyncProfile {
         }
     }
 
-    /// Whether events were lost during `time`.
+    /// Whether events of the recording were lost during `time`.
     fn is_in_gap(&self, time: &Range<i64>) -> bool {
         let next = self.gaps.partition_point(|gap| gap.end < time.start);
         self.gaps.get(next).is_some_and(|gap| gap.start <= time.end)
     }
 
-    /// Begins and divides all remaining waits, after the last request.
+    /// Begins and ends all remaining waits after the last request, and divides them into parts.
     fn end(&mut self) {
         self.begin_until(i64::MAX);
         self.end_until(i64::MAX);
@@ -299,10 +299,10 @@ impl ActiveWait {
     }
 }
 
-/// Maximum number of waits in the figure.
+/// Maximum number of waits for durability in the figure.
 const MOST: usize = 256;
 
-/// The longest recorded waits, in order of their starts, with times relative to the first arrival.
+/// Returns the longest recorded waits for durability, in order of their starts, with times relative to the first arrival.
 ///
 /// Empty if clock jumps were removed, because this shifts the requests but not the recorded waits.
 pub(crate) fn stall_rows(header: &TraceHeader, ledger: &Ledger, origin: Nanos) -> Vec<FsyncStallRow> {

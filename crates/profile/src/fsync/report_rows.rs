@@ -14,9 +14,9 @@ use crate::report::{
     WaitRequestRow,
 };
 
-/// Number of the longest waits in the chart.
+/// Number of the longest waits that the chart shows.
 const CHARTED: usize = 24;
-/// Maximum number of requests in the report of an explained wait.
+/// Maximum number of requests that the report lists for an explained wait.
 const REQUESTS: usize = 100;
 /// The flags of a request that show why a process waits for it.
 const SHOWN_FLAGS: [RequestFlags; 5] =
@@ -60,7 +60,7 @@ impl FsyncProfile {
         order
     }
 
-    /// The cause for which the parts of all waits are unknown; `None` if they are known.
+    /// Returns the reason why the parts of all waits are unknown; `None` if they are known.
     fn cause(&self, header: &TraceHeader, ledger: &Ledger) -> Option<UnknownCause> {
         let left_out = ledger.filtered + ledger.filtered_before + ledger.dropped_reissues;
         [
@@ -126,13 +126,13 @@ impl FsyncProfile {
         }
     }
 
-    /// Names of the ext4 devices whose journal threads fulfil a condition.
+    /// Returns the names of the ext4 devices for which `is_so` is true.
     fn journals(&self, is_so: impl Fn(&FsWriterThreads) -> bool) -> Vec<String> {
         let ext4 = self.activity.writers.iter().filter(|writers| writers.file_system == "ext4");
         ext4.filter(|writers| is_so(writers)).map(|writers| writers.device.clone()).collect()
     }
 
-    /// The row of a process. `stored` has the indices of its stored waits, which are its longest.
+    /// Returns the row of a process. `stored` contains the indices of its stored waits, which are its longest waits.
     fn row(&self, counts: &SyncCounts, stored: &[usize], split: impl Fn(usize) -> Option<WaitSplit>) -> FsyncRow {
         let waits = &self.activity.waits;
         let mut lengths: Vec<_> = stored.iter().map(|index| waits[*index].time.0).collect();
@@ -175,7 +175,7 @@ impl FsyncProfile {
             _ => Vec::new(),
         };
         let all = requests.len();
-        // Requests of the wait have priority, then those that ran longest.
+        // Requests that belong to the wait are kept first, then those that took longest.
         requests.sort_by_key(|it| (it.part.is_none(), Reverse(it.overlap.complete - it.overlap.arrival)));
         requests.truncate(REQUESTS);
         requests.sort_by_key(|it| (it.overlap.arrival, it.overlap.complete));
@@ -291,7 +291,7 @@ impl WaitStep {
         let is_flush = request.op == Op::Flush || is_durable(request);
         match owner {
             RequestOwner::Own if is_flush => Self::OwnFlush,
-            // Metadata of f2fs, if the task writes the checkpoint itself.
+            // f2fs metadata is written by the task itself if the task writes the checkpoint.
             RequestOwner::Own if request.op == Op::Write && request.flags.contains(RequestFlags::META) => Self::OwnCommit,
             RequestOwner::Own => Self::OwnData,
             RequestOwner::Writer if is_flush => Self::WriterFlush,
@@ -332,7 +332,7 @@ impl OverlappingRequest {
     /// Returns `None` if the request has no completion.
     pub fn new(request: &Request, owner: RequestOwner, device: u32) -> Option<Self> {
         let complete = request.complete?.0;
-        // For a durable write this is the issue of its data, after its preflush.
+        // The `issue` of a durable write is that of its data, after the preflush, so `start` is used if it is known.
         let durable = request.op == Op::Flush || is_durable(request);
         let issue = if durable { request.start.or(request.issue) } else { request.issue.or(request.start) };
         let arrival = request.arrival.0;
@@ -353,11 +353,11 @@ pub(super) struct WaitSplit {
     pub parts: [i64; WaitPart::ALL.len()],
     /// Time in data, commit and flush during which the device also had requests of other processes, ns.
     pub shared: i64,
-    /// Whether the issue of all requests of the wait was recorded, so that their queueing time is known.
+    /// Whether the time of issue was recorded for all requests of the wait, so that their queueing time is known.
     pub knows_queue: bool,
 }
 
-/// A count that changes at a moment of a wait.
+/// A count of activities that changes at a certain time of a wait.
 #[derive(Clone, Copy, Debug)]
 enum ActivityChange {
     /// Requests of a step that are queued in the host.
@@ -370,7 +370,7 @@ enum ActivityChange {
     Commits,
 }
 
-/// Numbers of requests of one device, by step.
+/// Numbers of requests in progress on one device, by step of the wait.
 #[derive(Clone, Copy, Debug, Default)]
 struct InFlightCounters {
     queued: [i32; STEPS],
@@ -386,7 +386,7 @@ fn last_commit(wait: &Range<i64>, pieces: &[OverlappingRequest], commits: &[Rang
     ends.filter(|end| (wait.start + 1..=wait.end).contains(end)).max()
 }
 
-/// The step of a request in this wait. The task can only have waited for requests that completed during the wait.
+/// Returns the step of a wait to which a request belongs. The task can only have waited for requests that completed during the wait.
 pub(super) fn step_in(wait: &Range<i64>, piece: &OverlappingRequest, last_commit: Option<i64>) -> WaitStep {
     let until = match piece.step {
         WaitStep::WriterCommit | WaitStep::WriterFlush => last_commit,
@@ -452,7 +452,7 @@ pub(super) fn split(
     (divided, last)
 }
 
-/// The part to which a moment belongs, by the request counts of each device, and whether that device also works for other processes.
+/// The part to which a point in time belongs, by the request counts of each device; and whether a device also works for other processes.
 fn part_now(counts: &[InFlightCounters], committing: bool) -> (WaitPart, bool) {
     const ALL: [WaitStep; STEPS] =
         [WaitStep::OwnData, WaitStep::OwnCommit, WaitStep::OwnFlush, WaitStep::WriterCommit, WaitStep::WriterFlush];

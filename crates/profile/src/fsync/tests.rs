@@ -1,4 +1,4 @@
-//! Recordings whose parts are known exactly, and random recordings compared with the definition at each moment.
+//! Tests with recordings whose parts are known exactly, and random recordings compared with the definition at each point in time.
 
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ fn divided(activity: RecordedActivity, requests: &[Request]) -> FsyncProfile {
         devices.intern(name);
     }
     let devices = Arc::new(devices);
-    // Small batches, because waits continue across their boundaries.
+    // Small batches test waits that continue across batch boundaries.
     for some in requests.chunks(3) {
         let mut builder = BatchBuilder::default();
         for request in some {
@@ -128,7 +128,7 @@ fn a_wait_is_for_its_data_then_for_the_commit_then_for_the_flush() {
 fn a_request_waits_in_the_queue_while_the_device_works_for_others() {
     let requests = [write(APP, [10, 60, 80]), write(OTHER, [5, 20, 50])];
     assert_eq!(parts(vec![wait(APP, 0, 100)], &[], &requests), [[40, 0, 0, 30, 30]]);
-    // Requests on another device cause no delay, and requests that are at the device are not queued.
+    // Requests to another device cause no delay, and requests that the device has already received are not queued.
     let elsewhere = Request { device: Some(NameId(1)), ..requests[1] };
     assert_eq!(parts(vec![wait(APP, 0, 100)], &[], &[requests[0], elsewhere]), [[70, 0, 0, 0, 30]]);
     let fsync = divided(activity(vec![wait(APP, 0, 100)], &[]), &[write(APP, [10, 10, 80]), write(OTHER, [5, 20, 50])]);
@@ -151,7 +151,7 @@ fn a_wait_without_a_request_is_not_explained() {
 
 #[test]
 fn what_ends_after_the_wait_was_not_waited_for() {
-    // A later request of the same task, the next commit without its end, and a commit that ends later.
+    // These do not explain the wait: a later request of the same task, the next commit without an end, and a commit that ends later.
     let requests = [
         write(APP, [10, 10, 130]),
         durable(write(JBD2, [20, 20, 40])),
@@ -202,7 +202,7 @@ fn parts_are_unknown_and_not_0_where_the_recording_has_gaps() {
         assert_eq!((row.calls, row.max_ms, row.split, row.parts), (1, 1e-4, 0, FsyncParts::default()));
         assert_eq!(report.longest[0].parts, FsyncParts::default());
     }
-    // Only the time at which the device received a request may be unknown.
+    // If only the time at which the device received the request is missing, only `queue_ms` is unknown.
     let queued = [Request { start: None, issue: None, ..requests[0] }];
     let row = report(all(), &queued, &none).by_process[0].parts;
     assert_eq!((row.data_ms, row.queue_ms, row.unexplained_ms), (Some(3e-5), None, Some(7e-5)));
@@ -224,7 +224,7 @@ fn only_waits_near_a_gap_are_unknown_if_the_times_of_all_gaps_are_known() {
     let waits = vec![wait(APP, 0, 100), wait(APP, 200, 300), wait(APP, 400, 500), wait(APP, 600, 700)];
     let gaps = vec![LostEventsGap { from: Nanos(250), to: Nanos(260), events: 7 }];
     let all = RecordedActivity { gaps, ..activity(waits, &[]) };
-    // An event was lost, so that the recorded completion of the third request may be that of another request.
+    // An event was lost between 250 ns and 260 ns, so the completion that is recorded for the second request may belong to another request.
     let requests = [write(APP, [10, 10, 40]), write(APP, [240, 240, 420]), write(APP, [610, 610, 640])];
     let split = |lost| {
         let report = report(all.clone(), &requests, &Ledger { lost, ..Ledger::default() });
@@ -239,7 +239,7 @@ fn percentiles_are_known_as_far_as_the_longest_calls_are_stored() {
     let mut all = activity(waits, &[]);
     let row = |all: &RecordedActivity| report(all.clone(), &[], &Ledger::default()).by_process[0].clone();
     assert_eq!((row(&all).p50_ms, row(&all).p99_ms, row(&all).mean_ms), (Some(2e-4), Some(4e-4), 2.5e-4));
-    // Four shorter calls are not stored.
+    // Four shorter calls are counted but not stored, so the median is unknown.
     all.syncs[0].calls = 8;
     assert_eq!((row(&all).p50_ms, row(&all).p99_ms), (None, Some(4e-4)));
 }
@@ -259,12 +259,12 @@ fn the_three_longest_are_explained_and_unfinished_ones_named() {
     let report = report(all, &requests, &Ledger::default());
     assert_eq!(report.longest.iter().map(|wait| wait.start_s).collect::<Vec<_>>(), [4e-6, 3e-6, 2e-6]);
     let rows: Vec<_> = report.longest[0].requests.iter().map(|row| (row.at_ms, row.part, &*row.what)).collect();
-    // Requests of other processes during the wait's own request explain nothing.
+    // Requests of other processes explain nothing while a request of the wait itself is in progress.
     assert_eq!(rows, [(1e-5, "flush", "write fua preflush"), (4e-5, "other", "write")]);
     assert_eq!((report.calls, report.unfinished[0].start_s), (5, 9.0));
 }
 
-/// The parts according to the definition: at each moment, the first step that has a request in progress.
+/// Computes the parts according to their definition: at each point in time, the first step that has a request in progress.
 fn by_moments(wait: &SyncWait, commits: &[(i64, i64)], requests: &[Request]) -> [i64; 5] {
     let (start, end) = (wait.start.0, wait.start.0 + wait.time.0);
     let is_flush = |request: &Request| request.op == Op::Flush || !request.flags.is_empty();

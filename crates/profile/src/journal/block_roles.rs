@@ -14,16 +14,16 @@ const ROLES: usize = BlockRole::ALL.len();
 /// Maximum number of sectors in a block.
 const MOST_SECTORS: usize = 128;
 
-/// The groups into which roles are combined.
+/// The groups into which the roles of blocks are combined.
 const KINDS: [&str; 3] = ["journal", "data", "home metadata"];
 
-/// Counts of writes by role.
+/// Counts of writes by the role of their blocks.
 #[derive(Clone, Debug)]
 pub(super) struct RoleCounters {
     by_role: [RoleCounter; ROLES],
-    /// Number of requests with a block of each of [`KINDS`].
+    /// For each of [`KINDS`], the number of requests with a block of this kind.
     requests_of_kind: [u64; KINDS.len()],
-    /// Number of logged blocks by their number of changed sectors.
+    /// Number of logged blocks with 0, 1, 2 and more changed sectors.
     changed: [u64; MOST_SECTORS + 1],
     logged: CopyComparison,
     home: CopyComparison,
@@ -58,7 +58,7 @@ impl Default for RoleCounters {
 }
 
 impl RoleCounters {
-    /// Adds the block notes of a write.
+    /// Adds a write, described by the notes on its blocks.
     pub fn add(&mut self, notes: &[BlockNote]) {
         let mut held = [false; ROLES];
         let mut kinds = [false; KINDS.len()];
@@ -92,7 +92,7 @@ impl RoleCounters {
         self.home.merge(&other.home);
     }
 
-    /// Number of blocks of a role. It is not counted for [`BlockRole::Data`].
+    /// Number of blocks with a role. Blocks with the role [`BlockRole::Data`] are not counted.
     pub fn blocks(&self, role: BlockRole) -> u64 {
         self.by_role[role as usize].runs
     }
@@ -111,7 +111,8 @@ impl RoleCounters {
         of.map(|(_, count)| count.sectors).sum()
     }
 
-    /// Rows for the roles that occur, in the order of [`BlockRole::ALL`]; percentages are of all written sectors.
+    /// Returns rows for the roles that occur, in the order of [`BlockRole::ALL`]. Percentages refer to `written`, the number of all written
+    /// sectors.
     pub fn rows(&self, written: u64) -> Vec<BlockRoleRow> {
         let used = BlockRole::ALL.into_iter().zip(&self.by_role).filter(|(_, count)| count.runs > 0);
         used.map(|(role, count)| BlockRoleRow {
@@ -199,10 +200,10 @@ pub(super) struct TransactionCounters {
     open: BTreeMap<(u32, Option<u32>), TransactionBlocks>,
     /// The first commit of each device. Some of its blocks may be in the previous piece of a recording.
     first: BTreeMap<u32, (Option<u32>, TransactionBlocks)>,
-    /// The sizes of the other commits.
+    /// The sizes of all commits except the first commit of each device.
     committed: CommitSizes,
     count: u64,
-    /// Number of logged blocks of transactions in progress that were removed from `open`.
+    /// Number of logged blocks of transactions that were removed from `open` without a commit.
     abandoned: u64,
 }
 
@@ -273,7 +274,7 @@ impl TransactionCounters {
             self.commit(space, transaction, blocks);
         }
         if join == MergeRelation::Separate {
-            // The commit blocks in the other recording do not belong to these transactions.
+            // Commit blocks in a separate recording do not belong to the open transactions of this recording, so these are abandoned.
             self.abandoned += std::mem::take(&mut self.open).values().map(|blocks| blocks.logged).sum::<u64>();
         }
         for ((space, transaction), theirs) in other.open {

@@ -1,4 +1,4 @@
-//! The cost of journaling: by the roles of blocks if the trace has block notes, otherwise estimated from flags and addresses.
+//! The cost of journaling: by the roles of blocks if the trace has notes on blocks, otherwise estimated from flags and addresses.
 
 mod block_roles;
 mod over_time;
@@ -96,7 +96,7 @@ impl JournalCost {
         self.over_time.merge(other.over_time, join == MergeRelation::Separate);
     }
 
-    /// Reports on a trace with block notes; `None` if no request has one.
+    /// Returns a report on a trace with notes on blocks; `None` if no request has notes.
     pub fn report_of_notes(&self, header: &TraceHeader) -> Option<JournalReport> {
         (self.noted > 0).then(|| self.report(header))
     }

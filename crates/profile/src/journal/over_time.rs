@@ -1,4 +1,4 @@
-//! Commits, journal writes and flushes over time, and combined by the rate of commits.
+//! Commits, journal writes and flushes over time, and the same figures grouped by the rate of commits.
 
 use emmclab_timeline::{BinContent, CoarseningBins};
 use emmclab_trace::{BlockNote, BlockRole, Nanos, Op, Request, RequestFlags};
@@ -8,9 +8,9 @@ use crate::report::{CommitRateRow, JournalTimeRow};
 
 /// Maximum number of bins; if there were more, pairs of neighbouring bins are merged.
 const BINS: usize = 256;
-/// Minimum width of a bin: the rate of commits is computed over at least a second.
+/// Minimum width of a time bin, because the rate of commits is computed over at least a second.
 const NARROWEST: Nanos = Nanos(1_000_000_000);
-/// Upper edges of the classes of rates, in commits per second; another class is above the last edge.
+/// Upper edges of the classes of commit rates, in commits per second. A further class is above the last edge.
 const RATES: [f64; 8] = [0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
 
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub(super) struct JournalTimeBin {
     written: u64,
     flushes: u64,
     durable: u64,
-    /// Number of commit blocks in the block notes.
+    /// Number of commit blocks, according to the notes on blocks.
     commits: u64,
     journal: u64,
     /// Sectors written by the journal's thread, recognised by the `journal` flag.
@@ -86,8 +86,8 @@ impl JournalOverTime {
         self.0.merge(other.0, aligned);
     }
 
-    /// Rows for bins with a write or flush. If roles are unknown, writes with FUA or preflush are counted as commits; only those of the
-    /// journal's thread, if its writes have the `journal` flag.
+    /// Returns rows for bins with a write or flush. If the roles of blocks are unknown, writes with FUA or preflush count as commits; if
+    /// writes of the journal's thread have the `journal` flag, only those of this thread count.
     pub fn rows(&self, origin: Nanos, by_roles: bool, by_flag: bool) -> Vec<JournalTimeRow> {
         let used = self.0.iter(origin).filter(|(_, _, bin)| bin.written + bin.flushes > 0);
         used.map(|(time_s, width_s, bin)| {
@@ -100,7 +100,7 @@ impl JournalOverTime {
                 time_s,
                 width_s,
                 commits,
-                // The first bin may be shorter, because the trace begins in it; for a rate it counts as at least `NARROWEST`.
+                // The first bin may be shorter, because the trace begins in it. For the rate, its width counts as at least `NARROWEST`.
                 commits_per_s: commits as f64 / width_s.max(NARROWEST.as_secs_f64()),
                 flushes: bin.flushes,
                 fua_or_preflush_writes: bin.durable,

@@ -1,8 +1,8 @@
 //! Recognises writes of the journal by flags and addresses, if the roles of blocks are not recorded.
 //!
 //! There are five classes of writes, called signs. A write of the journal's thread has the flag `journal`. Another write with the flag fua
-//! or preflush may be a commit block. Writes that end where such a write begins may be the descriptors and logged blocks of that commit. A
-//! write with the flag meta is metadata at its home location.
+//! or preflush may be a commit block. Writes that end where such a commit block begins may be its descriptors and logged blocks. A write
+//! with the flag meta is metadata at its home location.
 
 use std::collections::VecDeque;
 
@@ -118,7 +118,7 @@ impl SignCounters {
         (sectors > 0).then_some(sectors)
     }
 
-    /// Number of commits: those that the recording counted, otherwise the writes with fua or preflush.
+    /// Number of commits. If the recording did not count commits, writes with fua or preflush are counted instead.
     pub fn commits(&self, activity: &RecordedActivity, by_flag: bool, duration_s: f64) -> Option<CommitSummary> {
         let commits: u64 = activity.journals.iter().map(|journal| journal.commits).sum();
         if commits > 0 {
@@ -128,7 +128,7 @@ impl SignCounters {
         (durable > 0).then(|| counted("writes with fua or preflush", durable, duration_s))
     }
 
-    /// Rows of the classes that occur; percentages are of all `written` sectors.
+    /// Returns rows of the classes that occur. Percentages refer to `written`, the number of all written sectors.
     pub fn rows(&self, written: u64) -> Vec<SignRow> {
         let used = SIGNS.into_iter().zip(&self.by_sign).filter(|(_, count)| count.requests > 0);
         used.map(|((sign, about), count)| SignRow {
@@ -155,7 +155,7 @@ pub(super) struct SyncWriteCounters([SyncWriteTimes; KINDS.len()]);
 #[derive(Clone, Debug, Default)]
 struct SyncWriteTimes {
     requests: u64,
-    /// Service times of the requests that have one.
+    /// Service times of the requests that have a recorded service time.
     service: HdrDistribution,
 }
 
@@ -197,7 +197,7 @@ impl SyncWriteCounters {
         }
     }
 
-    /// Rows of the kinds that occur, with their number per commit.
+    /// Returns rows of the kinds of synchronous writes that occur, with their number per commit.
     pub fn rows(&self, commits: Option<u64>) -> Vec<SyncWriteRow> {
         let all = self.time_ns();
         let used = KINDS.into_iter().zip(&self.0).filter(|(_, kind)| kind.requests > 0);

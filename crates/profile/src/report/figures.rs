@@ -1,4 +1,4 @@
-//! Rows of the figures. Bins have exclusive lower and inclusive upper edges: `low < value <= high`; `high` is `None` in the last.
+//! Rows of the report's figures. Bins have exclusive lower and inclusive upper edges: `low < value <= high`; the last `high` is `None`.
 
 use emmclab_timeline::OverTimeRow;
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub struct FigureRows {
     pub working_set: Vec<WorkingSetRow>,
     /// Update intervals: time between two writes of the same 4 KB page.
     pub update_interval: Vec<UpdateIntervalRow>,
-    /// Reuse distances: number of distinct pages touched between two touches of the same page.
+    /// Reuse distances: number of distinct pages touched between two touches of one page.
     pub reuse_distance: Vec<ReuseDistanceRow>,
     /// Percentage of accesses to the hottest pages.
     pub hot_pages: Vec<HotPagesRow>,
@@ -48,7 +48,7 @@ pub struct FigureRows {
     pub reissue_by_idle: Vec<ReissueRow>,
     /// Waits for durability during the recording; at most the 256 longest.
     pub sync_stalls: Vec<FsyncStallRow>,
-    /// The parts of the longest of these waits; empty unless requested.
+    /// The parts of the longest waits for durability; empty unless requested.
     pub fsync_parts: Vec<FsyncPartRow>,
     /// I/O by process.
     pub process_share: Vec<ProcessRow>,
@@ -59,24 +59,24 @@ pub struct FigureRows {
 }
 
 /// Figure 3: data rate by request size, computed from service times. The published axis doubles from 4 KB to 16 MB. We assume that each
-/// point represents the whole range below it; the rate of exactly that size is also reported. 1 MB is 1,024 KB.
+/// point represents all sizes above the previous point; the rate of requests of exactly this size is also reported. 1 MB is 1,024 KB.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ThroughputRow {
     /// `read` or `write`.
     pub op: &'static str,
-    /// Sizes above this, KB.
+    /// Exclusive lower edge of the request sizes, KB.
     pub low_kb: f64,
-    /// Sizes up to this, KB.
+    /// Inclusive upper edge of the request sizes, KB; `None` for the last range.
     pub high_kb: Option<f64>,
     /// Requests with a service time above zero.
     pub requests: u64,
-    /// Total data divided by total time, MB/s.
+    /// Total data divided by total service time, MB/s.
     pub mb_per_s: f64,
     /// Mean of the rates of the requests, MB/s.
     pub mean_mb_per_s: f64,
     /// Requests of exactly `high_kb`.
     pub exact_requests: u64,
-    /// Mean of the rates of these requests, MB/s (in the paper: "average access rate of requests with that size").
+    /// Mean of the rates of the requests of exactly `high_kb`, MB/s (in the paper: "average access rate of requests with that size").
     pub exact_mean_mb_per_s: Option<f64>,
 }
 
@@ -87,9 +87,9 @@ pub struct RequestSizeRow {
     pub op: &'static str,
     /// Label of the range.
     pub bin: String,
-    /// Sizes above this, KB.
+    /// Exclusive lower edge of the request sizes, KB.
     pub low_kb: f64,
-    /// Sizes up to this, KB.
+    /// Inclusive upper edge of the request sizes, KB; `None` for the last range.
     pub high_kb: Option<f64>,
     /// Requests in the range.
     pub requests: u64,
@@ -104,9 +104,9 @@ pub struct LatencyRow {
     pub op: &'static str,
     /// Label of the range.
     pub bin: String,
-    /// Times above this, ms.
+    /// Exclusive lower edge of the times, ms.
     pub low_ms: f64,
-    /// Times up to this, ms.
+    /// Inclusive upper edge of the times, ms; `None` for the last range.
     pub high_ms: Option<f64>,
     /// Requests in the range.
     pub requests: u64,
@@ -119,9 +119,9 @@ pub struct LatencyRow {
 pub struct ResponseBySizeRow {
     /// `read`, `write` or `all`.
     pub op: &'static str,
-    /// Sizes above this, KB.
+    /// Exclusive lower edge of the request sizes, KB.
     pub low_kb: f64,
-    /// Sizes up to this, KB.
+    /// Inclusive upper edge of the request sizes, KB; `None` for the last range.
     pub high_kb: Option<f64>,
     /// Requests in the range whose response time is known.
     pub requests: u64,
@@ -139,11 +139,11 @@ pub struct ResponseBySizeRow {
 pub struct InterArrivalRow {
     /// Label of the range.
     pub bin: String,
-    /// Times above this, ms.
+    /// Exclusive lower edge of the inter-arrival times, ms.
     pub low_ms: f64,
-    /// Times up to this, ms.
+    /// Inclusive upper edge of the inter-arrival times, ms; `None` for the last range.
     pub high_ms: Option<f64>,
-    /// Pairs of consecutive reads or writes in the range.
+    /// Number of pairs of consecutive reads or writes whose inter-arrival time is in the range.
     pub gaps: u64,
     /// Share of all pairs, percent.
     pub pct: f64,
@@ -169,11 +169,11 @@ pub struct UpdateIntervalRow {
     pub low_s: f64,
     /// Upper bound of the intervals of this range, inclusive, seconds; `None` if there is no bound.
     pub high_s: Option<f64>,
-    /// Page writes that overwrite a page after such an interval.
+    /// Page writes that overwrite a page after an interval of this range.
     pub page_writes: u64,
     /// Share of all overwrites, percent.
     pub pct: f64,
-    /// Percentage of overwrites with at most this interval.
+    /// Percentage of overwrites whose interval is at most `high_s`.
     pub cumulative_pct: f64,
 }
 
@@ -184,7 +184,7 @@ pub struct ReuseDistanceRow {
     pub bin: String,
     /// Inclusive lower edge of the distances, KB.
     pub low_kb: u64,
-    /// Exclusive upper edge of the distances, KB. An LRU cache of this size hits them.
+    /// Exclusive upper edge of the distances, KB. An LRU cache of this size has hits for all touches of this row.
     pub high_kb: Option<u64>,
     /// Page touches; estimated if pages are sampled.
     pub accesses: u64,
@@ -201,9 +201,9 @@ pub struct HotPagesRow {
     pub op: &'static str,
     /// Percentage of the pages touched by the operation that are considered (1, 5, 20).
     pub pages_pct: u64,
-    /// Number of these pages, rounded up.
+    /// Number of the hottest pages that are considered, rounded up.
     pub pages: u64,
-    /// Touches of these pages.
+    /// Touches of the hottest pages.
     pub accesses: u64,
     /// Share of all page touches of the operation, percent.
     pub share_pct: f64,
@@ -220,15 +220,15 @@ pub struct SequentialRunRow {
     pub high_requests: Option<u64>,
     /// Number of runs.
     pub runs: u64,
-    /// Total number of requests in these runs.
+    /// Total number of requests in the runs of this row.
     pub requests: u64,
-    /// Total data of these runs, KB.
+    /// Total data of the runs of this row, KB.
     pub data_kb: f64,
     /// Share of all reads and writes, percent.
     pub requests_pct: f64,
 }
 
-/// Alignment to a flash page.
+/// Alignment of reads or writes to a flash page.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AlignmentRow {
     /// `read` or `write`.
@@ -252,11 +252,11 @@ pub struct AlignmentRow {
 pub struct DepthRow {
     /// Label of the range.
     pub bin: String,
-    /// Smallest number in the range.
+    /// Smallest queue depth in the range.
     pub low_depth: u64,
-    /// Largest number in the range.
+    /// Largest queue depth in the range; `None` for the last range.
     pub high_depth: Option<u64>,
-    /// Requests that arrive while this many others are unfinished.
+    /// Number of requests that arrive while this many other requests are unfinished.
     pub requests: u64,
     /// Share of all requests, percent.
     pub pct: f64,
@@ -294,7 +294,7 @@ pub struct AddressTimeRow {
     pub width_s: f64,
     /// First address of this cell of the heatmap, MB.
     pub low_mb: u64,
-    /// First address after this cell, MB.
+    /// First address after this cell of the heatmap, MB.
     pub high_mb: u64,
     /// Reads that start in the cell.
     pub reads: u64,
@@ -307,19 +307,19 @@ pub struct AddressTimeRow {
 pub struct IdleGapRow {
     /// Label of the range.
     pub bin: String,
-    /// Gaps above this, ms.
+    /// Exclusive lower edge of the gap lengths, ms.
     pub low_ms: f64,
-    /// Gaps up to this, ms.
+    /// Inclusive upper edge of the gap lengths, ms; `None` for the last range.
     pub high_ms: Option<f64>,
     /// Number of gaps.
     pub gaps: u64,
     /// Share of all gaps, percent.
     pub pct: f64,
-    /// Total length of these gaps, seconds.
+    /// Total length of the gaps in this range, seconds.
     pub idle_s: f64,
     /// Share of all idle time, percent.
     pub idle_pct: f64,
-    /// Number of block reclaims that fit into these gaps, each within a single gap.
+    /// Number of block reclaims that fit into the gaps of this range, each within a single gap.
     pub gc_blocks: u64,
 }
 
@@ -328,9 +328,9 @@ pub struct IdleGapRow {
 pub struct WakeUpRow {
     /// Label of the range of gaps.
     pub bin: String,
-    /// Gaps above this, ms.
+    /// Exclusive lower edge of the gap lengths, ms.
     pub low_ms: f64,
-    /// Gaps up to this, ms.
+    /// Inclusive upper edge of the gap lengths, ms; `None` for the last range.
     pub high_ms: Option<f64>,
     /// Number of requests after a gap in this range.
     pub requests: u64,
@@ -377,9 +377,9 @@ pub struct ShareRow {
     pub requests_pct: f64,
     /// Share of all data, percent.
     pub data_pct: f64,
-    /// Writes as a percentage of its reads and writes.
+    /// Writes as a percentage of the reads and writes of this process or device.
     pub write_requests_pct: Option<f64>,
-    /// Id of the process, if all requests have the same.
+    /// Id of the process, if all requests have the same id.
     pub pid: Option<i32>,
     /// Mean response time, ms.
     pub response_mean_ms: Option<f64>,
@@ -411,15 +411,15 @@ pub struct DeviceRow {
 pub struct ReissueRow {
     /// Label of the range of idle times.
     pub bin: String,
-    /// Idle times above this, from the arrival of the previous request, ms.
+    /// Exclusive lower edge of the idle times, ms; the idle time starts at the arrival of the previous request.
     pub low_ms: u64,
-    /// Idle times up to this, ms.
+    /// Inclusive upper edge of the idle times, ms; `None` for the last range.
     pub high_ms: Option<u64>,
-    /// Requests, without re-issues.
+    /// Number of requests in this row, excluding re-issues.
     pub requests: u64,
-    /// Number of these requests that were issued again.
+    /// Number of requests in this row that were issued again.
     pub reissued: u64,
-    /// Percentage of these requests that were issued again.
+    /// Percentage of the requests in this row that were issued again.
     pub pct: f64,
 }
 
@@ -438,7 +438,7 @@ pub struct FsyncStallRow {
     pub wait_ms: f64,
 }
 
-/// Number of requests with a flag, or of flushes.
+/// Number of requests with a certain flag, or number of flushes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlagRow {
     /// `flush` (the operation), or the name of a flag: `sync`, `fua`, `preflush`, `meta`, `readahead`, `packed`.
@@ -447,6 +447,6 @@ pub struct FlagRow {
     pub requests: Option<u64>,
     /// Percentage of all requests, including flushes and discards.
     pub pct: Option<f64>,
-    /// Requests per second of the duration.
+    /// Requests per second of the trace's duration.
     pub per_s: Option<f64>,
 }

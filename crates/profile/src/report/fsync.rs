@@ -18,7 +18,7 @@ pub struct FsyncReport {
     /// Names of ext4 devices for whose commits no start and end were recorded. The time in which the journal thread runs without a request
     /// is not explained.
     pub journals_without_times: Vec<String>,
-    /// Number of requests of which only the issue was recorded: the task that issued them may not be the one that submitted them.
+    /// Number of requests of which only the issue was recorded. The task that issued such a request may not be the one that submitted it.
     pub unqueued: u64,
     /// Calls by process and file system, the longest total first.
     pub by_process: Vec<FsyncRow>,
@@ -41,7 +41,7 @@ pub struct FsyncParts {
     pub queue_ms: Option<f64>,
     /// Time that belongs to no other part, ms.
     pub unexplained_ms: Option<f64>,
-    /// Time included in data, commit and flush during which the device also had requests of other processes, ms.
+    /// Time in `data_ms`, `commit_ms` and `flush_ms` during which the device also had requests of other processes, ms.
     pub shared_ms: Option<f64>,
 }
 
@@ -63,7 +63,7 @@ pub struct FsyncShares {
 }
 
 impl FsyncParts {
-    /// Converts the parts to percentages of a length in ms.
+    /// Converts the parts to percentages of the duration `length` in ms.
     pub(crate) fn shares(&self, length: f64) -> FsyncShares {
         let share = |part: Option<f64>| part.filter(|_| length > 0.0).map(|part| 100.0 * part / length);
         FsyncShares {
@@ -90,22 +90,22 @@ pub struct FsyncRow {
     pub errors: u64,
     /// Sum of the lengths of the calls, ms.
     pub total_ms: f64,
-    /// Mean length, ms.
+    /// Mean length of the calls, ms.
     pub mean_ms: f64,
-    /// Median length, ms; `None` if the median call is not among the stored ones.
+    /// Median length, ms; `None` if the median call is not among the calls whose lengths are stored.
     pub p50_ms: Option<f64>,
-    /// 99th percentile of the length, ms; `None` if that call is not among the stored ones.
+    /// 99th percentile of the length, ms; `None` if that call is not among the calls whose lengths are stored.
     pub p99_ms: Option<f64>,
     /// The longest call, ms.
     pub max_ms: f64,
     /// Number of stored calls whose parts are known.
     pub split: u64,
-    /// Total length of these calls, ms.
+    /// Total length of the calls whose parts are known, ms.
     pub split_ms: f64,
-    /// The sums of the parts of these calls.
+    /// The sums of the parts over the calls with known parts.
     #[serde(flatten)]
     pub parts: FsyncParts,
-    /// The parts of these calls as percentages of `split_ms`.
+    /// The sums of the parts as percentages of `split_ms`.
     #[serde(flatten)]
     pub shares: FsyncShares,
 }
@@ -125,7 +125,7 @@ pub struct UnknownCauseRow {
 pub enum UnknownCause {
     /// Events were lost, so requests may be missing.
     Lost,
-    /// Requests were left out on reading (filters, dropped re-issues).
+    /// The reader left out requests (filters, dropped re-issues).
     LeftOut,
     /// Clock jumps were removed, so the times of requests are shifted but those of the calls are not.
     Clock,
@@ -155,9 +155,9 @@ pub struct ExplainedWait {
     /// The parts of the call.
     #[serde(flatten)]
     pub parts: FsyncParts,
-    /// Requests of the call, and requests of other processes that ran while the call was queued or not explained; in order of arrival.
+    /// Requests of the call, and requests of other processes that ran during its queued or unexplained time; in order of arrival.
     pub requests: Vec<WaitRequestRow>,
-    /// Number of further such requests, which the list omits.
+    /// Number of further requests that ran during the call and are omitted from `requests`.
     pub requests_left_out: u64,
 }
 
@@ -166,11 +166,11 @@ pub struct ExplainedWait {
 pub struct WaitRequestRow {
     /// Arrival, ms after the start of the call; negative if it arrived before.
     pub at_ms: f64,
-    /// Name of the process that submitted it.
+    /// Name of the process that submitted the request.
     pub process: String,
     /// Id of the process.
     pub pid: Option<i32>,
-    /// The device.
+    /// Name of the device.
     pub device: String,
     /// The operation and the flags, such as `write sync fua`.
     pub what: String,

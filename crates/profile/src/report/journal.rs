@@ -1,13 +1,13 @@
-//! The cost of journaling.
+//! Results on the cost of journaling in a trace.
 
 use serde::Serialize;
 
 use super::Quantiles;
 
-/// The cost of journaling in a trace: by the roles of blocks if the trace has block notes, otherwise by flags and addresses.
+/// The cost of journaling in a trace, computed from notes about block roles if the trace has them, otherwise from flags and addresses.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JournalReport {
-    /// How journal writes were recognised: `roles` if the trace has block notes, otherwise `flags`.
+    /// How journal writes were recognised: `roles` if the trace has notes about block roles, otherwise `flags`.
     pub known_by: &'static str,
     /// Time from the first arrival to the last completion, seconds.
     pub duration_s: f64,
@@ -17,20 +17,21 @@ pub struct JournalReport {
     pub writes: u64,
     /// Data written, KB.
     pub written_kb: f64,
-    /// Data written to the journal, KB. Without block notes this is the data written by the journal's thread; without its flag, the data of
-    /// writes with FUA or preflush and of the writes that end where one of these begins. `None` if no journal is recognised.
+    /// Data written to the journal, KB; `None` if no journal is recognised. Without notes about block roles, it is the data written by the
+    /// journal thread. If no request has the flag of this thread, it is the data of writes with FUA or preflush, and of writes that end
+    /// where such a write begins.
     pub journal_kb: Option<f64>,
     /// Journal data as a percentage of the written data.
     pub journal_pct: Option<f64>,
-    /// Rows for journal, data and home metadata; empty if roles are unknown.
+    /// Rows for journal, data and home metadata; empty if the roles of blocks are unknown.
     pub by_kind: Vec<BlockKindRow>,
-    /// Rows for the roles that occur; empty if roles are unknown.
+    /// Rows for the block roles that occur; empty if the roles of blocks are unknown.
     pub by_role: Vec<BlockRoleRow>,
-    /// Rows for classes of writes by flags and addresses; empty if roles are known.
+    /// Rows for classes of writes by flags and addresses; empty if the roles of blocks are known.
     pub by_sign: Vec<SignRow>,
-    /// Commits; `None` if none can be recognised.
+    /// Summary of the journal commits; `None` if no commits can be recognised.
     pub commits: Option<CommitSummary>,
-    /// Logged blocks, compared with their previous logged copies; `None` if roles are unknown.
+    /// Comparison of logged blocks with their previous logged copies; `None` if the roles of blocks are unknown.
     pub logged: Option<LoggedBlockSummary>,
     /// Logged blocks by the number of their changed sectors.
     pub changed_sectors: Vec<ChangedSectorsRow>,
@@ -43,54 +44,54 @@ pub struct JournalReport {
     pub synchronous_writes: SyncWriteSummary,
     /// Journal activity over time, in bins of at least a second.
     pub over_time: Vec<JournalTimeRow>,
-    /// The same bins, combined by their rate of commits.
+    /// The time bins of `over_time`, combined by their rate of commits.
     pub by_commit_rate: Vec<CommitRateRow>,
 }
 
-/// Blocks of one kind.
+/// Writes of blocks of one kind: journal, data or home metadata.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BlockKindRow {
     /// `journal`, `data`, `home metadata`, or `without notes`.
     pub kind: &'static str,
-    /// Writes with such blocks.
+    /// Writes with blocks of this kind.
     pub requests: u64,
-    /// Data of these blocks, KB.
+    /// Data of the blocks of this kind, KB.
     pub kb: f64,
     /// Share of written bytes, percent.
     pub written_pct: Option<f64>,
 }
 
-/// Blocks of one role.
+/// Writes of blocks of one role.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BlockRoleRow {
     /// The role.
     pub role: &'static str,
-    /// Writes with such blocks.
+    /// Writes with blocks of this role.
     pub requests: u64,
-    /// Number of blocks; `None` for data, which is noted in runs of any length.
+    /// Number of blocks; `None` for file data, because the trace stores one note for a whole run of data blocks.
     pub blocks: Option<u64>,
-    /// Data of these blocks, KB.
+    /// Data of the blocks of this role, KB.
     pub kb: f64,
     /// Share of written bytes, percent.
     pub written_pct: Option<f64>,
 }
 
-/// Writes of one class (sign).
+/// Writes of one class, which is recognised by a flag or an address.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SignRow {
     /// The flag or address by which the class is recognised.
     pub sign: &'static str,
-    /// The probable purpose of these writes.
+    /// The probable purpose of the writes of this class.
     pub about: &'static str,
-    /// Number of writes.
+    /// Number of writes of this class.
     pub requests: u64,
-    /// Data of these writes, KB.
+    /// Data of the writes of this class, KB.
     pub kb: f64,
     /// Share of written bytes, percent.
     pub written_pct: Option<f64>,
 }
 
-/// Commits of the journal.
+/// Summary of the journal's commits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CommitSummary {
     /// How commits were counted: `commit blocks`, `events of the journal`, or `writes with fua or preflush`.
@@ -99,11 +100,11 @@ pub struct CommitSummary {
     pub commits: u64,
     /// Commits per second of the duration.
     pub commits_per_s: Option<f64>,
-    /// Number of blocks of fast commits; `None` without block notes.
+    /// Number of blocks of fast commits; `None` if the trace has no notes about block roles.
     pub fast_commits: Option<u64>,
-    /// Number of transactions with at least one block in the trace; `None` without block notes.
+    /// Number of transactions with at least one block in the trace; `None` if the trace has no notes about block roles.
     pub transactions: Option<u64>,
-    /// Number of logged blocks whose commit block is not in the trace; `None` without block notes.
+    /// Number of logged blocks whose commit block is not in the trace; `None` if the trace has no notes about block roles.
     pub not_committed: Option<u64>,
     /// Number of logged blocks per commit.
     pub logged_blocks: Option<Quantiles>,
@@ -120,13 +121,13 @@ pub struct LoggedBlockSummary {
     pub blocks: u64,
     /// Number of logged blocks that have a previous logged copy.
     pub compared: u64,
-    /// Percentage of the sectors of these blocks that are equal to the previous logged copy.
+    /// Percentage of the sectors of the compared blocks that are equal to the previous logged copy.
     pub unchanged_sectors_pct: Option<f64>,
-    /// Mean number of sectors per block that differ from the previous logged copy.
+    /// Mean number of sectors per compared block that differ from the previous logged copy.
     pub mean_changed_sectors: Option<f64>,
     /// Number of home blocks that have a logged copy.
     pub home_compared: u64,
-    /// Percentage of these home blocks that are equal to their last logged copy.
+    /// Percentage of the compared home blocks that are equal to their last logged copy.
     pub home_as_logged_pct: Option<f64>,
 }
 
@@ -152,9 +153,9 @@ pub struct SyncWriteRow {
     pub per_commit: Option<f64>,
     /// Service times.
     pub service_ms: Option<Quantiles>,
-    /// Sum of service times, ms. Times that overlap are counted in full for each request.
+    /// Sum of the service times, ms. Requests that overlap in time are counted in full.
     pub time_ms: f64,
-    /// This sum as a percentage of the sum for all synchronous writes.
+    /// `time_ms` as a percentage of the sum for all synchronous writes.
     pub time_pct: Option<f64>,
 }
 
@@ -163,9 +164,9 @@ pub struct SyncWriteRow {
 pub struct SyncWriteSummary {
     /// Number of requests.
     pub requests: u64,
-    /// Number of requests with a known service time, which lasts from start (or from submission, if the start is unknown) to completion.
+    /// Number of requests with a known service time, from start (or from submission, if the start is unknown) to completion.
     pub timed: u64,
-    /// Sum of these service times, ms.
+    /// Sum of the known service times, ms.
     pub service_ms: f64,
 }
 
@@ -176,7 +177,7 @@ pub struct JournalTimeRow {
     pub time_s: f64,
     /// Width of the bin, seconds.
     pub width_s: f64,
-    /// Number of commits; if roles are unknown, writes with FUA or preflush.
+    /// Number of commits; if the roles of blocks are unknown, number of writes with FUA or preflush.
     pub commits: u64,
     /// Commits per second; a bin shorter than one second counts as one second.
     pub commits_per_s: f64,
@@ -186,24 +187,24 @@ pub struct JournalTimeRow {
     pub fua_or_preflush_writes: u64,
     /// Data written, KB.
     pub written_kb: f64,
-    /// Data written to the journal, KB. If roles are unknown: the data of the journal's thread, or of `fua_or_preflush_writes`.
+    /// Data written to the journal, KB. If the roles of blocks are unknown: the data of the journal thread, or of `fua_or_preflush_writes`.
     pub journal_kb: f64,
     /// Journal data as a percentage of the written data.
     pub journal_pct: Option<f64>,
 }
 
-/// Time bins with a similar rate of commits.
+/// Time bins with a similar rate of journal commits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CommitRateRow {
-    /// Exclusive lower edge of the class, in commits per second; the first class has no commits.
+    /// Exclusive lower edge of the class, in commits per second. The first class contains the bins without commits.
     pub from_per_s: f64,
-    /// Inclusive upper edge of the class; `None` for the last one.
+    /// Inclusive upper edge of the class, in commits per second; `None` for the last class.
     pub to_per_s: Option<f64>,
-    /// Total width of these bins, seconds.
+    /// Total width of the bins of this class, seconds.
     pub seconds: f64,
-    /// Commits.
+    /// Number of commits in the bins of this class.
     pub commits: u64,
-    /// Flushes.
+    /// Number of flushes in the bins of this class.
     pub flushes: u64,
     /// Data written, KB.
     pub written_kb: f64,

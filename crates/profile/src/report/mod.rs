@@ -23,24 +23,24 @@ use serde::Serialize;
 pub struct ProfileReport {
     /// The trace's name.
     pub name: String,
-    /// Tables III and IV, as fields of this object, in the columns of the published tables.
+    /// The paper's Tables III and IV for this trace, as fields of this object, in the columns of the published tables.
     #[serde(flatten)]
     pub tables: PaperTables,
     /// Counts of the records that the import kept, changed or lost.
     pub ledger: Ledger,
     /// Properties of the trace that the file states or the reader detected.
     pub header: TraceHeader,
-    /// Clock jumps or pauses of the recording, in the order of the requests; the first 64 of each direction.
+    /// Clock jumps or pauses of the recording, in the order of the requests; at most 64 forward and 64 backward jumps.
     pub clock_jumps: Vec<ClockJumpRow>,
-    /// The figures that a clock jump distorts, with all jumps that are in the trace.
+    /// The figures that clock jumps distort, computed with all jumps that are still in the trace.
     pub key_figures: KeyFigures,
-    /// The key figures without the jumps that are in the trace; `None` if there are none.
+    /// The key figures computed without the clock jumps; `None` if the trace has no jumps.
     pub key_figures_without_jumps: Option<KeyFigures>,
-    /// Suspected re-issues; `None` if the trace does not contain what is needed to recognise them.
+    /// Suspected re-issues of requests; `None` if the trace does not contain what is needed to recognise them.
     pub reissues: Option<ReissueSummary>,
     /// Sizes and times for each operation that occurs, then `all` (reads and writes together).
     pub by_operation: Vec<OperationRow>,
-    /// Locality beyond Table IV.
+    /// Figures of locality that the paper's Table IV does not contain.
     pub locality: LocalitySummary,
     /// Unique pages; `None` without reads and writes.
     pub working_set: Option<WorkingSet>,
@@ -50,7 +50,7 @@ pub struct ProfileReport {
     pub idle_gc: Option<IdleGc>,
     /// The idle time after which the device sleeps, and the cost of waking it.
     pub power_saving: PowerSaving,
-    /// The cost of journaling; `None` if the trace has no block notes.
+    /// The cost of journaling; `None` if the trace has no notes about block roles.
     pub journal: Option<JournalReport>,
     /// The parts of waits for durability; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,8 +62,8 @@ pub struct ProfileReport {
 }
 
 impl ProfileReport {
-    /// Removes distributions, time series and lists, and keeps the figures whose rows have fixed names. The result is sufficient to compare
-    /// many traces, and much smaller.
+    /// Removes distributions, time series and lists, and keeps the figures whose rows have fixed names. The smaller result is sufficient
+    /// for comparing many traces.
     #[must_use]
     pub fn without_distributions(self) -> Self {
         let FigureRows { hot_pages, alignment, flags, .. } = self.figures;

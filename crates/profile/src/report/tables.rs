@@ -1,4 +1,4 @@
-//! Tables III and IV, short summaries, findings, and figures without clock jumps or re-issues.
+//! The paper's Tables III and IV for one trace, short summaries, findings, and figures without clock jumps or re-issues.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -34,7 +34,7 @@ pub struct PaperTables {
     pub arrival_rate_per_s: Option<f64>,
     /// KB per second of the duration (*Access Rate*).
     pub access_rate_kb_per_s: Option<f64>,
-    /// Requests that arrive when no earlier request is unfinished, percent (*`NoWait` Req. Ratio*). Computed from times.
+    /// Requests that arrive when no earlier request is unfinished, percent (*`NoWait` Req. Ratio*). Computed from request times.
     pub no_wait_pct: Option<f64>,
     /// Mean of completion - start, ms (*Mean Serv.*).
     pub mean_service_ms: Option<f64>,
@@ -47,7 +47,7 @@ pub struct PaperTables {
     /// Spearman's rank correlation of the size and the response time of requests (III-C: "largely determined by its size"): 1 if a larger
     /// request always takes longer. Computed from sizes in octaves and times in quarters of octaves.
     pub size_response_correlation: Option<f64>,
-    /// Requests that the recorder marked as not waiting, as a percentage of the requests for which it recorded this.
+    /// Requests that the recorder marked as not waiting, as a percentage of the requests with such a mark (waiting or not).
     pub recorded_no_wait_pct: Option<f64>,
 }
 
@@ -77,7 +77,7 @@ pub struct OperationRow {
     pub op: &'static str,
     /// Number of requests.
     pub requests: u64,
-    /// Data of these requests, KB.
+    /// Data of the requests of this operation, KB.
     pub data_kb: f64,
     /// Mean size, KB.
     pub mean_kb: Option<f64>,
@@ -103,7 +103,7 @@ pub struct OperationPercentileRow {
     pub service_ms: Option<f64>,
 }
 
-/// Figures of locality that are not in Table IV.
+/// Figures of locality that are not in the paper's Table IV.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LocalitySummary {
     /// Requests that start where their predecessor ended.
@@ -118,13 +118,13 @@ pub struct LocalitySummary {
     pub max_run_requests: u64,
     /// Page writes that overwrite a page written before in the trace, percent of page writes.
     pub overwrite_pct: Option<f64>,
-    /// Median time between two writes of a page, seconds; the upper edge of its bin.
+    /// Median time between two writes of a page, seconds, rounded up to the edge of its histogram bin.
     pub median_update_interval_s: Option<f64>,
-    /// N if one of N pages is tracked for reuse distances; 1 if all pages are tracked.
+    /// Sampling of reuse distances: one in this number of pages is tracked; 1 if all pages are tracked.
     pub reuse_sampling: u64,
 }
 
-/// Unique 4 KB pages.
+/// Numbers of unique 4 KB pages in a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WorkingSet {
     /// Pages that were read or written.
@@ -141,7 +141,7 @@ pub struct WorkingSet {
     pub untracked_pages: u64,
 }
 
-/// Queue depth and busy time.
+/// Summary of queue depth and busy time of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct QueueSummary {
     /// Mean number of unfinished requests at an arrival.
@@ -157,9 +157,9 @@ pub struct QueueSummary {
 /// Garbage collection that would fit into idle gaps (implication 2, section IV).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct IdleGc {
-    /// The assumed cost.
+    /// The assumed cost of garbage collection.
     pub assumed: GcCost,
-    /// Time to reclaim one block under that assumption, ms.
+    /// Time to reclaim one block under the assumed cost, ms.
     pub block_ms: f64,
     /// Total time in which no request is unfinished, between the first and the last request, seconds.
     pub idle_s: f64,
@@ -180,9 +180,9 @@ pub struct PowerSaving {
     pub found: bool,
     /// The delay from which the threshold is estimated: `issue` (issue - start) or `service` (complete - start); `None` without such times.
     pub shown_by: Option<&'static str>,
-    /// After idle gaps up to this, in ms, most requests are not delayed.
+    /// Lower end of the estimated threshold: most requests are not delayed after idle gaps up to this length, ms.
     pub threshold_low_ms: Option<f64>,
-    /// After idle gaps above this, in ms, most requests are delayed.
+    /// Upper end of the estimated threshold: most requests are delayed after idle gaps above this length, ms.
     pub threshold_high_ms: Option<f64>,
     /// Median delay after long gaps minus the median delay after short gaps, ms.
     pub wake_up_ms: Option<f64>,
@@ -197,7 +197,7 @@ pub struct PowerSaving {
 pub struct Finding {
     /// Stable name: `characteristic-1` ... `implication-5`.
     pub id: String,
-    /// Whether it is a characteristic or an implication.
+    /// Whether the finding is a characteristic or an implication.
     pub kind: FindingKind,
     /// Number of the finding among the characteristics or implications.
     pub number: u32,
@@ -207,9 +207,9 @@ pub struct Finding {
     pub rule: &'static str,
     /// The value to which the rule is applied.
     pub measured: Option<f64>,
-    /// The unit of that value.
+    /// The unit of `measured`.
     pub unit: &'static str,
-    /// Whether this trace shows the finding.
+    /// Whether this trace satisfies `rule`.
     pub shown: FindingVerdict,
     /// What the result means for the device, or why it is unknown.
     pub meaning: String,
@@ -252,7 +252,7 @@ pub struct ClockJumpRow {
     pub mended: bool,
 }
 
-/// Figures that are distorted by a clock jump.
+/// Figures of a trace that are distorted by clock jumps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct KeyFigures {
     /// Time from the first arrival to the last completion (or arrival), seconds.
@@ -278,19 +278,19 @@ pub struct ReissueSummary {
     pub reissued_pct: Option<f64>,
     /// Number of re-issues that were dropped on reading.
     pub dropped: u64,
-    /// Up to this idle time, at most 5 % of the requests are issued again, ms.
+    /// Up to this idle time, at most 5 % of the requests are issued again, ms; `None` if there is no such limit.
     pub awake_up_to_ms: Option<u64>,
-    /// Above this idle time, at least 90 % of the requests are issued again, ms; `None` if the percentages have no such step.
+    /// Above this idle time, at least 90 % of the requests are issued again, ms; `None` if there is no such idle time.
     pub asleep_from_ms: Option<u64>,
     /// Median time from the first issue to the second, ms.
     pub median_until_again_ms: Option<f64>,
     /// The figures that re-issues change, for all requests.
     pub figures: ReissueFigures,
-    /// These figures without re-issues; `None` if there are none.
+    /// `figures` computed without re-issues; `None` if there are no re-issues.
     pub figures_without: Option<ReissueFigures>,
 }
 
-/// Figures of Tables III and IV that are changed by re-issues.
+/// Figures of the paper's Tables III and IV that are changed by re-issues.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ReissueFigures {
     /// Number of reads and writes.
@@ -301,7 +301,7 @@ pub struct ReissueFigures {
     pub mean_size_kb: Option<f64>,
     /// Writes among requests, percent.
     pub write_requests_pct: Option<f64>,
-    /// Requests per second of the duration.
+    /// Requests per second of the trace's duration.
     pub arrival_rate_per_s: Option<f64>,
     /// Requests that start where their predecessor ended, percent.
     pub spatial_locality_pct: Option<f64>,

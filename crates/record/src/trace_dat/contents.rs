@@ -1,5 +1,5 @@
-//! Reads everything of a `trace.dat` file except the pages: texts of the kernel, buffers and the offsets of their pages. Also the
-//! parser of its numbers, texts and compressed chunks.
+//! Reads everything of a `trace.dat` file except the pages: texts of the kernel, buffers and the offsets of their pages. Also contains the
+//! parser for numbers, texts and compressed chunks of the file.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -16,7 +16,7 @@ const MOST_CPUS: u64 = 1 << 13;
 /// Maximum number of option sections. The sections are linked; a greater number means that the links form a cycle.
 const MOST_OPTION_SECTIONS: usize = 1000;
 
-/// Ids of options; those without a comment exist in both versions.
+/// Ids of options in a `trace.dat` file. Options without a comment exist in both versions, 6 and 7.
 const DONE: u16 = 0;
 const CPU_STATISTICS: u16 = 2;
 const BUFFER: u16 = 3;
@@ -25,10 +25,10 @@ const TRACE_CLOCK: u16 = 4;
 const HEADER_INFO: u16 = 16;
 const EVENT_FORMATS: u16 = 18;
 const NAMES_OF_TASKS: u16 = 21;
-/// Flag of a compressed section.
+/// Flag of a compressed section in a `trace.dat` file.
 const COMPRESSED: u16 = 1;
 
-/// A recorded tracefs instance; the main one has an empty name.
+/// A recorded tracefs instance; the name of the main instance is empty.
 #[derive(Debug, Default)]
 pub(super) struct TraceBuffer {
     pub(super) name: String,
@@ -45,13 +45,13 @@ pub(super) struct CpuPages {
     pub(super) end: u64,
 }
 
-/// The contents of a file without its pages.
+/// The contents of a `trace.dat` file without its pages.
 pub(super) struct TraceDatContents {
     pub(super) compression: TraceDatCompression,
     pub(super) page_bytes: u64,
     /// The texts as [`crate::KernelFormat::from_files`] takes them: formats, page layout, byte order.
     pub(super) files: Files,
-    /// The main buffer and those of other instances; empty ones are omitted.
+    /// The main buffer and the buffers of other tracefs instances; empty buffers are omitted.
     pub(super) buffers: Vec<TraceBuffer>,
     /// The `per_cpu/cpuN/stats` texts of the main buffer.
     pub(super) statistics: Vec<String>,
@@ -62,7 +62,7 @@ pub(super) struct TraceDatContents {
 }
 
 impl TraceDatContents {
-    /// Reads everything except the pages.
+    /// Reads everything of a `trace.dat` file except the pages.
     pub(super) fn read(parser: &mut TraceDatParser<File>) -> Result<Self> {
         if parser.bytes(MAGIC.len() as u64)? != MAGIC {
             return Err(Error::new(ErrorClass::UnknownFormat, "is not a trace.dat of trace-cmd")
@@ -224,7 +224,7 @@ impl TraceDatContents {
         if count > MOST_CPUS {
             return Err(nonsense("CPUs", count));
         }
-        // Compressed pages begin with the number of chunks.
+        // In a compressed file, the pages of a CPU begin with the number of chunks, which is skipped.
         let skip = if self.compression == TraceDatCompression::None { 0 } else { 4 };
         let mut cpus = Vec::new();
         for _ in 0..count {
@@ -297,7 +297,7 @@ fn no_pages(tag: &[u8]) -> Error {
 /// Maximum size of a part, in bytes. Event formats and symbols of a large kernel have about 10 MB.
 const LARGEST_PART: u64 = 1 << 28;
 
-/// The compression of a version 7 file.
+/// The compression of a version 7 `trace.dat` file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TraceDatCompression {
     None,
@@ -306,7 +306,7 @@ pub(super) enum TraceDatCompression {
 }
 
 impl TraceDatCompression {
-    /// The compression with this name in the file.
+    /// Returns the compression that has this name in the file.
     pub(super) fn by_name(name: &str) -> Result<Self> {
         match name {
             "none" => Ok(TraceDatCompression::None),
@@ -335,7 +335,7 @@ pub(super) fn damaged(error: &io::Error) -> Error {
     }
 }
 
-/// The error for a number that cannot occur in such a file.
+/// The error for a number that cannot occur in a valid `trace.dat` file.
 pub(super) fn nonsense(what: &str, value: u64) -> Error {
     Error::new(ErrorClass::Value, "is impossible in a trace.dat")
         .of_field(what, 0, value.to_string().as_bytes())

@@ -44,10 +44,10 @@ struct CpuPageReader {
     /// Offset of the next page in the file, and end of the pages.
     at: u64,
     end: u64,
-    /// Decompressed data that is not read yet; unused in an uncompressed file.
+    /// Decompressed data that has not been consumed yet; unused in an uncompressed file.
     unpacked: Vec<u8>,
     used: usize,
-    /// Latest time read so far. The CPU with the smallest one is read next.
+    /// Latest event time read so far from this CPU. The CPU with the smallest such time is read next.
     latest: u64,
 }
 
@@ -56,7 +56,7 @@ struct TraceDatReader {
     compression: TraceDatCompression,
     page: Vec<u8>,
     cpus: Vec<CpuPageReader>,
-    /// CPUs with pages to read; computed in each round.
+    /// CPUs that have more pages to read; updated in each round over the CPUs.
     cpus_behind: Vec<usize>,
     pipeline: RecordPipeline,
     /// Number of lost events of each CPU, as counted by the kernel for the main buffer.
@@ -64,7 +64,7 @@ struct TraceDatReader {
     /// Names of tasks from the list that the kernel saves.
     saved_names: String,
     header: TraceHeader,
-    /// The pages of all CPUs, to count events by name if there is no request.
+    /// The pages of all CPUs. If the file yields no request, their events are counted by name.
     pages: Vec<CpuPages>,
     names: BTreeMap<u16, String>,
     tally: EventTally,
@@ -75,10 +75,10 @@ struct TraceDatReader {
 }
 
 impl TraceDatReader {
-    /// Reads everything except the pages.
+    /// Opens a `trace.dat` file and reads everything except the pages.
     fn open(input: DecompressedInput) -> Result<Self> {
         let (path, source) = (input.path().to_owned(), input.name());
-        // The parts of the file are not read in order.
+        // The sections of the file are not read in order, so a seekable file is needed.
         let file = input.into_file()?;
         let total = file.metadata().map_err(|error| Error::io(&path, error))?.len();
         let mut parser = TraceDatParser { input: file, order: KernelByteOrder::Little };
@@ -118,7 +118,7 @@ impl TraceDatReader {
         })
     }
 
-    /// Reads a page of the CPU that was read up to the earliest time; returns false if all pages are read.
+    /// Reads a page of the CPU whose latest event time is the earliest of all CPUs. Returns false if all pages are read.
     fn advance(&mut self) -> Result<bool> {
         let Some(cpu) = self.cpus.iter_mut().filter(|cpu| !cpu.is_empty()).min_by_key(|cpu| cpu.latest) else {
             return Ok(false);
@@ -253,7 +253,7 @@ impl TraceSource for TraceDatReader {
     }
 
     fn fill(&mut self, _out: &mut Vec<Request>) -> Result<bool> {
-        // Batches are already sorted, see `next_sorted`.
+        // This source returns only sorted batches, see `next_sorted`.
         Ok(false)
     }
 
@@ -300,10 +300,10 @@ impl TraceSource for TraceDatReader {
     }
 }
 
-/// The formats that this crate adds, for [`ReadOptions::further`].
+/// The trace formats that this crate adds, for [`ReadOptions::further`].
 pub static FORMATS: &[&TraceFormat] = &[&FORMAT];
 
-/// Opens a trace of any format: one of [`FORMATS`] or of those that [`TraceReader::open`] knows.
+/// Opens a trace of any format: one of [`FORMATS`] or one that [`TraceReader::open`] knows.
 /// Errors: as [`TraceReader::open`].
 pub fn open_trace(path: &Path, options: &ReadOptions) -> Result<TraceReader> {
     TraceReader::open(path, &ReadOptions { further: FORMATS, ..options.clone() })

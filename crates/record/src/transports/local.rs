@@ -24,19 +24,19 @@ const MOUNTS: &str = "/proc/mounts";
 const PAGES_PER_TURN: usize = 256;
 
 pub(crate) struct LocalTransport {
-    // These files must be closed before the instance is removed, so this field comes before the instance.
+    // The pipes must be closed before the tracefs instance is removed, so this field is declared before `instance` and dropped first.
     pipes: Vec<(usize, File)>,
     instance: TracefsInstance,
     files: Files,
     page: Vec<u8>,
     interval: Duration,
-    /// Whether the last round left nothing to read.
+    /// Whether the last round over the CPUs found no more data to read.
     idle: bool,
     stopping: bool,
 }
 
 impl LocalTransport {
-    /// Creates the instance and reads the texts.
+    /// Creates the tracefs instance and reads the texts of the kernel.
     pub(crate) fn open() -> Result<Self> {
         let instance = TracefsInstance::create()?;
         // Kernels before 3.17 have no monotonic trace clock.
@@ -133,7 +133,7 @@ impl RecordTransport for LocalTransport {
 
     fn stop(&mut self) {
         self.stopping = true;
-        // If this fails, the rounds still end: they read the remaining pages, and removing the instance ends the events.
+        // If this fails, recording still ends: the remaining pages are read, and removing the instance stops its events.
         let _ = self.instance.write("tracing_on", "0");
     }
 
@@ -218,7 +218,7 @@ pub(crate) fn tracefs() -> Result<&'static Path> {
     }
     let root = rustix::process::geteuid().is_root();
     if root {
-        // Without systemd, tracefs may not be mounted. The second check detects a failure.
+        // Without systemd, tracefs may not be mounted yet. If mounting fails, the check below reports it.
         let _ = mount("nodev", TRACEFS, "tracefs", MountFlags::empty(), None);
     }
     mounted().ok_or_else(|| {
@@ -235,7 +235,7 @@ fn age(pid: &str) -> Option<String> {
     rest.split(' ').nth(19).map(str::to_owned)
 }
 
-/// Removes instances whose process ended without removing them. Instances in use cannot be removed.
+/// Removes tracefs instances whose process has ended without removing them. Instances in use cannot be removed.
 fn remove_stale(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -250,7 +250,7 @@ fn remove_stale(instances: &Path) {
 }
 
 impl TracefsInstance {
-    /// Creates an instance with tracing off; first removes instances that earlier runs left behind.
+    /// Creates a tracefs instance with tracing off; first removes instances that earlier runs left behind.
     pub(crate) fn create() -> Result<Self> {
         let instances = tracefs()?.join("instances");
         remove_stale(&instances);
@@ -274,7 +274,7 @@ impl TracefsInstance {
             .hint("end some of them first"))
     }
 
-    /// Reads a file of the instance.
+    /// Reads a file in the folder of the tracefs instance.
     pub(crate) fn read(&self, name: &str) -> Result<String> {
         let path = self.path.join(name);
         // The kernel returns `header_page` only to the first read call, so the buffer must be large enough for every file that is read here.
@@ -290,13 +290,13 @@ impl TracefsInstance {
         Ok(String::from_utf8_lossy(&text[..used]).into_owned())
     }
 
-    /// Writes a file of the instance.
+    /// Writes a file in the folder of the tracefs instance.
     pub(crate) fn write(&self, name: &str, value: &str) -> Result<()> {
         let path = self.path.join(name);
         fs::write(&path, value).map_err(|error| denied(&path, &error).of_field(name, 0, value.as_bytes()))
     }
 
-    /// The path of a file of the instance.
+    /// Returns the path of a file in the folder of the tracefs instance.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }

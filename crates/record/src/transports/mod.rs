@@ -24,29 +24,29 @@ pub(crate) struct RecordSetup {
     pub(crate) buffer_kb: u32,
     pub(crate) page_bytes: usize,
     pub(crate) events_per_page: usize,
-    /// Pause between rounds.
+    /// Pause between two rounds of reading all CPUs.
     pub(crate) interval: Duration,
     /// Shell commands that print the registers of the devices.
     pub(crate) registers: String,
 }
 
 impl RecordSetup {
-    /// Whether the filter applies to this event: events of other systems have no field `dev`.
+    /// Whether the filter applies to this event: it is used only for block events.
     fn filters(&self, event: &str) -> bool {
         !self.filter.is_empty() && event.starts_with("block/")
     }
 }
 
-/// How a round over all CPUs ended.
+/// The result of one round of reading all CPUs.
 #[derive(Debug, Default)]
 pub(crate) struct ReadRound {
-    /// CPUs that have more to read.
+    /// CPUs that still have pages to read.
     pub(crate) behind: Vec<usize>,
-    /// Whether this was the last round.
+    /// Whether this was the last round of reading.
     pub(crate) ended: bool,
 }
 
-/// A connection to the ring buffers of one machine. The tracefs instance there is removed when this is dropped.
+/// A connection to the ring buffers of one machine. Dropping the connection removes the tracefs instance on that machine.
 pub(crate) trait RecordTransport: Send {
     /// The texts of the machine: see [`crate::KernelFormat::from_files`] and [`crate::TargetDisks::parse`].
     fn files(&self) -> &Files;
@@ -54,19 +54,19 @@ pub(crate) trait RecordTransport: Send {
     /// Reads the registers of the devices, then starts recording. Returns the texts of [`crate::registers`].
     fn begin(&mut self, setup: &RecordSetup) -> Result<Files>;
 
-    /// Reads every CPU once and calls `page` with each page and its CPU. Pauses first if the last round read everything.
+    /// Reads every CPU once and calls `page` with each page and its CPU. Pauses first if the last call read everything.
     fn round(&mut self, page: &mut dyn FnMut(usize, &[u8])) -> Result<ReadRound>;
 
-    /// Stops recording; the caller then continues the rounds until the last one.
+    /// Stops recording. The caller then continues to call `round` until the last round has ended.
     fn stop(&mut self);
 
-    /// The `stats` text of each CPU, after the last round.
+    /// Returns the `stats` text of each CPU, after the last round of reading.
     fn counters(&self) -> Vec<(usize, String)>;
 
-    /// The kernel's list of tasks as lines `PID NAME`, after the last round; empty if it is not available.
+    /// Returns the kernel's list of tasks as lines `PID NAME`, after the last round of reading; empty if it is not available.
     fn saved_names(&self) -> String;
 
-    /// The disks that exist now; `None` if the transport reports them only after the last round or not at all.
+    /// The disks that exist now; `None` if the transport reports them only at the end of the recording or not at all.
     fn disks_now(&self) -> Option<TargetDisks>;
 
     /// Whether this task belongs to the recorder.
@@ -88,7 +88,7 @@ fn open_ssh(destination: &str, options: &[String]) -> Result<RemoteTransport> {
     let mut command: Vec<String> =
         ["ssh", "-T", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"].map(str::to_owned).to_vec();
     command.extend_from_slice(options);
-    // `--` prevents that the destination is parsed as an option of ssh.
+    // `--` prevents ssh from parsing the destination as an option.
     command.extend(["--".to_owned(), destination.to_owned(), helper_command()]);
     RemoteTransport::spawn(&command)
 }

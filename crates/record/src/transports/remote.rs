@@ -18,7 +18,7 @@ use crate::disks::TargetDisks;
 use crate::helper_stream::{HelperFrame, HelperStream};
 use crate::kernel_format::Files;
 
-/// Time limit for the helper to remove its instance.
+/// Time limit for the helper to remove its tracefs instance.
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// The shell command to run on the recorded machine for [`crate::RecordTarget::Command`]: it becomes root by any available method
@@ -36,7 +36,7 @@ pub fn helper_command() -> String {
     )
 }
 
-/// A recording that the helper script makes.
+/// A recording by the helper script on another machine.
 pub(crate) struct RemoteTransport {
     stream: HelperStream<Box<dyn Read + Send>>,
     answer: Option<Box<dyn Write + Send>>,
@@ -47,7 +47,7 @@ pub(crate) struct RemoteTransport {
 }
 
 impl RemoteTransport {
-    /// Runs a command whose standard input and output are those of the helper.
+    /// Runs a command that is connected to the helper by its standard input and output.
     pub(crate) fn spawn(command: &[String]) -> Result<Self> {
         let (program, arguments) = command
             .split_first()
@@ -79,7 +79,7 @@ impl RemoteTransport {
         Ok(remote)
     }
 
-    /// If the connection ended because its command failed, returns an error with the exit status.
+    /// Returns a better error for a connection that ended because its command failed: one with the exit status.
     fn explain(&mut self, error: Error) -> Error {
         let status = match (&mut self.child, error.kind()) {
             (Some(child), ErrorClass::Truncated) => child.wait().ok(),
@@ -87,7 +87,7 @@ impl RemoteTransport {
         };
         match status {
             Some(status) if !status.success() => {
-                // ssh reports its own failures with status 255, after a message.
+                // ssh exits with status 255 after failures of its own, for which it prints a message.
                 let problem = match status.code() {
                     Some(255) => "there is no connection to the recorded machine (exit status 255)".to_owned(),
                     Some(code) => {
@@ -113,7 +113,7 @@ impl RecordTransport for RemoteTransport {
         let _ = writeln!(answer, "{} {size} {most} {:.3}", setup.buffer_kb, setup.interval.as_secs_f64());
         let _ = writeln!(answer, "{}\n{}\n{}.", setup.events.join(" "), setup.filter, setup.registers);
         if let Some(input) = &mut self.answer {
-            // If the connection is lost, reading reports the error.
+            // If the connection is lost, the next read reports the error.
             let _ = input.write_all(answer.as_bytes()).and_then(|()| input.flush());
         }
         self.page = vec![0; setup.page_bytes];
@@ -167,7 +167,7 @@ impl RecordTransport for RemoteTransport {
 
 impl Drop for RemoteTransport {
     fn drop(&mut self) {
-        // The helper cleans up and exits when its input or output is closed.
+        // The helper on the recorded machine cleans up and exits when its input or output is closed.
         self.answer = None;
         self.stream = HelperStream::new(Box::new(std::io::empty()));
         let Some(child) = &mut self.child else { return };
@@ -183,9 +183,9 @@ impl Drop for RemoteTransport {
     }
 }
 
-/// Default port of the server, unless `ANDROID_ADB_SERVER_PORT` is set.
+/// Default port of the adb server, unless `ANDROID_ADB_SERVER_PORT` is set.
 const PORT: u16 = 5037;
-/// The helper sends data in every round. After this time without data, the connection is considered lost.
+/// Time without data after which the connection is considered lost. The helper sends data each time it has read all CPUs.
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// Runs the helper on the phone with this serial number, or on the only phone.
@@ -206,7 +206,7 @@ fn default_port() -> u16 {
     std::env::var("ANDROID_ADB_SERVER_PORT").ok().and_then(|port| port.parse().ok()).unwrap_or(PORT)
 }
 
-/// Connects to the server; starts it if it does not run.
+/// Connects to the adb server; starts the server if it does not run.
 fn connect(port: u16) -> Result<TcpStream> {
     let address = ("127.0.0.1", port);
     if let Ok(server) = TcpStream::connect(address) {

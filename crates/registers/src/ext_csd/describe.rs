@@ -1,4 +1,4 @@
-//! Describes the register of an eMMC in words, and derives settings of a simulated device from it.
+//! Describes the `EXT_CSD` register of an eMMC in words, and derives settings of a simulated device from it.
 
 use super::fields::{self, FIELDS, RegisterField};
 use super::{ExtCsdRegister, NEWEST};
@@ -7,13 +7,13 @@ use crate::report::{
     life_used, size, yes_or_no,
 };
 
-/// Bytes in the unit of the sizes of the register.
+/// Number of bytes in the unit of the register's size fields.
 const SECTOR: u64 = 512;
 const PARTITION_UNIT: u64 = 128 << 10;
 const ERASE_UNIT: u64 = 512 << 10;
 
 impl ExtCsdRegister {
-    /// The report on all fields of the register.
+    /// Returns the report on all fields of the `EXT_CSD` register.
     pub fn report(&self) -> RegisterReport {
         let mut notes = self.card.as_ref().map_or_else(Vec::new, |card| card.notes.clone());
         notes.extend(self.order.clone());
@@ -33,7 +33,7 @@ impl ExtCsdRegister {
         }
     }
 
-    /// The version of the standard that defines this revision.
+    /// Returns the version of the eMMC standard that defines this revision of the register.
     fn standard(&self) -> String {
         const VERSIONS: [&str; 9] = ["4.0", "4.1", "4.2", "4.3", "4.4", "4.41", "4.5", "5.0", "5.1"];
         let Some(revision) = self.revision() else { return "eMMC".to_owned() };
@@ -43,7 +43,7 @@ impl ExtCsdRegister {
         }
     }
 
-    /// Adds notes on fields of a newer revision, which are not known, and on values of fields that this revision does not have.
+    /// Adds notes on unknown fields of a newer revision of the register, and on values of fields that this revision does not have.
     fn note_gaps(&self, notes: &mut Vec<String>) {
         let Some(revision) = self.revision() else {
             notes.push("EXT_CSD_REV is not given: the fields are read as those of eMMC 5.1".to_owned());
@@ -62,7 +62,7 @@ impl ExtCsdRegister {
         }
     }
 
-    /// A field with its place and value, such as `CACHE_SIZE [252:249] = 0x00010000`.
+    /// Returns a field as text with its bytes in the register and its value, such as `CACHE_SIZE [252:249] = 0x00010000`.
     pub(super) fn field_with_value(&self, field: RegisterField) -> String {
         let value = self.bytes_of(field).map_or_else(|| "not given".to_owned(), hex_number);
         format!("{} {} = {value}", field.name, field.place())
@@ -214,7 +214,7 @@ impl ExtCsdRegister {
 /// Maximum number of entries in the header of a packed command.
 const MOST_PACKED: u64 = 63;
 
-/// The bundled preset of the same class of devices.
+/// Returns the name of the bundled device preset that is most similar to the device.
 fn like(register: &ExtCsdRegister) -> &'static str {
     let revision = register.revision().unwrap_or(super::NEWEST);
     let may_have_cache = revision >= fields::CACHE_SIZE.since;
@@ -252,7 +252,7 @@ fn enhanced_bytes(register: &ExtCsdRegister) -> Option<u64> {
     Some(size * group * (512 << 10))
 }
 
-/// The enhanced area; `None` if there is none.
+/// Returns the capacity of the enhanced area; `None` if there is no enhanced area.
 fn enhanced(register: &ExtCsdRegister) -> Option<RegisterCapacity> {
     let bytes = enhanced_bytes(register).filter(|bytes| *bytes > 0)?;
     let from = [fields::ENH_SIZE_MULT, fields::HC_WP_GRP_SIZE, fields::HC_ERASE_GRP_SIZE];
@@ -262,7 +262,7 @@ fn enhanced(register: &ExtCsdRegister) -> Option<RegisterCapacity> {
 struct SettingCollector<'a> {
     register: &'a ExtCsdRegister,
     rows: Vec<DerivedSetting>,
-    /// Notes on values for which there is no setting.
+    /// Notes on register values for which there is no setting.
     notes: &'a mut Vec<String>,
 }
 
@@ -277,7 +277,7 @@ impl SettingCollector<'_> {
     }
 }
 
-/// The settings except capacity and blocks in SLC mode. Adds notes on values for which there is no setting.
+/// Returns the settings except capacity and blocks in SLC mode. Adds notes on register values for which there is no setting.
 fn settings_of(register: &ExtCsdRegister, notes: &mut Vec<String>) -> Vec<DerivedSetting> {
     let mut settings = SettingCollector { register, rows: Vec::new(), notes };
     if register.supported_value(fields::SEC_COUNT) == Some(NO_SECTORS) {

@@ -1,21 +1,21 @@
-//! All fields of the `EXT_CSD` register (JESD84-B51, 7.4), for the code that reads the register and the code that writes it.
+//! All fields of the `EXT_CSD` register (JESD84-B51, 7.4). The code that reads the register and the code that writes it share them.
 
-/// A field of the register.
+/// A field of the `EXT_CSD` register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegisterField {
-    /// Name in the standard.
+    /// Name of the field in the standard.
     pub name: &'static str,
-    /// Number of the lowest byte.
+    /// Number of the field's lowest byte.
     pub byte: u16,
     /// Length in bytes; the lowest byte comes first.
     pub bytes: u16,
     /// First revision of the register (`EXT_CSD_REV`) that has the field.
     pub since: u8,
-    /// Meaning, with the unit.
+    /// Meaning of the field, with its unit.
     pub meaning: &'static str,
 }
 
-/// Length of the register in bytes.
+/// Length of the `EXT_CSD` register in bytes.
 pub const REGISTER_BYTES: usize = 512;
 
 impl RegisterField {
@@ -24,7 +24,7 @@ impl RegisterField {
         usize::from(self.byte)..usize::from(self.byte + self.bytes)
     }
 
-    /// The value of the field in a register, lowest byte first; of a field longer than eight bytes, the lowest eight bytes.
+    /// The value of the field in a register, lowest byte first. For a field of more than eight bytes, the value of its lowest eight bytes.
     pub fn get(self, register: &[u8; REGISTER_BYTES]) -> u64 {
         let bytes = register[self.range()].iter().take(8).rev();
         bytes.fold(0, |value, byte| value << 8 | u64::from(*byte))
@@ -37,7 +37,7 @@ impl RegisterField {
         }
     }
 
-    /// The place of the field in the notation of the standard, such as `[252:249]`.
+    /// Returns the bytes of the register that the field occupies in the notation of the standard, such as `[252:249]`.
     pub fn place(self) -> String {
         match self.bytes {
             1 => format!("[{}]", self.byte),
@@ -59,7 +59,7 @@ macro_rules! fields {
                 RegisterField { name: stringify!($name), byte: $byte, bytes: $bytes, since: $since, meaning: $meaning };
         )*
 
-        /// All fields, in the order of their bytes.
+        /// All fields of the register, in the order of their bytes.
         pub static FIELDS: &[RegisterField] = &[$($name),*];
     };
 }

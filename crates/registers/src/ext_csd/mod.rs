@@ -13,30 +13,30 @@ use crate::{RegisterSource, text_of};
 
 pub use sysfs_files::{crc7, is_card_file};
 
-/// The newest revision of which the fields are known: that of eMMC 5.1.
+/// The newest revision of `EXT_CSD` whose fields are known: that of eMMC 5.1.
 pub(crate) const NEWEST: u8 = 8;
-/// The largest plausible revision, to accept future ones; a larger number is not a revision.
+/// The largest plausible revision of `EXT_CSD`. It allows for future revisions; a register with a larger number is rejected.
 const MOST: u8 = 20;
 
-/// A register, of which some bytes may not be known: the sentences of mmc-utils give only some fields.
+/// An `EXT_CSD` register, some bytes of which may be unknown: the sentences of mmc-utils contain only some fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExtCsdRegister {
     bytes: [u8; REGISTER_BYTES],
     known_bytes: [bool; REGISTER_BYTES],
-    /// The values of the device's sysfs files, in addition to the register.
+    /// Values from the device's sysfs files, in addition to the register.
     card: Option<sysfs_files::CardRegisters>,
-    /// A note on the order of the bytes, if it was not that of the standard.
+    /// A note on the order of the register's bytes, if it was not that of the standard.
     order: Option<String>,
 }
 
 impl ExtCsdRegister {
-    /// The register in one file.
+    /// Reads the `EXT_CSD` register in one file.
     pub fn read(source: &RegisterSource<'_>) -> Result<Self> {
         Self::of(source.bytes).and_then(Self::validate).map_err(|error| error.in_file(source.path))
     }
 
-    /// Adds the values of the device's sysfs files, which may also replace a register that could not be read. If both have a
-    /// field, the register takes precedence: sysfs has the values from the time when the kernel detected the device.
+    /// Adds the values of the device's sysfs files, which may also replace a register that could not be read. If the register and sysfs
+    /// both have a field, the register takes precedence: sysfs has the values from the time when the kernel detected the device.
     pub fn with_files(mut self, sources: &[&RegisterSource<'_>]) -> Result<Self> {
         let Some(first) = sources.first() else { return Ok(self) };
         let card = sysfs_files::CardRegisters::read(sources)?;
@@ -85,7 +85,7 @@ impl ExtCsdRegister {
         Self::of_bytes(&register)
     }
 
-    /// Reads a whole register whose bytes may be in any order.
+    /// Reads a whole register, whose bytes may be in any of the known orders.
     fn of_bytes(bytes: &[u8; REGISTER_BYTES]) -> Result<Self> {
         check_answer(bytes)?;
         let (bytes, order) = in_order(bytes)?;
@@ -105,7 +105,7 @@ impl ExtCsdRegister {
         }
     }
 
-    /// Adds the value of a field; an error if it contradicts a value added before.
+    /// Adds the value of a field. Returns an error if it contradicts a value that was added before.
     fn add(&mut self, field: RegisterField, value: &[u8]) -> Result<()> {
         let range = field.range();
         let is_known = self.known_bytes[range.clone()].iter().all(|known| *known);
@@ -120,7 +120,7 @@ impl ExtCsdRegister {
         Ok(())
     }
 
-    /// Checks that the values are possible in a register.
+    /// Checks that the values of the fields are possible in a register.
     fn validate(self) -> Result<Self> {
         for (field, most, what) in [
             (fields::EXT_CSD_REV, MOST, "no revision of the register"),
@@ -141,7 +141,7 @@ impl ExtCsdRegister {
         Ok(self)
     }
 
-    /// Whether every byte is known, as after a dump; sentences give only some fields.
+    /// Whether every byte of the register is known, as after a dump; the sentences of mmc-utils contain only some fields.
     fn is_whole(&self) -> bool {
         self.known_bytes.iter().all(|known| *known)
     }
@@ -161,7 +161,7 @@ impl ExtCsdRegister {
         self.known_bytes[range.clone()].iter().all(|known| *known).then(|| &self.bytes[range])
     }
 
-    /// The revision; `None` if it is unknown.
+    /// The revision of the register; `None` if it is unknown.
     pub fn revision(&self) -> Option<u8> {
         self.number(fields::EXT_CSD_REV).map(|revision| revision as u8)
     }
@@ -173,12 +173,12 @@ impl ExtCsdRegister {
     }
 }
 
-/// The register in a dump; `None` if no line of the text is a row of digits.
+/// Reads the register in a hexadecimal dump; `None` if no line of the text is a row of digits.
 fn register_in_dump(text: &str) -> Result<Option<[u8; REGISTER_BYTES]>> {
     dump::read(text, REGISTER_BYTES)?.map(register_of).transpose()
 }
 
-/// The bytes of a dump as a register. The last row of a table with ten columns may be short or padded.
+/// Converts the bytes of a dump into a register. The last row of a table with ten columns may be short or padded.
 fn register_of(HexDump { mut bytes, end }: HexDump<'_>) -> Result<[u8; REGISTER_BYTES]> {
     let count = bytes.len();
     bytes.truncate(REGISTER_BYTES);
@@ -201,7 +201,7 @@ fn register_of(HexDump { mut bytes, end }: HexDump<'_>) -> Result<[u8; REGISTER_
     .hint(hint))
 }
 
-/// Rejects bytes that did not come from a device.
+/// Rejects register bytes that did not come from a device.
 fn check_answer(bytes: &[u8; REGISTER_BYTES]) -> Result<()> {
     for (value, problem) in
         [(0, "every byte is 0: nothing was read from the device"), (0xff, "every byte is 0xff: nothing answered on the bus")]
@@ -216,11 +216,11 @@ fn check_answer(bytes: &[u8; REGISTER_BYTES]) -> Result<()> {
     Ok(())
 }
 
-/// How a register is obtained.
+/// Hint on how to obtain the register.
 const HINT: &str =
     "take /sys/kernel/debug/mmc0/mmc0:0001/ext_csd, `mmc extcsd read /dev/mmcblk0` or `mmc reg read extcsd all` of U-Boot";
 
-/// Whether the first bytes of a file are a register in one of the forms.
+/// Whether the first bytes of a file are an `EXT_CSD` register in one of the known forms.
 pub fn is_ext_csd(head: &[u8]) -> bool {
     let Some(text) = text_of(head) else {
         return <[u8; REGISTER_BYTES]>::try_from(head).is_ok_and(|bytes| is_register(&bytes));
@@ -231,7 +231,7 @@ pub fn is_ext_csd(head: &[u8]) -> bool {
 /// The fault of the first bytes of a file that look like a damaged register: a truncated or damaged dump, or 512 equal bytes.
 /// `None` for a valid register and for other files.
 pub fn fault_of_ext_csd(head: &[u8]) -> Option<Error> {
-    /// A shorter dump may be of anything.
+    /// Minimum number of bytes of a dump that is reported as a damaged register. A shorter dump may be something else.
     const LEAST: usize = 64;
     let seems = match text_of(head) {
         Some(text) => dump::is_dump(&text, LEAST),
@@ -240,7 +240,7 @@ pub fn fault_of_ext_csd(head: &[u8]) -> Option<Error> {
     if seems { ExtCsdRegister::of(head).and_then(ExtCsdRegister::validate).err() } else { None }
 }
 
-/// Whether these bytes may be a register, in any order: some fields have only few possible values, and the first bytes are reserved.
+/// Whether these bytes may be an `EXT_CSD`, in any byte order: some fields have few possible values, and the first bytes are reserved.
 fn is_register(bytes: &[u8; REGISTER_BYTES]) -> bool {
     let Ok((bytes, _)) = check_answer(bytes).and_then(|()| in_order(bytes)) else { return false };
     let [revision, structure, sets, sectors] =
@@ -258,7 +258,7 @@ const ORDERS: [(usize, &str); 3] = [
     (4, "the bytes of each word of 4 are swapped"),
     (2, "the bytes of each word of 2 are swapped"),
 ];
-/// The register in the order of the standard, with a note if bytes were reversed.
+/// Returns the register in the byte order of the standard, with a note if bytes were reversed.
 fn in_order(bytes: &[u8; REGISTER_BYTES]) -> Result<([u8; REGISTER_BYTES], Option<String>)> {
     let signs = order_signs(bytes);
     if signs.is_empty() {
@@ -272,7 +272,7 @@ fn in_order(bytes: &[u8; REGISTER_BYTES]) -> Result<([u8; REGISTER_BYTES], Optio
             return Ok((turned, Some(format!("{order} ({shown} as printed): they were put into the order of the standard"))));
         }
     }
-    // A single contradiction may be a peculiarity of the device.
+    // A single contradiction may be a peculiarity of the device, so the bytes are accepted with a remark.
     if let [sign] = &*signs {
         return Ok((*bytes, Some(format!("{sign}: the dump may be damaged"))));
     }
@@ -281,7 +281,7 @@ fn in_order(bytes: &[u8; REGISTER_BYTES]) -> Result<([u8; REGISTER_BYTES], Optio
         .hint(HINT))
 }
 
-/// Contradictions to the assumption that these bytes are a register in the order of the standard.
+/// Lists what contradicts the assumption that these bytes are a register in the byte order of the standard.
 fn order_signs(bytes: &[u8; REGISTER_BYTES]) -> Vec<String> {
     let [revision, structure, sets, sectors] =
         [fields::EXT_CSD_REV, fields::CSD_STRUCTURE, fields::S_CMD_SET, fields::SEC_COUNT].map(|field| field.get(bytes));
@@ -289,7 +289,7 @@ fn order_signs(bytes: &[u8; REGISTER_BYTES]) -> Vec<String> {
     let reserved = bytes.iter().enumerate().find(|(at, byte)| **byte != 0 && is_reserved(*at));
     let signs = [
         reserved.map(|(at, byte)| format!("reserved byte {at} is {byte:#04x}")),
-        // Every device supports the standard command set, bit 0.
+        // Every device supports the standard eMMC command set, which is bit 0 of `S_CMD_SET`.
         (sets & 1 == 0 || sets > 31).then(|| format!("S_CMD_SET is {sets:#04x}")),
         (sectors == 0).then(|| "SEC_COUNT is 0".to_owned()),
         (revision > MOST.into()).then(|| format!("EXT_CSD_REV is {revision:#04x}")),
@@ -304,7 +304,7 @@ struct FieldLine {
     pub line: u64,
 }
 
-/// The fields in sentences of mmc-utils; empty if the text has no such sentence.
+/// Reads the fields in the sentences that mmc-utils prints; empty if the text has no such sentence.
 fn read_sentences(text: &str) -> Result<Vec<FieldLine>> {
     let mut fields = Vec::new();
     for (line, content) in (1..).zip(text.lines()) {
@@ -315,7 +315,7 @@ fn read_sentences(text: &str) -> Result<Vec<FieldLine>> {
     Ok(fields)
 }
 
-/// Whether a text contains sentences of mmc-utils.
+/// Whether a text contains sentences that mmc-utils prints.
 fn has_sentences(text: &str) -> bool {
     ["Extended CSD rev", "[EXT_CSD_", "[S_CMD_SET:", "[CACHE_SIZE", "[SEC_COUNT:"].iter().any(|mark| text.contains(mark))
 }
@@ -326,7 +326,7 @@ fn field_by_name(name: &str) -> Option<RegisterField> {
         "BOOT_SIZE_MULTI" => fields::BOOT_SIZE_MULT,
         "CARD_TYPE" => fields::DEVICE_TYPE,
         "HPI_FEATURE" => fields::HPI_FEATURES,
-        // Some names in mmc-utils differ from the standard in the voltage.
+        // mmc-utils uses other voltages than the standard in the names of some fields.
         "PWR_CL_200_360" => fields::PWR_CL_200_195,
         "PWR_CL_200_195" => fields::PWR_CL_200_130,
         _ => RegisterField::by_name(name).or_else(|| RegisterField::by_name(name.strip_prefix("EXT_CSD_")?))?,
@@ -364,12 +364,12 @@ fn sentence(content: &str) -> Result<Option<FieldLine>> {
     let digits = value.split_whitespace().next().unwrap_or_default();
     match digits.strip_prefix("0x") {
         Some(digits) => of(field, u64::from_str_radix(digits, 16).map_err(|_| unreadable(field, value))?),
-        // The depth of the queue is the only field that is printed as a decimal number of commands.
+        // CMDQ_DEPTH is the only field that mmc-utils prints as a decimal number of commands. The register contains this number minus 1.
         None if field == fields::CMDQ_DEPTH => {
             let depth: u64 = digits.parse().map_err(|_| unreadable(field, value))?;
             of(field, depth.saturating_sub(1))
         }
-        // The sentence only mentions the field, without a value.
+        // The line mentions the field without a value.
         None => Ok(None),
     }
 }

@@ -1,5 +1,5 @@
-//! Reads the sysfs files of an eMMC: the registers CID and CSD (JESD84-B51, 7.2 and 7.3), parts of them, and some fields of
-//! `EXT_CSD` (`Documentation/driver-api/mmc/mmc-dev-attrs.rst`). They can be read even if `EXT_CSD` itself cannot.
+//! Reads the sysfs files of an eMMC: the registers CID and CSD (JESD84-B51, 7.2 and 7.3), parts of them, and some fields of `EXT_CSD`
+//! (`Documentation/driver-api/mmc/mmc-dev-attrs.rst`). The files can be read even if `EXT_CSD` itself cannot.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use super::fields::{self, RegisterField};
 use crate::report::{FieldRow, RegisterValue};
 use crate::{RegisterSource, text_of};
 
-/// A file that contains a part of CID or CSD.
+/// A sysfs file that contains a part of the registers CID or CSD.
 struct CardFile {
     file: &'static str,
-    /// The register, and the name and bits of the part in it.
+    /// The register that contains the value. `name` and `place` are the value's name and bits in it.
     register: &'static str,
     name: &'static str,
     place: &'static str,
@@ -35,7 +35,7 @@ const PARTS: [CardFile; 7] = [
     part("date", "CID", "MDT", "[15:8]", "month and year of manufacture"),
 ];
 
-/// Files with fields of `EXT_CSD`; `size` is the length of the disk in sectors.
+/// sysfs files that contain fields of `EXT_CSD`. The file `size` is the length of the disk in sectors.
 const OF_EXT_CSD: [&str; 7] = ["rev", "life_time", "pre_eol_info", "fwrev", "raw_rpmb_size_mult", "rel_sectors", "size"];
 
 const HINT: &str = "read the files of /sys/block/mmcblk0/device again";
@@ -53,19 +53,19 @@ pub fn is_card_file(path: &Path) -> bool {
     is_card && (OF_EXT_CSD.contains(&&*file) || PARTS.iter().any(|part| part.file == file))
 }
 
-/// The values in these files.
+/// Values that were read from sysfs files of an eMMC.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CardRegisters {
-    /// Values, each with its index in [`PARTS`].
+    /// Values of parts of CID and CSD, each with the index of the part in [`PARTS`].
     parts: Vec<(usize, String)>,
-    /// Fields of `EXT_CSD` with their bytes.
+    /// Fields of `EXT_CSD` that sysfs contains, with their bytes.
     pub fields: Vec<(RegisterField, Vec<u8>)>,
     /// Notes on values that were omitted, with the reason.
     pub notes: Vec<String>,
 }
 
 impl CardRegisters {
-    /// Reads these files.
+    /// Reads the values in these sysfs files.
     pub fn read(sources: &[&RegisterSource<'_>]) -> Result<Self> {
         let mut card = Self::default();
         for source in sources {
@@ -97,7 +97,7 @@ impl CardRegisters {
             "raw_rpmb_size_mult" => &[fields::RPMB_SIZE_MULT],
             "rel_sectors" => &[fields::REL_WR_SEC_C],
             "size" => &[fields::SEC_COUNT],
-            // Before eMMC 5.0, the firmware version is a part of CID.
+            // FIRMWARE_VERSION exists since eMMC 5.0 and has 18 characters. Before, the firmware version is a part of the CID.
             "fwrev" if text.len() == 18 => return self.firmware(text),
             _ => return Ok(()),
         };
@@ -151,7 +151,7 @@ impl CardRegisters {
         self.parts.iter().find(|(at, _)| PARTS[*at].file == file).map(|(_, text)| text.as_str())
     }
 
-    /// Whether there are values other than fields of `EXT_CSD`.
+    /// Whether there are values other than fields of `EXT_CSD`, or notes on such values.
     pub fn has_values(&self) -> bool {
         !self.parts.is_empty() || !self.notes.is_empty()
     }
@@ -169,7 +169,7 @@ impl CardRegisters {
         (!product.is_empty()).then_some(product)
     }
 
-    /// All known parts.
+    /// Rows for all known parts of the registers CID and CSD.
     pub fn rows(&self) -> impl Iterator<Item = FieldRow> {
         self.parts.iter().map(|(at, text)| FieldRow {
             name: PARTS[*at].name,
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_checksum_is_that_of_the_standard() {
-        // Examples of the standard: CMD0 and CMD17 with argument 0.
+        // Examples of the eMMC standard: CMD0 and CMD17 with argument 0.
         assert_eq!(crc7(&[0x40, 0, 0, 0, 0]), 0b100_1010);
         assert_eq!(crc7(&[0x51, 0, 0, 0, 0]), 0b010_1010);
         assert_eq!(crc7(&[0x11, 0, 0, 9, 0]), 0x33);

@@ -43,13 +43,13 @@ impl UfsDescriptors {
         self.version().map(|(major, minor)| format!("UFS {major}.{minor}"))
     }
 
-    /// A field with its value, such as `bQueueDepth = 0x20`.
+    /// Returns a field with its value as text, such as `bQueueDepth = 0x20`.
     pub(super) fn field_with_value(&self, name: &'static str) -> String {
         let value = self.all(name).next().map_or_else(|| "not given".to_owned(), |(_, entry)| format_value(entry));
         format!("{name} = {value}")
     }
 
-    /// A row for each value of a field, and a row without a value for each field that is not known.
+    /// Returns a row for each value of a field, and a row without a value for each field whose value is unknown.
     fn rows(&self) -> Vec<FieldRow> {
         let mut rows = Vec::new();
         for (at, field) in FIELDS.iter().enumerate() {
@@ -108,7 +108,7 @@ impl UfsDescriptors {
         let count = self.number("bNumberLU").map(|count| count.to_string());
         let listed = (!units.is_empty()).then(|| units.join(", "));
         facts.add("logical units", listed.or(count), &["bNumberLU", "qLogicalBlockCount"]);
-        // No descriptor contains the size of the cache.
+        // No UFS descriptor contains the size of the volatile cache.
         facts.add("volatile cache", None, &[]);
     }
 
@@ -197,7 +197,7 @@ fn manufacturer(number: u64) -> String {
     format!("{number:#06x}{name}")
 }
 
-/// The bundled preset of the same class of devices.
+/// Returns the name of the bundled device preset that is most similar to the device.
 fn like(descriptors: &UfsDescriptors) -> &'static str {
     match descriptors.version() {
         Some((..=2, _)) => "ufs22",
@@ -206,7 +206,7 @@ fn like(descriptors: &UfsDescriptors) -> &'static str {
     }
 }
 
-/// The capacity of all logical units for data, otherwise of the whole device.
+/// Returns the total capacity of all logical units for data, or the capacity of the whole device if that is unknown.
 fn capacity(descriptors: &UfsDescriptors) -> Option<RegisterCapacity> {
     let units = descriptors.units();
     let bytes = units.iter().try_fold(0_u64, |sum, unit| sum.checked_add(unit.bytes))?;
@@ -261,7 +261,7 @@ fn dedicated(descriptors: &UfsDescriptors) -> Option<(u64, Option<u32>)> {
     })
 }
 
-/// The settings except capacity and blocks in SLC mode. Adds notes on values for which there is no setting.
+/// Returns the settings except capacity and blocks in SLC mode. Adds notes on descriptor values for which there is no setting.
 fn settings_of(descriptors: &UfsDescriptors, notes: &mut Vec<String>) -> Vec<DerivedSetting> {
     let mut rows = Vec::new();
     if let Some((depth, from)) = queue_depth(descriptors) {

@@ -1,11 +1,11 @@
 //! The descriptors, attributes and flags of a UFS (JESD220, 14) that describe its properties.
 //!
-//! The sysfs of Linux gives them other names (`Documentation/ABI/testing/sysfs-driver-ufs`); ufs-utils prints the names of the
+//! The sysfs of Linux gives their fields other names (`Documentation/ABI/testing/sysfs-driver-ufs`); ufs-utils prints the names of the
 //! standard with the offset of each field.
 
 use DescriptorKind::{Attributes, Device, Flags, Geometry, Health, Interconnect, Link, Strings, Unit};
 
-/// The descriptor or group that a field belongs to.
+/// The descriptor that contains a field, or a group of values outside descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DescriptorKind {
     Device,
@@ -23,7 +23,7 @@ pub(crate) enum DescriptorKind {
 impl DescriptorKind {
     pub const ALL: [Self; 9] = [Device, Geometry, Unit, Interconnect, Health, Strings, Attributes, Flags, Link];
 
-    /// The folder in sysfs, and the name in reports.
+    /// Returns the name of the descriptor's folder in sysfs, and its name in reports.
     const fn names(self) -> (&'static str, &'static str) {
         match self {
             Device => ("device_descriptor", "device descriptor"),
@@ -50,11 +50,11 @@ impl DescriptorKind {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct DescriptorField {
     pub part: DescriptorKind,
-    /// Name in the standard.
+    /// Name of the field in the standard.
     pub name: &'static str,
-    /// Name in sysfs.
+    /// Name of the field in sysfs.
     pub sysfs: &'static str,
-    /// Offset in the descriptor; `None` if it is not in a descriptor.
+    /// Offset of the field in the descriptor; `None` if no descriptor contains the field.
     pub offset: Option<u16>,
     /// Length in bytes; 0 for a text.
     pub bytes: u8,
@@ -67,7 +67,7 @@ impl DescriptorField {
         FIELDS.iter().find(|field| field.part == part && field.sysfs == file)
     }
 
-    /// The field with this name in the standard, where names are unique.
+    /// Returns the field with this name in the standard, where all names are unique.
     pub fn of_standard(name: &str) -> Option<&'static Self> {
         FIELDS.iter().find(|field| field.name == name)
     }
@@ -94,7 +94,7 @@ macro_rules! fields {
     };
 }
 
-/// All fields that are read.
+/// All descriptor fields that are read.
 pub(crate) static FIELDS: &[DescriptorField] = fields! {
     Device 0x02 1 "bDevice" "device_type": "type of the device";
     Device 0x03 1 "bDeviceClass" "device_class": "class of the device";

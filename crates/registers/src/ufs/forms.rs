@@ -11,24 +11,24 @@ use super::{HINT, impossible};
 use crate::dump;
 use crate::text_of;
 
-/// A field and its value, as read from one place.
+/// A descriptor field and its value, as read from one file or line.
 pub(super) struct FieldValue {
     pub field: &'static DescriptorField,
     /// The logical unit; `None` if the field belongs to none.
     pub unit: Option<u32>,
     pub value: DescriptorValue,
-    /// The line in a text of several lines.
+    /// Number of the line that contains the value, in a text of several lines.
     pub line: Option<u64>,
 }
 
-/// The value of a field.
+/// The value of a descriptor field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DescriptorValue {
     Number(u64),
     Text(String),
 }
 
-/// The field in a sysfs file; `None` if the file is empty or contains no field that is read.
+/// Reads the field in a sysfs file; `None` if the file is empty or contains none of the known fields.
 pub(super) fn of_file(path: &Path, content: &str) -> Result<Option<FieldValue>> {
     let Some((field, unit)) = of_path(&path.to_string_lossy()) else { return Ok(None) };
     Ok(value(field, content.trim())?.map(|value| FieldValue { field, unit, value, line: None }))
@@ -38,7 +38,7 @@ pub(super) fn of_file(path: &Path, content: &str) -> Result<Option<FieldValue>> 
 pub(super) fn of_text(text: &str) -> Result<Vec<FieldValue>> {
     let mut values = Vec::new();
     let mut block = CurrentDescriptor::default();
-    // The path in the last line `==> path <==`.
+    // Path in the last heading line `==> path <==`, which `head` and `tail` print before each file.
     let mut announced: Option<&str> = None;
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
@@ -63,7 +63,7 @@ pub(super) fn of_text(text: &str) -> Result<Vec<FieldValue>> {
     Ok(values)
 }
 
-/// Whether the first bytes of a text contain such lines.
+/// Whether the first bytes of a text contain lines in one of the forms that [`of_text`] reads.
 pub(super) fn is_text(text: &str) -> bool {
     let is_line = |line: &str| {
         !matches!(of_name(line, &mut CurrentDescriptor::default()), Ok(None))
@@ -73,7 +73,7 @@ pub(super) fn is_text(text: &str) -> bool {
     text.lines().map(str::trim).take(500).any(is_line)
 }
 
-/// Whether a path is that of a sysfs file that is read.
+/// Whether a path is that of a sysfs file with a known descriptor field.
 pub(super) fn is_path(path: &Path) -> bool {
     of_path(&path.to_string_lossy()).is_some()
 }
@@ -100,31 +100,31 @@ fn of_grep(line: &str) -> Result<Option<FieldValue>> {
     value_of_file(path, text.trim())
 }
 
-/// The field of a path that ends in a descriptor folder and a file, and the logical unit, which is the folder before these.
+/// Returns the field and the logical unit of a path, which ends in the folder of the unit, a descriptor folder and a file.
 fn of_path(path: &str) -> Option<(&'static DescriptorField, Option<u32>)> {
     let mut parts = path.rsplit('/');
     let (file, folder) = (parts.next()?, parts.next()?);
     let part = *DescriptorKind::ALL.iter().find(|part| part.folder() == folder)?;
     let field = DescriptorField::of_sysfs(part, file)?;
-    // The folder of a logical unit is named by the numbers of host, channel, target and unit.
+    // The folder name of a logical unit consists of the numbers of host, channel, target and unit.
     let unit = parts.next().filter(|name| name.split(':').count() == 4);
     let unit = unit.and_then(|name| name.rsplit(':').next()?.parse().ok());
     Some((field, if part == DescriptorKind::Unit { unit } else { None }))
 }
 
-/// The descriptor to which the current lines belong.
+/// The descriptor to which the lines of text that are being read belong.
 #[derive(Default)]
 struct CurrentDescriptor {
-    /// `bDescriptorType`; `None` if no line gave it.
+    /// `bDescriptorType`; `None` if no line has contained it.
     kind: Option<u64>,
-    /// `bUnitIndex`; `None` if no line gave it.
+    /// `bUnitIndex`; `None` if no line has contained it.
     unit: Option<u32>,
 }
 
 /// `bDescriptorType` of a configuration descriptor.
 const CONFIGURATION: u64 = 1;
 
-/// Reads a line with a name of the standard: `Device Descriptor: [Byte offset 0x21]: bQueueDepth = 0x20` of ufs-utils and of vendors'
+/// Reads a line with a field name of the standard: `Device Descriptor: [Byte offset 0x21]: bQueueDepth = 0x20` of ufs-utils and of vendors'
 /// debugfs, or `bBackgroundOpStatus := 0x02`. The name of the field determines the descriptor, because headings differ between programs.
 fn of_name(line: &str, block: &mut CurrentDescriptor) -> Result<Option<FieldValue>> {
     let (heading, offset, assigned) = match line.split_once("[Byte offset") {
@@ -136,7 +136,7 @@ fn of_name(line: &str, block: &mut CurrentDescriptor) -> Result<Option<FieldValu
     };
     let assigned = assigned.trim_start_matches(':').trim_start();
     let Some((name, text)) = assigned.split_once([':', '=']) else { return Ok(None) };
-    // Some programs print the meaning after the number.
+    // Some programs print the meaning of a value after its number.
     let text = text.trim_start_matches('=').split_whitespace().next().unwrap_or_default();
     let name = name.trim();
     let name = match name {
@@ -210,11 +210,11 @@ fn unreadable(name: &str, text: &str) -> Error {
         .hint("a value is written as 0x20; read the descriptor again")
 }
 
-/// Maximum number of bytes of all descriptors of a device together.
+/// Maximum total size of all descriptors of a device, in bytes.
 const MOST_BYTES: usize = 64 << 10;
-/// Bytes of the header of a descriptor: length and type.
+/// Size of a descriptor's header, in bytes: length and type.
 const HEADER: usize = 2;
-/// Types of descriptors that are read, with their possible lengths in the versions of the standard.
+/// Types of descriptors that are read, with the possible lengths of each type in the versions of the standard.
 const TYPES: [(u8, DescriptorKind, &[u8]); 5] = [
     (0x00, DescriptorKind::Device, &[0x1f, 0x40, 0x59]),
     (0x02, DescriptorKind::Unit, &[0x23, 0x2d]),
@@ -222,12 +222,12 @@ const TYPES: [(u8, DescriptorKind, &[u8]); 5] = [
     (0x07, DescriptorKind::Geometry, &[0x44, 0x48, 0x57]),
     (0x09, DescriptorKind::Health, &[0x25, 0x2d]),
 ];
-/// Types that are skipped: configuration, strings, power.
+/// Types of descriptors that are skipped: configuration, strings, power.
 const OTHERS: [u8; 3] = [0x01, 0x05, 0x08];
-/// Fields that have a plausible value on every device, by which raw descriptors are recognised.
+/// Fields that have a plausible value on every device. Raw descriptors are recognised by them.
 const MARKS: [&str; 4] = ["wSpecVersion", "qTotalRawDeviceCapacity", "bLUEnable", "bDeviceLifeTimeEstA"];
 
-/// The bytes of a file with raw descriptors; `None` if the file does not begin with one.
+/// Returns the bytes of a file with raw descriptors; `None` if the file does not begin with a raw descriptor.
 fn bytes_of(content: &[u8]) -> Option<Vec<u8>> {
     let Some(text) = text_of(content) else {
         return begins(content).then(|| content.to_vec());
@@ -246,7 +246,7 @@ fn bytes_of(content: &[u8]) -> Option<Vec<u8>> {
     begins(&bytes).then_some(bytes)
 }
 
-/// Whether the bytes begin with the header of a descriptor that is read.
+/// Whether the bytes begin with the header of a descriptor of a known type.
 fn begins(bytes: &[u8]) -> bool {
     matches!(bytes, [length, kind, ..] if TYPES.iter().any(|(other, _, lengths)| kind == other && lengths.contains(length)))
 }
@@ -261,7 +261,7 @@ pub(crate) fn may_be_raw(content: &[u8]) -> bool {
     bytes_of(content).is_some()
 }
 
-/// Whether a whole file consists of raw descriptors, with a plausible value of a field that identifies them.
+/// Whether a whole file consists of raw descriptors, with a plausible value in at least one of the fields `MARKS`.
 pub(super) fn is_raw(content: &[u8]) -> bool {
     let is_mark = |entry: &FieldValue| {
         MARKS.contains(&entry.field.name)
@@ -274,7 +274,7 @@ fn fields_of(bytes: &[u8]) -> Result<Vec<FieldValue>> {
     let mut values = Vec::new();
     let mut at = 0;
     while let Some([length, kind]) = bytes.get(at..at + HEADER) {
-        // A buffer may be longer than its descriptor; the rest is zeros.
+        // A buffer may be longer than its descriptor. The rest contains zeros.
         if bytes[at..].iter().all(|byte| *byte == 0) {
             break;
         }

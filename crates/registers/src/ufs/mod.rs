@@ -1,5 +1,5 @@
-//! Reads the descriptors of a UFS (JESD220, 14): as sysfs files, as text of these files, as printed by ufs-utils and the debugfs
-//! of vendors, or raw.
+//! Reads the descriptors of a UFS (JESD220, 14) from sysfs files, from text of these files, from the output of ufs-utils or of vendors'
+//! debugfs, or from raw bytes.
 
 mod describe;
 mod fields;
@@ -17,29 +17,29 @@ use crate::{RegisterSource, text_of};
 
 /// Logical units from this number on are well-known units: boot, RPMB, and the device itself.
 const WELL_KNOWN: u32 = 0x80;
-/// The newest major version of the standard that is known.
+/// The newest major version of the UFS standard that is known.
 const NEWEST: u64 = 5;
-/// How to obtain descriptors.
+/// Hint on how to obtain the descriptors.
 const HINT: &str = "take the folder /sys/devices/platform/*/*.ufshc, or the output of `grep -r . device_descriptor geometry_descriptor \
                     health_descriptor attributes flags power_info */*/unit_descriptor` there, or of `ufs-utils desc`";
 
-/// Index of a field in [`FIELDS`], and the logical unit that it belongs to.
+/// Index of a field in [`FIELDS`], and the logical unit to which the field belongs.
 type Key = (usize, Option<u32>);
-/// A file and a line in it.
+/// A file and a line number in the file.
 type Place = (PathBuf, Option<u64>);
 
-/// All values that were read from a UFS.
+/// All descriptor values that were read from a UFS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UfsDescriptors {
     values: BTreeMap<Key, DescriptorValue>,
-    /// The place from which each value was read first.
+    /// File and line from which each value was read first.
     positions: BTreeMap<Key, Place>,
-    /// A note on the order of the bytes, if fields had their lowest byte first.
+    /// A note on the order of the bytes, if the fields had their lowest byte first.
     order: Option<String>,
 }
 
 impl UfsDescriptors {
-    /// Reads the descriptors in these files: one text, or the files of a tree.
+    /// Reads the descriptors in these files: a single text, or the files of a folder tree.
     pub fn read(sources: &[RegisterSource<'_>]) -> Result<Self> {
         let mut out = Self::default();
         for source in sources {
@@ -93,7 +93,7 @@ impl UfsDescriptors {
         Ok(())
     }
 
-    /// Checks that these values are possible for a device.
+    /// Checks that the values are possible for a device.
     fn check(&self) -> Result<()> {
         if self.values.is_empty() {
             return Err(Error::new(ErrorClass::UnknownFormat, "there are no descriptors of a UFS").hint(HINT));
@@ -170,17 +170,17 @@ impl UfsDescriptors {
         (bytes > 0).then_some(bytes)
     }
 
-    /// The version of the standard: major and minor number.
+    /// Returns the version of the UFS standard: major and minor number.
     fn version(&self) -> Option<(u64, u64)> {
         self.number("wSpecVersion").map(|version| (decimal(version >> 8), version >> 4 & 0xf))
     }
 }
 
-/// Fields that are checked for impossible values.
+/// Descriptor fields that are checked for impossible values.
 const IMPOSSIBLE: [&str; 6] =
     ["wSpecVersion", "bLogicalBlockSize", "qTotalRawDeviceCapacity", "bPreEOLInfo", "bDeviceLifeTimeEstA", "bDeviceLifeTimeEstB"];
 
-/// Why a value is impossible; `None` if it is possible.
+/// Returns the reason why a value is impossible; `None` if it is possible.
 fn impossible(name: &str, value: u64) -> Option<&'static str> {
     match name {
         "wSpecVersion" if !is_version(value) => {
@@ -208,7 +208,7 @@ fn index(field: &'static DescriptorField) -> usize {
     FIELDS.iter().position(|other| std::ptr::eq(other, field)).unwrap_or(usize::MAX)
 }
 
-/// Decodes two decimal digits of four bits each.
+/// Decodes a number of two decimal digits, each stored in four bits (BCD).
 const fn decimal(value: u64) -> u64 {
     (value >> 4 & 0xf) * 10 + (value & 0xf)
 }
@@ -225,30 +225,30 @@ pub fn is_ufs(head: &[u8]) -> bool {
     text_of(head).is_some_and(|content| forms::is_text(&content)) || forms::is_raw(head)
 }
 
-/// Whether a path is that of a file with a field of a UFS.
+/// Whether a path is that of a sysfs file with a descriptor field of a UFS.
 pub fn is_ufs_file(path: &Path) -> bool {
     forms::is_path(path)
 }
 
-/// Versions of the standard in the encoding of `wSpecVersion`.
+/// Versions of the UFS standard in the encoding of `wSpecVersion`.
 const VERSIONS: [u64; 10] = [0x0100, 0x0110, 0x0200, 0x0210, 0x0220, 0x0300, 0x0310, 0x0400, 0x0410, 0x0500];
-/// Possible numbers of later versions.
+/// Possible values of `wSpecVersion` for later versions of the UFS standard.
 const LATER: std::ops::RangeInclusive<u64> = 0x0501..=0x0990;
 /// The largest plausible capacity of a device, in units of 512 bytes: 16 TB.
 const MOST_SECTORS: u64 = 1 << 35;
 
-/// Whether a number is a version of the standard, or may be a later one: two decimal digits in the middle, zeros around them.
+/// Whether a number is a version of the UFS standard, or may be a later one: two decimal digits (BCD) in the middle and zeros around them.
 fn is_version(version: u64) -> bool {
     let is_decimal = [version >> 8 & 0xf, version >> 4 & 0xf].iter().all(|digit| *digit <= 9);
     VERSIONS.contains(&version) || LATER.contains(&version) && is_decimal && version.is_multiple_of(0x10)
 }
 
-/// Whether a device may have this capacity, in units of 512 bytes; 0 means that it is not stated.
+/// Whether a device may have this capacity, in units of 512 bytes; 0 means that the capacity is not stated.
 const fn is_capacity(sectors: u64) -> bool {
     sectors <= MOST_SECTORS
 }
 
-/// Reverses the bytes of all fields of several bytes if only this makes version and capacities plausible; returns a note.
+/// Reverses the bytes of all multi-byte fields if only this makes version and capacities plausible. Returns a note in that case.
 fn reverse_bytes(values: &mut BTreeMap<Key, DescriptorValue>) -> Option<String> {
     let is_possible = |key: &Key, entry: &DescriptorValue| match (FIELDS[key.0].name, entry) {
         ("wSpecVersion", DescriptorValue::Number(version)) => Some(is_version(*version)),
@@ -260,7 +260,7 @@ fn reverse_bytes(values: &mut BTreeMap<Key, DescriptorValue>) -> Option<String> 
     let mut turned = values.clone();
     for (key, entry) in &mut turned {
         let field = &FIELDS[key.0];
-        // Attributes are numbers in every form; only descriptors are arrays of bytes.
+        // Attributes are numbers in every format; only descriptors are arrays of bytes, so only their fields are reversed.
         if let DescriptorValue::Number(value) = entry
             && field.offset.is_some()
         {

@@ -1,10 +1,10 @@
-//! The part of the command path in the host: the queue of the block layer with merging, and the driver that packs commands.
+//! The host's part of the command path: the queue of the block layer with merging, and the driver that packs commands.
 //!
-//! Requests wait in the order of arrival. When a tag of the device's queue is free, the driver fetches the first one. A write is packed
+//! Requests wait in the order of arrival. When a tag of the device's queue is free, the driver fetches the first request. A write is packed
 //! with the directly following writes into one packed command (JESD84-B45; `EXT_CSD` `MAX_PACKED_WRITES` and `MAX_PACKED_READS`), as in the
 //! MMC driver of Linux. A request that arrives while a request for adjacent sectors waits is merged with it, unless a request between them
 //! accesses the same sectors. If the settings select a kernel, the flags of a request become the commands of this kernel
-//! ([`KernelDriver`]); a request of several commands is complete with the last one.
+//! ([`KernelDriver`]); a request of several commands is complete when its last command is.
 //!
 //! Requests and commands are numbered separately, both from 0: requests in order of arrival, commands in the order in which the device
 //! receives them. Each entry of a packed command has its own number.
@@ -25,12 +25,12 @@ use serde::Serialize;
 
 use crate::sequence_map::SequenceMap;
 
-/// Counts of the queue and the driver of the host.
+/// Counts of the host's request queue and driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HostCounts {
-    /// Number of commands sent; a packed one counts once.
+    /// Number of commands sent; a packed command counts once.
     pub commands: u64,
-    /// Number of requests merged into an earlier one.
+    /// Number of requests that were merged into an earlier request.
     pub merged: u64,
     /// Number of packed commands.
     pub packs: u64,
@@ -44,13 +44,13 @@ pub struct HostCounts {
     pub driver: Option<DriverCounts>,
 }
 
-/// A request that is not complete.
+/// A request of the host queue that is not complete.
 #[derive(Clone, Debug)]
 struct IncompleteRequest {
     command: DeviceCommand,
-    /// Number of the next request that was merged into the same command.
+    /// Number of the next request that was merged into the same command; `None` for the last.
     next: Option<u64>,
-    /// Commands that follow the current one.
+    /// Commands of the request that follow the current one.
     rest: Sequence,
     /// Times of the completed commands of the request.
     done: Option<RequestTiming>,
@@ -66,7 +66,7 @@ struct RequestTiming {
 }
 
 impl RequestTiming {
-    /// The completion of a request with these times.
+    /// Returns the completion of a request with these times.
     fn of_request(self, request: &DeviceCommand, id: u64) -> RequestCompleted {
         let DeviceCommand { arrival, op, modifiers, sector, sectors } = *request;
         let Self { start, complete, subrequests, waits } = self;
@@ -74,14 +74,14 @@ impl RequestTiming {
     }
 }
 
-/// A command in the device, with its first request and its tag.
+/// A command that was sent to the device, with the number of its first request and its tag.
 #[derive(Clone, Copy, Debug)]
 struct InFlightCommand {
     first: u64,
     tag: Option<usize>,
 }
 
-/// The queue of the block layer, and the driver.
+/// The host's request queue in the block layer, and its driver.
 #[derive(Debug)]
 pub(crate) struct HostQueue {
     blocks: Option<BlockAlignment>,
@@ -91,7 +91,7 @@ pub(crate) struct HostQueue {
     packed: [u32; 2],
     packed_sectors: u64,
     tags: TagSet,
-    /// Time of fetching, which the device adds.
+    /// Time that the driver takes to fetch a command. The device model adds it.
     fetch: Nanos,
     incomplete: SequenceMap<IncompleteRequest>,
     in_flight: SequenceMap<InFlightCommand>,
@@ -99,7 +99,7 @@ pub(crate) struct HostQueue {
 }
 
 impl HostQueue {
-    /// The queue of the settings, or `None` if every request is sent as one command.
+    /// Creates the queue that the settings describe, or `None` if every request is sent as one command.
     pub fn new(settings: &DeviceSettings) -> Option<Self> {
         let HostSettings { merge_max_kb, packed_writes, packed_reads, packed_max_kb, .. } = settings.host;
         let (driver, blocks) = (KernelDriver::new(settings), BlockAlignment::new(settings));
@@ -128,8 +128,8 @@ impl HostQueue {
         HostCounts { driver: self.driver.as_ref().map(KernelDriver::counts), ..self.counts.clone() }
     }
 
-    /// Adds a request to the queue, or merges it into a waiting one. If it needs no command, adds its completion to `requests`. Returns its
-    /// number.
+    /// Adds a request to the queue, or merges it into a waiting request. A request that needs no command is complete at once, and its
+    /// completion is added to `requests`. Returns the number of the request.
     pub fn push(&mut self, request: &DeviceCommand, requests: &mut Vec<RequestCompleted>) -> u64 {
         let mut rest = Sequence::new();
         let whole = self.blocks.as_ref().map_or(*request, |blocks| blocks.align(request));
@@ -161,14 +161,14 @@ impl HostQueue {
         }
     }
 
-    /// When the driver begins to fetch the next command. While a command runs, this is before a tag is free. `None` if no command waits, or
-    /// if every tag belongs to a command with unknown completion.
+    /// Returns the time at which the driver begins to fetch the next command. While a command runs, this is before a tag is free. `None` if
+    /// no command waits, or if every tag belongs to a command with unknown completion.
     pub fn ready_at(&self) -> Option<Nanos> {
         let fetched = self.tags.free_from(self.queue.first()?.arrival + self.fetch)?;
         Some(fetched - self.fetch)
     }
 
-    /// Fetches the next command, which has several entries if it is packed. All arrive at `at`.
+    /// Fetches the next command, which has several entries if it is packed. All its entries arrive at `at`.
     pub fn fetch(&mut self, at: Nanos, commands: &mut Vec<DeviceCommand>) {
         commands.clear();
         let tag = self.tags.first_free();
@@ -202,7 +202,7 @@ impl HostQueue {
         }
     }
 
-    /// Handles the completion of command `event.id`: adds the completions of its requests, or enqueues their next commands.
+    /// Handles the completion of command `event.id`: adds the completions of its requests, or enqueues the next commands of these requests.
     pub fn completed(&mut self, event: &RequestCompleted, requests: &mut Vec<RequestCompleted>) {
         let Some(sent) = self.in_flight.take(event.id) else { return };
         self.tags.release(sent.tag, event.complete);
@@ -236,7 +236,7 @@ impl HostQueue {
     }
 }
 
-/// Block size of a file system that occupies the whole device.
+/// Aligns requests to the blocks of a file system that occupies the whole device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockAlignment {
     sectors: u64,
@@ -245,7 +245,7 @@ pub(super) struct BlockAlignment {
 }
 
 impl BlockAlignment {
-    /// The block size in the settings, or `None` if requests are not extended.
+    /// Creates the alignment that the settings describe, or `None` if requests are not extended.
     pub fn new(settings: &DeviceSettings) -> Option<Self> {
         let sectors = u64::from(settings.host.block_kb) * 2;
         (sectors > 0).then(|| Self { sectors, capacity: Geometry::new(settings).sectors() })
@@ -266,13 +266,13 @@ impl BlockAlignment {
 /// A tag in the command queue of the device.
 #[derive(Clone, Copy, Debug)]
 struct QueueTag {
-    /// When the commands with this tag are complete, as far as that is known.
+    /// Time at which the commands with this tag are complete, as far as it is known.
     free: Nanos,
-    /// Number of commands with this tag and unknown completion; more than one for the entries of a packed command.
+    /// Number of commands with this tag whose completion is unknown; more than one for the entries of a packed command.
     commands: u32,
 }
 
-/// All tags; empty if the device accepts commands without limit.
+/// All tags of the device's command queue; empty if the device accepts commands without limit.
 #[derive(Debug)]
 pub(super) struct TagSet(Vec<QueueTag>);
 
@@ -289,13 +289,13 @@ impl TagSet {
         self.first_free().map(|tag| arrival.max(self.0[tag].free))
     }
 
-    /// The free tag that has been free for the longest time.
+    /// Returns the tag that has been free for the longest time.
     pub fn first_free(&self) -> Option<usize> {
         let idle = self.0.iter().enumerate().filter(|(_, tag)| tag.commands == 0);
         idle.min_by_key(|(_, tag)| tag.free).map(|(index, _)| index)
     }
 
-    /// Adds a command to a tag.
+    /// Marks a tag as used by one more command.
     pub fn occupy(&mut self, tag: Option<usize>) {
         if let Some(tag) = tag {
             self.0[tag].commands += 1;
@@ -311,19 +311,19 @@ impl TagSet {
     }
 }
 
-/// Number of waiting requests with which a new one is compared, youngest first: the length of the request queue of Linux.
+/// Number of waiting requests with which a new request is compared for merging, youngest first: the length of the request queue of Linux.
 const LOOK_BACK: usize = 128;
 
 /// A request in the queue, possibly merged from several.
 #[derive(Clone, Copy, Debug)]
 struct QueuedRequest {
     command: DeviceCommand,
-    /// Numbers of the first and the last of its requests.
+    /// Number of the first request that was merged into this one. `last` is the number of the last one.
     first: u64,
     last: u64,
 }
 
-/// Requests that wait for the driver.
+/// Requests that wait until the driver fetches them.
 #[derive(Debug)]
 pub(super) struct RequestQueue {
     /// Maximum size of a merged request in sectors; 0 without merging.
@@ -336,12 +336,12 @@ impl RequestQueue {
         Self { most_sectors, waiting: VecDeque::with_capacity(LOOK_BACK) }
     }
 
-    /// Adds a request after those that arrived before it, or merges it into a waiting one. If merged, returns the number of the previous
-    /// last request of the waiting one.
+    /// Adds a request after those that arrived before it, or merges it into a waiting request. If merged, returns the number of the request
+    /// that was the last one in the waiting request until now.
     pub fn push(&mut self, command: &DeviceCommand, number: u64) -> Option<u64> {
         let merged = self.merge(command, number);
         if merged.is_none() {
-            // A later command of a request arrives when the previous one is complete, which may be in the future.
+            // The next command of a request arrives when the previous one is complete, which may be in the future, so the queue is sorted.
             let later = |queued: &&QueuedRequest| queued.command.arrival > command.arrival;
             let place = self.waiting.len() - self.waiting.iter().rev().take_while(later).count();
             self.waiting.insert(place, QueuedRequest { command: *command, first: number, last: number });
@@ -353,7 +353,7 @@ impl RequestQueue {
         self.waiting.front().map(|queued| queued.command)
     }
 
-    /// Removes the first command. Returns the number of its first request.
+    /// Removes the first command of the queue. Returns the number of its first request.
     pub fn pop(&mut self) -> Option<u64> {
         self.waiting.pop_front().map(|queued| queued.first)
     }
@@ -383,13 +383,13 @@ impl RequestQueue {
     }
 }
 
-/// Whether a command can be merged, which applies to reads and writes without flags for durability or order; hints do not matter.
+/// Whether a command can be merged: reads and writes without flags for durability or order. Flags that are only hints do not matter.
 pub(super) fn mergeable(command: &DeviceCommand) -> bool {
     command.op.has_data() && !command.modifiers.intersects(CommandFlags::PROMISES)
 }
 
 /// Whether a command can be an entry of a packed command. Each entry has its own `CMD23` argument, so reliable and forced writes can be
-/// packed, but not writes with preflush (JESD84-B51, 6.6.29).
+/// packed, but writes with preflush cannot (JESD84-B51, 6.6.29).
 pub(super) fn packable(command: &DeviceCommand) -> bool {
     command.op.has_data() && !command.modifiers.intersects(CommandFlags::PREFLUSH)
 }
@@ -405,7 +405,7 @@ pub struct DriverCounts {
     pub barriers: u64,
     /// Number of writes sent as reliable writes.
     pub reliable_writes: u64,
-    /// Number of flushes and barriers that needed no command.
+    /// Number of flushes and barriers for which no command was sent.
     pub without_command: u64,
 }
 
@@ -416,8 +416,8 @@ impl DriverCounts {
     }
 }
 
-/// The driver of the selected kernel, for a device with these capabilities. It translates the flags of a request like the block layer and
-/// the MMC driver of the kernel, into a sequence of commands, each of which is sent when the previous one is complete (`block/blk-flush.c`,
+/// The driver of the kernel that the settings select. Like the block layer and the MMC driver of this kernel, it translates the flags of a
+/// request into a sequence of commands, each of which is sent when the previous one is complete (`block/blk-flush.c`,
 /// `drivers/mmc/core/block.c`).
 #[derive(Debug)]
 pub(super) struct KernelDriver {
@@ -426,11 +426,11 @@ pub(super) struct KernelDriver {
     counts: DriverCounts,
 }
 
-/// The remaining commands of a request in order. A command is removed when it is sent.
+/// The commands of a request that have not been sent yet, in order.
 pub(super) type Sequence = arrayvec::ArrayVec<DeviceCommand, 3>;
 
 impl KernelDriver {
-    /// The driver of the kernel in the settings, or `None` if flags reach the device unchanged.
+    /// Creates the driver of the kernel in the settings, or `None` if flags reach the device unchanged.
     pub fn new(settings: &DeviceSettings) -> Option<Self> {
         let kernel = settings.host.kernel;
         let counts = DriverCounts { kernel, flushes: 0, barriers: 0, reliable_writes: 0, without_command: 0 };
@@ -441,12 +441,12 @@ impl KernelDriver {
         self.counts
     }
 
-    /// Maximum number of writes in a packed command without an explicit setting; 0 if the kernel does not pack.
+    /// Returns the maximum number of writes in a packed command if there is no setting for it; 0 if the kernel does not pack.
     pub fn packed_writes(&self) -> u32 {
         if self.rules.packs && self.capabilities.queue_depth == 1 { self.capabilities.packed_writes } else { 0 }
     }
 
-    /// The commands of a request; empty if the request is complete at once.
+    /// Returns the commands for a request; empty if the request needs no command and is complete at once.
     pub fn sequence(&mut self, request: &DeviceCommand) -> Sequence {
         let mut sequence = Sequence::new();
         let DeviceCapabilities { cache_kb, cache_in_order, barrier, .. } = self.capabilities;
@@ -496,7 +496,7 @@ impl KernelDriver {
     }
 }
 
-/// Removes and returns the first of the remaining commands, which arrives at `at` or later.
+/// Removes and returns the first of the remaining commands of a request. It arrives at `at` or later.
 fn next_command(sequence: &mut Sequence, at: Nanos) -> Option<DeviceCommand> {
     let command = sequence.pop_at(0)?;
     Some(DeviceCommand { arrival: command.arrival.max(at), ..command })

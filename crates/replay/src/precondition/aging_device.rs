@@ -1,4 +1,4 @@
-//! A new device that is aged by commands, one after another.
+//! Ages a new device by commands, each of which arrives when the previous one is complete.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,16 +9,16 @@ use rand_pcg::rand_core::Rng;
 
 use super::bad;
 
-/// Share of the capacity that is written between two samples of write amplification.
+/// Fraction of the capacity that is written between two samples of write amplification.
 const STEP: f64 = 0.1;
 /// Number of samples per capacity.
 pub(super) const SAMPLES: usize = 10;
-/// Write amplification is flat if it changes by at most this fraction between two consecutive capacities of writes.
+/// Write amplification counts as constant if it changes by at most this fraction from one capacity of writes to the next.
 const FLAT: f64 = 0.01;
-/// Number of commands between two checks for an interrupt, which take some ms.
+/// Number of commands between two checks for an interrupt; this many commands take some ms.
 const BETWEEN_CHECKS: u64 = 256;
 
-/// Number of randomly ordered units that are written before the memory of their list (16 MB) is freed.
+/// Number of units that are written in random order before the memory of their part of the list (16 MB) is freed.
 const DRAWN_PART: usize = 4 << 20;
 
 /// Bytes that preconditioning has written in this process, for progress reports.
@@ -29,7 +29,7 @@ pub fn preconditioned_bytes() -> u64 {
     WRITTEN.load(Ordering::Relaxed)
 }
 
-/// A new device that is aged, with the random generator for its writes.
+/// A new device that is being aged, with the random generator for its writes.
 pub(super) struct AgingDevice {
     device: Device,
     units: u32,
@@ -70,7 +70,7 @@ impl AgingDevice {
         self.unit_sectors
     }
 
-    /// Number of map units in 512 KB, the largest request of the kernels of these devices.
+    /// Number of map units in 512 KB, the largest request of the kernels of the modelled devices.
     pub fn chunk(&self) -> u32 {
         (1024 / self.unit_sectors).max(1).min(self.units)
     }
@@ -84,7 +84,7 @@ impl AgingDevice {
         self.submit(Op::Write, u64::from(unit) * u64::from(self.unit_sectors), count * self.unit_sectors)
     }
 
-    /// Submits a command at the completion of the previous one, because times do not matter here.
+    /// Submits a command at the completion of the previous command, because arrival times do not matter for ageing.
     pub fn submit(&mut self, op: Op, sector: u64, sectors: u32) -> Result<()> {
         self.commands += 1;
         if self.commands.is_multiple_of(BETWEEN_CHECKS) {
@@ -104,7 +104,7 @@ impl AgingDevice {
         }
     }
 
-    /// Adds erases that were not simulated, for each block group.
+    /// Adds erases that were not simulated to the wear of each block group.
     pub fn wear_on(&mut self, erases: &[u64]) -> Result<()> {
         self.device.wear_on(erases).map_err(|error| error.in_field("precondition"))
     }
@@ -125,7 +125,7 @@ impl AgingDevice {
         Ok(())
     }
 
-    /// The numbers below `all` in an order in which the first `drawn` are drawn at random.
+    /// Returns the numbers below `all` in a new order: the first `drawn` are drawn at random.
     pub fn draw(&mut self, drawn: u32, all: u32) -> Vec<u32> {
         let mut order: Vec<u32> = (0..all).collect();
         for at in 0..drawn {
@@ -141,14 +141,14 @@ impl AgingDevice {
         while !order.is_empty() {
             let part = order.len().min(DRAWN_PART);
             order[..part].chunks(PREFETCHED).try_for_each(|units| self.write_each(units))?;
-            // The list shrinks while the tables of a large device grow.
+            // The list is released in parts, because the tables of a large device grow meanwhile.
             order.drain(..part);
             order.shrink_to_fit();
         }
         Ok(())
     }
 
-    /// Writes units one after another. Their addresses are prefetched together, so that the cache misses overlap.
+    /// Writes map units one after another. Their addresses are prefetched together, so that the cache misses of the simulator overlap.
     fn write_each(&mut self, units: &[u32]) -> Result<()> {
         let mut sectors = [0; PREFETCHED];
         for (sector, unit) in sectors.iter_mut().zip(units) {
@@ -172,7 +172,7 @@ impl AgingDevice {
         Ok(())
     }
 
-    /// Overwrites at random until write amplification is constant from one capacity to the next.
+    /// Overwrites at random until write amplification is constant from one capacity of writes to the next, up to `most_capacities`.
     pub fn until_flat(&mut self, most_capacities: f64) -> Result<()> {
         let mut work = SteadyStateDetector::new(u64::from(self.units), (SAMPLES, FLAT), self.device.counters());
         let samples = (most_capacities / STEP).ceil() as u64;
@@ -189,27 +189,27 @@ impl AgingDevice {
     }
 }
 
-/// Detects whether the work of a device is constant from one span of writes to the next.
+/// Detects whether the work of a device (programs and erases) is constant from one span of writes to the next.
 pub(super) struct SteadyStateDetector {
     step: u64,
     next: u64,
     /// Number of samples in a span.
     span: usize,
-    /// Maximum relative change between spans with which the work counts as constant.
+    /// Maximum relative change from one span to the next for which the work counts as constant.
     change: f64,
     /// Number of programmed pages, and of erased blocks in each group, at each sample.
     samples: Vec<(u64, Vec<u64>)>,
 }
 
 impl SteadyStateDetector {
-    /// Creates a detector for a device of `capacity` writes. A span is `span` tenths ([`SAMPLES`]) of the capacity.
+    /// Creates a detector for a device of `capacity` writes. A span is `span` tenths of the capacity, of which there are [`SAMPLES`].
     pub fn new(capacity: u64, (span, change): (usize, f64), counters: &DeviceCounters) -> Self {
         let step = (capacity as f64 * STEP).max(1.0) as u64;
         let first = (counters.all_page_programs(), counters.group_erases.clone());
         Self { step, next: step, span, change, samples: vec![first] }
     }
 
-    /// Records the work after `done` writes. Returns true if it is constant.
+    /// Records the work of the device after `done` writes. Returns true if the work is constant.
     pub fn is_flat(&mut self, done: u64, counters: &DeviceCounters) -> bool {
         if done < self.next {
             return false;

@@ -1,5 +1,5 @@
-//! Preconditioning: turns a new device into a used one. All methods terminate: filling writes each unit once, and the others have an upper
-//! bound.
+//! Preconditioning: turns a new device into a used one. All methods end: those that fill the device write each unit once, and the others
+//! have an upper bound for the written data.
 
 mod aging_device;
 mod phone_use;
@@ -19,10 +19,10 @@ use crate::options::ReplayOptions;
 pub use self::aging_device::preconditioned_bytes;
 pub use self::phone_use::PhoneUse;
 
-/// Idle time that suffices for all background work of a UFS.
+/// Idle time before hibernation that is sufficient for all background work of a UFS.
 const HIBERNATION: Nanos = Nanos(3_600_000_000_000);
 
-/// Creates the device of the options, or reads it from the store if it was created before.
+/// Creates the preconditioned device of the options, or reads it from the store if it was created before.
 pub(crate) fn precondition(config: &DeviceConfig, options: &ReplayOptions, store: Option<&ImageStore>) -> Result<Device> {
     if options.precondition == Precondition::None {
         return Ok(Device::new(config));
@@ -33,8 +33,8 @@ pub(crate) fn precondition(config: &DeviceConfig, options: &ReplayOptions, store
     }
 }
 
-/// Creates the device of the options if it is not in the store. Returns false if another process is creating it. Does nothing for a new
-/// device.
+/// Creates the preconditioned device of the options if it is not in the store. Returns false if another process is creating it. Does
+/// nothing if the options ask for a new device.
 pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStore) -> Result<bool> {
     if options.precondition == Precondition::None {
         return Ok(true);
@@ -42,17 +42,17 @@ pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStor
     store.keep(config, &recipe(config, options)?, || make(config, options))
 }
 
-/// Executes [`prepare`] for [`age_by_traces`].
+/// Creates the device of [`age_by_traces`] if it is not in the store, like [`prepare`].
 pub fn prepare_by_traces(config: &DeviceConfig, inputs: Vec<TraceInput>, store: &ImageStore) -> Result<bool> {
     store.keep(config, &recipe_of_traces(config, &inputs)?, || replay(config, inputs))
 }
 
-/// Text that identifies an image: the settings that determine the contents, and what is written.
+/// Returns the text that identifies an image: the device settings that determine the contents, and the data that preconditioning writes.
 fn recipe(config: &DeviceConfig, options: &ReplayOptions) -> Result<String> {
     let (written, pauses) = match &options.precondition {
-        // The nights of this usage are pauses, in which some devices do background work.
+        // The usage includes nights, which are pauses in which some devices do background work.
         used @ Precondition::Used(_) => (format!("{used} seed {}", options.seed), true),
-        // Nothing is random, so all seeds share one device.
+        // A sequential fill has no random choices, so the device is the same for all seeds.
         sequential @ Precondition::Sequential(_) => (format!("{sequential:?}"), false),
         random => (format!("{random:?} seed {}", options.seed), false),
     };
@@ -68,16 +68,16 @@ fn recipe_of_traces(config: &DeviceConfig, inputs: &[TraceInput]) -> Result<Stri
     Ok(recipe)
 }
 
-/// Powers a device off in good order, as before every run. A UFS first hibernates, so that the write booster that preconditioning filled
-/// does not affect the run.
+/// Shuts a device down cleanly, as before every run. A UFS first hibernates, so that the write booster that preconditioning filled does not
+/// affect the run.
 fn off(config: &DeviceConfig, mut device: Device) -> Device {
     device.switch_off(if config.settings().interface.is_ufs() { HIBERNATION } else { Nanos::ZERO });
     device
 }
 
-/// A device that has executed traces, each request at the completion of the previous one. The device is read from the store if it was
-/// created before with the same settings and trace files. Addresses beyond the device are wrapped.
-/// Errors: if a trace cannot be read, the device stops on the way, or the store fails.
+/// Returns a device that has executed traces, each request at the completion of the previous one. The device is read from the store if it
+/// was created before with the same settings and trace files. Addresses beyond the device are wrapped.
+/// Errors: if a trace cannot be read, the device stops during ageing, or the store fails.
 pub fn age_by_traces(config: &DeviceConfig, inputs: Vec<TraceInput>, store: Option<&ImageStore>) -> Result<Device> {
     match store {
         Some(store) => store.device(config, &recipe_of_traces(config, &inputs)?, || replay(config, inputs)),
@@ -115,7 +115,7 @@ fn make(config: &DeviceConfig, options: &ReplayOptions) -> Result<Device> {
     Ok(off(config, age.into_device()))
 }
 
-/// Default upper bound of the overwritten data, in capacities.
+/// Default upper bound of the data that is overwritten, as a multiple of the capacity.
 const MOST_CAPACITIES: f64 = 4.0;
 
 /// Contents of the device before the run.
@@ -131,7 +131,7 @@ pub enum Precondition {
     Random(f64),
     /// The device is filled, and then overwritten at random until write amplification is flat, up to this multiple of the capacity.
     SteadyState {
-        /// Upper bound of the overwritten data, in capacities.
+        /// Upper bound of the data that is overwritten, as a multiple of the capacity.
         most_capacities: f64,
     },
     /// The device was used in a phone for some time.
@@ -139,12 +139,12 @@ pub enum Precondition {
 }
 
 impl Precondition {
-    /// Whether the contents depend on the seed.
+    /// Whether the contents of the device depend on the seed.
     pub fn is_random(&self) -> bool {
         !matches!(self, Self::None | Self::Sequential(_))
     }
 
-    /// Upper bound of the bytes that are written to create such a device with `capacity` bytes; 0 for a new one.
+    /// Upper bound of the bytes that are written to precondition a device of `capacity` bytes; 0 if it remains new.
     pub fn most_bytes(&self, capacity: f64) -> f64 {
         capacity
             * match self {

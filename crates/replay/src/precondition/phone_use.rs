@@ -1,5 +1,5 @@
-//! A device after use in a phone. Files occupy a part of it. Every day, files are created, deleted and overwritten in place; at night,
-//! deleted data is discarded.
+//! Ages a device by use in a phone. Files occupy a part of the device. Every day, files are created, deleted and overwritten in place; at
+//! night, deleted data is discarded.
 //!
 //! Years of use are not simulated completely. Days are simulated until the work of garbage collection is constant from one half capacity of
 //! writes to the next. After that, only the erase counts grow, at the rate of the last half capacity.
@@ -12,16 +12,16 @@ use emmclab_trace::{Error, Nanos, Op, Result};
 use super::aging_device::{AgingDevice, SAMPLES, SteadyStateDetector};
 use super::bad;
 
-/// Units of time, in days.
+/// Units of time and their length in days.
 const DAYS: [(&str, f64); 4] = [("mo", 365.0 / 12.0), ("y", 365.0), ("w", 7.0), ("d", 1.0)];
-/// Units of size, in bytes.
+/// Units of size and their number of bytes.
 const BYTES: [(&str, f64); 4] = [("KB", 1024.0), ("MB", 1_048_576.0), ("GB", 1_073_741_824.0), ("TB", 1_099_511_627_776.0)];
-/// Maximum age and daily volume. Larger values are probably typing errors.
+/// Maximum age in days, and maximum number of bytes per day. Larger values are probably typing errors.
 const MOST_DAYS: f64 = 100.0 * 365.0;
 const MOST_DAILY: f64 = 100.0 * 1_099_511_627_776.0;
-/// Upper bound of the simulated writes, in capacities.
+/// Upper bound of the simulated writes, as a multiple of the capacity.
 const MOST_CAPACITIES: f64 = 8.0;
-/// The simulation of days ends when the work changes by at most this fraction from one half capacity to the next.
+/// The simulation of days ends when the work of the device changes by at most this fraction from one half capacity of writes to the next.
 const FLAT: f64 = 0.02;
 /// Idle time at the end of each day, for the background work of the device.
 const NIGHT: Nanos = Nanos(3_600_000_000_000);
@@ -35,17 +35,18 @@ pub struct PhoneUse {
     pub daily_bytes: f64,
     /// Percentage of the capacity that contains data.
     pub filled_pct: f64,
-    /// Percentage of the written bytes that overwrite map units (4 KB) in place, evenly distributed over the data. The rest replaces files
-    /// of 512 KB, which are written sequentially.
+    /// Percentage of the written bytes that overwrite map units (4 KB) in place, evenly distributed over the data. The other writes replace
+    /// files of 512 KB, which are written sequentially.
     pub random_pct: f64,
     /// Whether deleted data is discarded at the end of each day, as on Android (`fstrim` when idle).
     pub trim: bool,
 }
 
 impl Default for PhoneUse {
-    /// One year of use; 75 % full is an assumption. The 2 GB per day are the writes of four hours of the sixteen applications and twenty
-    /// hours of *Idle* in the IISWC 2015 paper (Tables III and IV: 118 KB/s and 3.2 KB/s, 1.9 GB). Half of their requests have 4 KB
-    /// (Characteristic 2), and the mean write of the median application has 18 KB, so 4 KB writes are about 12 % of the bytes.
+    /// One year of use of a device that is 75 % full (an assumption). The 2 GB per day are the writes of four hours of the sixteen
+    /// applications and twenty hours of *Idle* in the IISWC 2015 paper (Tables III and IV: 118 KB/s and 3.2 KB/s, 1.9 GB). Half of their
+    /// requests have 4 KB (Characteristic 2), and the mean write of the median application has 18 KB, so 4 KB writes are about 12 % of the
+    /// bytes.
     fn default() -> Self {
         Self { days: 365.0, daily_bytes: 2.0 * 1_073_741_824.0, filled_pct: 75.0, random_pct: 12.0, trim: true }
     }
@@ -73,12 +74,12 @@ impl PhoneUse {
         Ok(())
     }
 
-    /// Total number of written bytes.
+    /// Total number of bytes that are written during the whole use.
     fn written(&self) -> f64 {
         self.days * self.daily_bytes
     }
 
-    /// Upper bound of the simulated bytes.
+    /// Upper bound of the bytes that are simulated for a device of `capacity` bytes.
     pub(super) fn most_written(&self, capacity: f64) -> f64 {
         self.written().min(MOST_CAPACITIES * capacity)
     }
@@ -111,7 +112,7 @@ impl FromStr for PhoneUse {
     }
 }
 
-/// Parses a number followed by one of these units.
+/// Parses a number that is followed by one of the units `units`.
 fn amount(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let (number, factor) = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
     let number: f64 = number.trim().parse().ok()?;
@@ -130,9 +131,9 @@ impl Display for PhoneUse {
 /// The extents of files, some hundred KB each, in use or free.
 struct FileExtentPool {
     in_use: Vec<u32>,
-    /// Whether an extent is free, by its number.
+    /// Whether each extent is free, indexed by the number of the extent.
     is_free: Vec<bool>,
-    /// Extents that were freed and not discarded since; some may be in use again.
+    /// Extents that were freed and not discarded since; some of them may have been allocated again.
     freed: Vec<u32>,
     /// Extent at which the search for the next free extent starts.
     next: usize,
@@ -172,7 +173,7 @@ impl FileExtentPool {
         new as u32
     }
 
-    /// The extents that were freed since the last call and are still free, in order.
+    /// Returns the extents that were freed since the last call and are still free, in ascending order.
     fn take_freed(&mut self) -> Vec<u32> {
         let mut freed = std::mem::take(&mut self.freed);
         freed.retain(|extent| self.is_free[*extent as usize]);
@@ -183,7 +184,7 @@ impl FileExtentPool {
 }
 
 /// Ages a device by use in a phone.
-/// Errors: if the device is zoned, stops on the way, or would be worn out before the end.
+/// Errors: if the device is zoned, stops during ageing, or would be worn out before the end.
 pub(super) fn live(age: &mut AgingDevice, usage: &PhoneUse) -> Result<()> {
     if age.device().zones().next().is_some() {
         return Err(bad("a zoned device is not overwritten in place".into(), "use sequential:PCT, or age it by a trace"));
@@ -201,7 +202,7 @@ pub(super) fn live(age: &mut AgingDevice, usage: &PhoneUse) -> Result<()> {
         return Ok(());
     }
 
-    // Amounts are in extents from here on.
+    // From here on, amounts of data are in extents instead of bytes.
     let extent_bytes = f64::from(chunk) * unit_bytes;
     let (total, daily) = ((usage.written() / extent_bytes).ceil() as u64, usage.daily_bytes / extent_bytes);
     let most = total.min((MOST_CAPACITIES * f64::from(count)).ceil() as u64);
@@ -233,7 +234,7 @@ pub(super) fn live(age: &mut AgingDevice, usage: &PhoneUse) -> Result<()> {
     age.wear_on(&more).map_err(|error| error.hint(fewer_bytes(age, usage, &more)))
 }
 
-/// Proposes a usage that does not wear the device out, by halving the daily bytes until it is possible. The device is unusable afterwards.
+/// Proposes a usage that does not wear the device out: halves the daily bytes until this is the case. The device is unusable afterwards.
 fn fewer_bytes(age: &mut AgingDevice, usage: &PhoneUse, erases: &[u64]) -> String {
     let stands = |halves: &u32| {
         let fewer: Vec<u64> = erases.iter().map(|erases| erases >> halves).collect();

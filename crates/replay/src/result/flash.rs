@@ -1,4 +1,4 @@
-//! Flash operations, write amplification, space, wear, and energy.
+//! Results on flash operations, write amplification, space, wear, and energy.
 
 use emmclab_device::{Device, DeviceCounters, DeviceSettings, LOOKUP_NJ, OperationCause, SlcMode};
 use emmclab_trace::Nanos;
@@ -11,9 +11,9 @@ pub struct SpaceUse {
     /// Bytes that the host wrote / flash bytes that they occupied.
     #[schemars(extend("label" = "Space utilisation", "short" = "Space util.", "digits" = 4, "better" = "higher", "column" = "space_utilisation"))]
     pub space_utilisation: f64,
-    /// Utilisation - 1, as in Figure 9 of IISWC 2015.
+    /// Space utilisation - 1, as in Figure 9 of IISWC 2015.
     pub gain_difference: f64,
-    /// `emmclab compare` only: utilisation / utilisation of the first device - 1.
+    /// `emmclab compare` only: space utilisation / space utilisation of the first device - 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gain_ratio: Option<f64>,
 }
@@ -31,13 +31,13 @@ pub struct WriteAmplification {
     /// Bytes programmed for all causes / bytes that the host wrote.
     #[schemars(extend("label" = "Write amplification", "short" = "WAF", "digits" = 3, "better" = "lower", "column" = "waf"))]
     pub waf: f64,
-    /// Part of host data, including the padding of pages.
+    /// Part of the write amplification that is due to host data, including the padding of pages.
     pub host: f64,
-    /// Part of pages moved by garbage collection.
+    /// Part of the write amplification that is due to pages moved by garbage collection.
     pub gc: f64,
-    /// Part of pages moved by wear levelling.
+    /// Part of the write amplification that is due to pages moved by wear levelling.
     pub wear: f64,
-    /// Part of pages of a map on the flash.
+    /// Part of the write amplification that is due to pages of a map on the flash.
     pub map: f64,
 }
 
@@ -56,22 +56,22 @@ impl WriteAmplification {
 /// Number of page operations, in total and by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct PageOperations {
-    /// In total.
+    /// Number of page operations in total.
     #[schemars(extend("label" = "{of}", "better" = "lower"))]
     pub total: u64,
-    /// For host data.
+    /// Number of page operations for host data.
     #[schemars(extend("label" = "{of} for the host"))]
     pub host: u64,
-    /// For writes that cover a map unit (in block-mapped schemes: a page) in part; a program of such a write counts as one for host data.
+    /// Number of page operations for writes that cover a map unit (block-mapped: a page) in part; their programs count as host data.
     #[schemars(extend("label" = "{of} of partial writes"))]
     pub read_modify_write: u64,
-    /// For garbage collection and log-block merges.
+    /// Number of page operations for garbage collection and log-block merges.
     #[schemars(extend("label" = "{of} of garbage collection"))]
     pub gc: u64,
-    /// For wear levelling.
+    /// Number of page operations for wear levelling.
     #[schemars(extend("label" = "{of} of wear levelling"))]
     pub wear: u64,
-    /// For a map on the flash.
+    /// Number of page operations for a map on the flash.
     #[schemars(extend("label" = "{of} of the map"))]
     pub map: u64,
 }
@@ -112,13 +112,13 @@ impl FlashOperations {
         }
     }
 
-    /// Number of pages read and programmed.
+    /// Returns the total number of pages read and programmed.
     pub fn page_operations(&self) -> u64 {
         self.page_reads.total + self.page_programs.total
     }
 }
 
-/// Share of the simulated time in which each part was busy, in percent.
+/// Share of the simulated time in which each channel, die and plane was busy, in percent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Utilisation {
     /// Share of the time in which each channel was busy.
@@ -171,7 +171,7 @@ impl WearSummary {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LifetimeEstimate {
     /// Bytes that the host can write until all blocks of a group, or all in SLC mode, have reached their erase limit, with as many programs
-    /// and erases per byte as in the run; null if it erased no block.
+    /// and erases per byte as in the run; null if the run erased no block.
     #[schemars(extend("label" = "Lifetime, even wear", "short" = "Life", "digits" = 2, "better" = "higher", "shown_in" = "TB"))]
     pub even_host_bytes: Option<f64>,
     /// Bytes that the host can write until the most worn block reaches its limit, with as many programs and erases per byte as in the run,
@@ -192,7 +192,7 @@ impl LifetimeEstimate {
             .filter(|group| groups[*group].erase_limit > 0)
             .map(|group| GroupLifetime::of(settings, device, group))
             .collect();
-        // Blocks in SLC mode are the last group.
+        // Blocks in SLC mode form the last block group.
         let limited = groups.last().is_some_and(|group| group.erase_limit > 0);
         let slc = kinds.last().filter(|_| limited && settings.slc.mode != SlcMode::Off);
         let least = |life: fn(&GroupLifetime) -> f64| kinds.iter().map(life).fold(f64::INFINITY, f64::min);
@@ -208,13 +208,13 @@ impl LifetimeEstimate {
     }
 }
 
-/// The life of the blocks of a group, in bytes that the host writes to the device; infinite if the run did not erase them.
+/// The life of the blocks of a block group, in bytes that the host writes to the device; infinite if the run did not erase these blocks.
 struct GroupLifetime {
     even: f64,
     first_block: f64,
     /// Share of the erase limit that the most worn block has used.
     used: f64,
-    /// Erases of the run. The blocks may have been erased before.
+    /// Number of erases in the run. Earlier erases of the blocks are not included.
     erases: u64,
 }
 
@@ -244,7 +244,7 @@ impl GroupLifetime {
     }
 }
 
-/// Bytes in the SLC cache at the end of the run that will be folded into blocks of this group.
+/// Bytes in the SLC cache at the end of the run that will be folded into blocks of this block group.
 fn still_to_fold(settings: &DeviceSettings, device: &Device, number: usize) -> f64 {
     let slc = &settings.slc;
     if slc.mode != SlcMode::Cache || slc.group as usize != number {
@@ -256,7 +256,7 @@ fn still_to_fold(settings: &DeviceSettings, device: &Device, number: usize) -> f
     more as f64 * f64::from(geometry.unit_bytes)
 }
 
-/// Distribution of blocks by a value, in equal steps.
+/// Distribution of a value over blocks, in equal steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(extend("whole" = true))]
 pub struct BlockDistribution {

@@ -1,4 +1,4 @@
-//! Work of the FTL in addition to host operations: mapping, collection, SLC folding, RAM for data.
+//! Work of the FTL in addition to host operations: mapping, garbage collection, SLC folding, RAM for data.
 
 use emmclab_device::{BlockState, Device, DeviceCounters, DeviceSettings};
 use schemars::JsonSchema;
@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use super::flash::BlockDistribution;
 
-/// A share in percent; 0 if `of` is 0.
+/// Returns `part` as a percentage of `of`; 0 if `of` is 0.
 fn share(part: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { 100.0 * part as f64 / of as f64 }
 }
 
-/// The map from logical to physical addresses.
+/// Memory and lookups of the map from logical to physical addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct MapCounts {
     /// Memory of the map inside the device.
@@ -24,7 +24,8 @@ pub struct MapCounts {
     pub requests: u64,
     /// Requests of `map.requests` for which a page of the map was read from the flash.
     pub missed_requests: u64,
-    /// Share of `map.missed_requests` in `map.requests`, which is comparable between schemes; null if all entries are always in memory.
+    /// Percentage of `map.requests` that are `map.missed_requests`, which is comparable between schemes; null if all entries are always in
+    /// memory.
     pub request_miss_pct: Option<f64>,
     /// Map entries that were loaded into the mapping cache together with requested ones.
     pub prefetched_entries: u64,
@@ -33,9 +34,10 @@ pub struct MapCounts {
     pub double_reads: u64,
     /// Size of the map entries in memory at the end; null if the map is not on the flash.
     pub cached_bytes: Option<u64>,
-    /// Learned segments of the whole map (`leaftl`), or runs in memory (`rqftl`), at the end; null if the map is not on the flash.
+    /// Learned segments of the whole map (`leaftl`), or runs of map entries in memory (`rqftl`), at the end; null if the map is not on the
+    /// flash.
     pub segments: Option<u64>,
-    /// Map units whose locations these segments or runs describe.
+    /// Map units whose locations the segments or runs of `map.segments` describe.
     pub segment_units: Option<u64>,
     /// Reads of map units that were never written.
     pub unwritten_unit_reads: u64,
@@ -84,16 +86,16 @@ impl MapCounts {
 pub struct LogBlockMerges {
     /// Log blocks that replaced their data block without a copy.
     pub switch: u64,
-    /// Log blocks that replaced their data block after the rest of its data was copied to them.
+    /// Log blocks that replaced their data block after the rest of the valid data was copied into the log block.
     pub partial: u64,
     /// Logical blocks copied to a free block.
     pub full: u64,
 }
 
-/// Garbage collection.
+/// Summary of garbage collection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct GcSummary {
-    /// Blocks that were collected.
+    /// Number of blocks that were collected.
     #[schemars(extend("label" = "Blocks collected"))]
     pub blocks: u64,
     /// Blocks of `gc.blocks` that were collected while the device was idle.
@@ -126,7 +128,7 @@ impl GcSummary {
     }
 }
 
-/// Blocks in SLC mode.
+/// Use of blocks in SLC mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct SlcCounts {
     /// Blocks folded from the SLC cache into other blocks.
@@ -134,7 +136,7 @@ pub struct SlcCounts {
     pub folded_blocks: u64,
 }
 
-/// The write buffer and the read cache of the device.
+/// Use of the device's write buffer and read cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct CacheCounts {
     /// Map units of written data that the write buffer received.

@@ -40,7 +40,7 @@ pub struct SimulationResult {
     pub run: ReplaySummary,
     /// Number of completed requests.
     pub requests: RequestTotals,
-    /// Response times (complete - arrival) of reads and writes. `read` and `write` are those of one operation.
+    /// Response times (complete - arrival) of reads and writes together. `read` and `write` are those of one operation.
     #[schemars(extend("of" = "response"))]
     pub response: ResponseTimeSummary,
     /// With `--percentiles`: a list of `op` (`read`, `write`, and `all` for both; flushes and discards are not included), `percentile` and
@@ -63,8 +63,8 @@ pub struct SimulationResult {
     pub service: ServiceTimeSummary,
     /// Mean of each part of the response time over all requests. The parts add up to the response time.
     pub waits: WaitTimes,
-    /// Recorded and simulated times of the replayed requests, by the definitions of the profile; null if the trace has no such times. The
-    /// group has `all` (reads and writes; flushes and discards are not included), `read` and `write`.
+    /// Recorded and simulated times of the replayed requests, defined as in the profile of a trace; null if the trace has no such times.
+    /// The group has `all` (reads and writes; flushes and discards are not included), `read` and `write`.
     pub recorded: RecordedComparison,
     /// Use of the flash space by host data.
     pub space: SpaceUse,
@@ -72,15 +72,15 @@ pub struct SimulationResult {
     pub write_amplification: WriteAmplification,
     /// Page and block operations.
     pub flash: FlashOperations,
-    /// Share of the simulated time in which each part was busy, as lists.
+    /// Share of the simulated time in which each channel, die and plane was busy, as lists.
     pub utilisation: Utilisation,
     /// The map from logical to physical addresses.
     pub map: MapCounts,
-    /// Garbage collection.
+    /// Summary of garbage collection.
     pub gc: GcSummary,
     /// Wear of the blocks.
     pub wear: WearSummary,
-    /// Blocks in SLC mode.
+    /// Use of blocks in SLC mode.
     pub slc: SlcCounts,
     /// Write buffer and read cache; null if the device has neither.
     pub cache: Option<CacheCounts>,
@@ -89,7 +89,7 @@ pub struct SimulationResult {
     pub ufs: Option<UfsUse>,
     /// Time in each power state. The times add up to the simulated time.
     pub power: PowerStateTimes,
-    /// Energy; 0 if the settings of the device contain no values for it.
+    /// Energy consumption; null if the settings of the device contain no values for it.
     pub energy: EnergyUse,
     /// Queue of the host above the device; null if the host neither merges nor packs, and `host.kernel` selects no kernel. `driver` is null
     /// without a kernel.
@@ -123,12 +123,12 @@ pub struct SimulationResult {
 /// The most important settings of a device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ConfigurationSummary {
-    /// Capacity for the host.
+    /// Capacity that the host can use.
     pub capacity_bytes: u64,
-    /// RAM of the write buffer and the read cache.
+    /// Size of the RAM for write buffer and read cache.
     #[schemars(extend("label" = "RAM", "better" = "lower"))]
     pub ram_kb: u64,
-    /// RAM of the write buffer (`cache.size_kb`).
+    /// Size of the RAM for the write buffer (`cache.size_kb`).
     pub write_buffer_kb: u64,
     /// Units that work in parallel: `timing.parallelism`.
     pub parallelism: String,
@@ -136,7 +136,7 @@ pub struct ConfigurationSummary {
     pub mapping_scheme: String,
     /// When a write is complete: `timing.write_complete`.
     pub write_complete: String,
-    /// The promise that the device breaks on purpose (`cache.lies`), or `none`.
+    /// The durability promise that the device breaks on purpose (`cache.lies`), or `none`.
     pub lies: String,
 }
 
@@ -154,7 +154,7 @@ impl ConfigurationSummary {
     }
 }
 
-/// The word of an enumeration, as in the settings file.
+/// Returns the name of an enumeration value, as in the settings file.
 fn word(value: impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
@@ -230,7 +230,7 @@ pub struct ComputeCost {
 }
 
 impl SimulationResult {
-    /// Summarises a run. Power states and utilisation include `drain`, the time in which layers moved data after the last request.
+    /// Summarises a run. Power states and utilisation include `drain`, the time in which layers moved deferred data after the last request.
     pub(crate) fn new(
         config: &DeviceConfig, device: &Device, (measure, recorded): (&RunMeasurement, &RecordedTotals),
         (options, mode): (&ReplayOptions, ReplayMode), drain: Option<Nanos>,
@@ -265,7 +265,7 @@ impl SimulationResult {
                 begun_at_once_pct: OperationTotals::begun_at_once_pct(&measure.timed()),
                 bytes_read: counters.host_bytes_read,
                 bytes_written: counters.host_bytes_written,
-                // Set when the ledger is known.
+                // This field is set later, when the counts of the ledger are known.
                 wrapped_pct: 0.0,
             },
             durable: measure.durable(),
@@ -291,8 +291,8 @@ impl SimulationResult {
         }
     }
 
-    /// Sets figures to null that the trace cannot show: counts of operations that it does not record, and figures that depend on the order
-    /// of arrivals if its clock is coarse.
+    /// Sets figures to null that the trace does not support: counts of operations that it does not record, and figures that depend on the
+    /// order of arrivals if its clock is coarse.
     pub(crate) fn withdraw_unrecorded(&mut self, trace: TraceHeader) {
         if trace.coarse_clock.is_some() {
             self.recorded.withdraw_waits();
@@ -326,7 +326,7 @@ impl SimulationResult {
     }
 }
 
-/// The work of a layer.
+/// Counts of the work of a layer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LayerResult {
     /// Name of the layer.
@@ -348,7 +348,7 @@ pub struct LayerResult {
 /// Response times of flushes, and of writes with a flag for durability or order, above all layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct DurableTimes {
-    /// Number of these requests. One with a preflush also flushes the cache.
+    /// Number of flushes and of writes with a flag for durability or order. A write with a preflush also flushes the cache.
     #[schemars(extend("label" = "Flushes and synchronous writes", "short" = "Synchronous"))]
     pub requests: u64,
     /// Mean and percentiles, ms.
@@ -362,7 +362,7 @@ impl DurableTimes {
     }
 }
 
-/// The work of the second device.
+/// Counts of the work of the second device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(extend("whole" = true))]
 pub struct SecondDevice {
@@ -378,13 +378,13 @@ pub struct SecondDevice {
     pub block_erases: u64,
     /// Bytes programmed / bytes that layers wrote to the second device.
     pub waf: f64,
-    /// Counts of its host queue, if it has one.
+    /// Counts of the host queue of the second device, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostCounts>,
 }
 
 impl SecondDevice {
-    /// The current counts of a device.
+    /// Creates a summary of the current counts of a device.
     pub(crate) fn new(name: String, device: &Device, host: Option<HostCounts>) -> Self {
         let counters = device.counters();
         Self {

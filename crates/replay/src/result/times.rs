@@ -63,7 +63,7 @@ impl ResponseTimeSummary {
         Self { mean_response_ms: all.mean_ms, percentiles: all.into(), read, write }
     }
 
-    /// Reads and writes together.
+    /// Returns the times of reads and writes together.
     pub fn all(&self) -> TimeSummary {
         self.percentiles.with_mean(self.mean_response_ms)
     }
@@ -92,13 +92,13 @@ impl ServiceTimeSummary {
         Self { mean_service_ms: all.mean_ms, percentiles: all.into(), read, write }
     }
 
-    /// Reads and writes together.
+    /// Returns the times of reads and writes together.
     pub fn all(&self) -> TimeSummary {
         self.percentiles.with_mean(self.mean_service_ms)
     }
 }
 
-/// Times of reads and writes together, of reads, and of writes.
+/// Returns the times of reads and writes together, of reads, and of writes.
 fn by_operation(measure: &RunMeasurement, times: fn(&[&OperationTotals]) -> TimeSummary) -> [TimeSummary; 3] {
     let all = measure.timed();
     [&all[..], &all[..1], &all[1..]].map(times)
@@ -165,7 +165,7 @@ impl ResponsePercentileRow {
     }
 }
 
-/// Number of requests by response time, in ranges, of which each power of two has 16.
+/// Number of requests by response time, in ranges (16 per power of two).
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ResponseHistogramRow {
     /// `read` or `write`.
@@ -174,7 +174,7 @@ pub struct ResponseHistogramRow {
     pub up_to_ms: f64,
     /// Number of requests in the range.
     pub requests: u64,
-    /// Share of the requests of this operation up to this range, percent.
+    /// Percentage of the operation's requests whose response time is at most `up_to_ms`.
     pub cumulative_pct: f64,
 }
 
@@ -197,9 +197,9 @@ impl ResponseHistogramRow {
 /// A recorded and a simulated time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TimeComparison {
-    /// As recorded; null if the trace has no such times.
+    /// Recorded time; null if the trace contains no times of this kind.
     pub recorded_ms: Option<f64>,
-    /// As simulated; null without such requests.
+    /// Simulated time; null if the run has no requests of this kind.
     pub simulated_ms: Option<f64>,
     /// Simulated / recorded - 1; null unless arrivals are paced as recorded (open or closed loop, rate 1).
     pub error_pct: Option<f64>,
@@ -208,25 +208,25 @@ pub struct TimeComparison {
 /// A recorded and a simulated share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ShareComparison {
-    /// As recorded.
+    /// Share in the recording, percent.
     pub recorded_pct: Option<f64>,
-    /// As simulated.
+    /// Share in the simulation, percent.
     pub simulated_pct: Option<f64>,
-    /// Simulated - recorded.
+    /// Simulated share - recorded share, in percentage points.
     pub error_points: Option<f64>,
 }
 
-/// A figure of all reads and writes, of reads, and of writes.
+/// A figure for reads and writes together, for reads, and for writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct ByOperation<T> {
-    /// Reads and writes.
+    /// The figure for reads and writes together.
     pub all: T,
     pub read: T,
     pub write: T,
 }
 
-/// Recorded and simulated times of the replayed requests, by the definitions of the profile.
+/// Recorded and simulated times of the replayed requests, defined as in the profile of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct RecordedComparison {
     /// Mean response time.
@@ -238,7 +238,7 @@ pub struct RecordedComparison {
     /// Mean service time. If a driver fetches a request while another runs, this wait counts as service.
     #[schemars(extend("of" = "mean service (complete - start)"))]
     pub service: ByOperation<TimeComparison>,
-    /// Share of requests that arrived when no earlier request was unfinished.
+    /// Share of the requests that arrived when no earlier request was unfinished.
     #[schemars(extend("of" = "reads and writes that arrived when no earlier request was unfinished"))]
     pub no_wait: ByOperation<ShareComparison>,
     /// Recorded reads and writes that arrived within 1 ms after the device became idle; above 25 %, results of open loop are misleading.
@@ -270,7 +270,7 @@ impl RecordedComparison {
 }
 
 impl RecordedComparison {
-    /// Sets figures to null that depend on which requests waited for each other, if the clock cannot show that.
+    /// Sets figures to null that depend on which requests waited for each other. Used if the trace's clock is too coarse to show this.
     pub(super) fn withdraw_waits(&mut self) {
         for times in [&mut self.response, &mut self.response_p99] {
             for time in [&mut times.all, &mut times.read, &mut times.write] {
@@ -306,7 +306,7 @@ fn share(recorded_pct: Option<f64>, simulated_pct: Option<f64>, as_recorded: boo
 /// Whether the device kept pace with the arrivals of an open loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LoadSummary {
-    /// Open loop: time with unfinished work / time of the arrivals; null in other modes.
+    /// Open loop: time in which the device has unfinished work / time from the first to the last arrival; null in other modes.
     pub offered_pct: Option<f64>,
     /// Time from the last arrival to the last completion.
     pub backlog_s: f64,
@@ -315,19 +315,19 @@ pub struct LoadSummary {
     /// Open loop: offered load from the last idle time of the device until the maximum backlog; null in other modes and without a backlog.
     pub peak_offered_pct: Option<f64>,
     /// Open loop: whether the device did not keep pace with the arrivals. Then the maximum backlog is longer than ten mean service times,
-    /// and longer than 10 s or 10 % of the time of the arrivals; or more than ten mean service times of backlog remain at the last arrival,
-    /// with an offered load above 100 %.
+    /// and longer than 10 s or 10 % of the time from the first to the last arrival; or more than ten mean service times of backlog remain
+    /// at the last arrival, with an offered load above 100 %.
     pub overloaded: bool,
 }
 
-/// Backlog, in mean service times, up to which a run is not overloaded, because some requests may arrive together.
+/// Backlog, in mean service times, up to which a run does not count as overloaded, because some requests may arrive together.
 const OVERLOAD_REQUESTS: f64 = 10.0;
 
-/// Backlog as a share of the time of the arrivals up to which it is that of a burst.
+/// Backlog, as a fraction of the time from the first to the last arrival, up to which it counts as a burst and not as overload.
 const OVERLOAD_SHARE: f64 = 0.1;
 
-/// Backlog in s above which a run is overloaded regardless of the length of the trace: twice the 5 s after which Android offers to end an
-/// application.
+/// Backlog in s above which a run counts as overloaded regardless of the length of the trace: twice the 5 s after which Android offers to
+/// end an application.
 const OVERLOAD_S: f64 = 10.0;
 
 impl LoadSummary {

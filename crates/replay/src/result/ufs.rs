@@ -8,36 +8,36 @@ use serde::Serialize;
 /// Link, queues and hibernation of a UFS.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct UfsUse {
-    /// Lanes of the link in each direction.
+    /// Number of lanes of the link in each direction.
     pub lanes: u32,
     /// Gear of each lane.
     pub gear: LinkGear,
     /// Capacity of the link in each direction, in MB of 1,000,000 bytes per second.
     pub link_mb_per_s: f64,
-    /// Transfers of data of writes.
+    /// Transfers of written data to the device.
     #[schemars(extend("of" = "to the device"))]
     pub to_device: LinkDirection,
-    /// Transfers of data of reads.
+    /// Transfers of read data to the host.
     #[schemars(extend("of" = "to the host"))]
     pub to_host: LinkDirection,
-    /// Maximum number of commands inside the device.
+    /// Maximum number of commands that the device can hold at the same time.
     pub tags: u32,
-    /// Maximum number of commands that were inside the device.
+    /// Largest number of commands that the device held at the same time during the run.
     #[schemars(extend("label" = "Most commands in flight"))]
     pub most_in_flight: u32,
     /// Mean time for which a command waited for a tag.
     #[schemars(extend("label" = "Mean wait for a tag", "digits" = 4, "better" = "lower"))]
     pub tag_wait_ms: f64,
-    /// Number of queues of the host controller; 0 = one list.
+    /// Number of queues of the host controller; 0 if it has a single command list.
     pub queues: u32,
     /// Mean time for which a command with a tag waited for its queue.
     #[schemars(extend("label" = "Mean wait for a queue", "digits" = 4, "better" = "lower"))]
     pub queue_wait_ms: f64,
-    /// `WriteBooster`, if the device has it.
+    /// Use of `WriteBooster`; null if the device has none.
     pub write_booster: Option<WriteBoosterUse>,
-    /// Zones, if the device has them.
+    /// Use of zones; null if the device has none.
     pub zones: Option<ZoneUse>,
-    /// Map entries that the host sent with reads (HPB).
+    /// Number of map entries that the host sent with reads (HPB).
     pub map_hints: u64,
     /// Share of the simulated time in hibernation.
     #[schemars(extend("label" = "In hibernation", "digits" = 1))]
@@ -58,7 +58,7 @@ pub struct LinkDirection {
     /// Share of the simulated time in which the link carried data.
     #[schemars(extend("label" = "Link {of} in use", "digits" = 2))]
     pub busy_pct: f64,
-    /// Mean time for which data waited for other data on its way.
+    /// Mean time for which data waited for other data in the same direction.
     #[schemars(extend("label" = "Mean wait for the link {of}", "digits" = 4, "better" = "lower"))]
     pub wait_ms: f64,
 }
@@ -75,7 +75,7 @@ pub struct WriteBoosterUse {
     /// Size of the flash pages outside WriteBooster that were programmed with host data.
     #[schemars(extend("label" = "Written past WriteBooster", "digits" = 1))]
     pub bytes_past_it: u64,
-    /// Blocks whose data was flushed into other blocks.
+    /// Blocks of WriteBooster whose data was flushed into other blocks.
     #[schemars(extend("label" = "Blocks of WriteBooster flushed"))]
     pub flushed_blocks: u64,
     /// Mean erases of the blocks of WriteBooster / erase limit; null without a limit.
@@ -87,7 +87,7 @@ pub struct WriteBoosterUse {
     /// Data that the host read from WriteBooster.
     #[schemars(extend("label" = "Read from WriteBooster", "digits" = 1))]
     pub bytes_read: u64,
-    /// Share of the bytes that the host read from the flash that were in WriteBooster.
+    /// Share of the bytes read from the flash for the host that were in WriteBooster.
     #[schemars(extend("label" = "Reads found in WriteBooster", "digits" = 2))]
     pub read_hit_pct: f64,
     /// Data that flushes moved into other blocks.
@@ -99,7 +99,7 @@ pub struct WriteBoosterUse {
     /// Number of notices to the host that little of WriteBooster is free.
     #[schemars(extend("label" = "WRITEBOOSTER_FLUSH_NEEDED"))]
     pub flush_needed: u64,
-    /// Number of notices to the host that the pinned part is full.
+    /// Number of notices to the host that the pinned part of WriteBooster is full.
     #[schemars(extend("label" = "PINNED_WRITEBOOSTER_BUFFER_FULL"))]
     pub pinned_full: u64,
     /// Number of times WriteBooster grew after a hint.
@@ -139,10 +139,10 @@ pub struct ZoneUse {
     /// Size of the programmed flash pages in SLC mode: pages of premature flushes, and conventional zones.
     #[schemars(extend("label" = "Flash in SLC mode programmed", "digits" = 1))]
     pub slc_bytes: u64,
-    /// Number of times a zone took the write buffer of another zone.
+    /// Number of times that a zone took the write buffer of another zone.
     #[schemars(extend("label" = "Write buffers taken from other zones", "better" = "lower"))]
     pub buffer_conflicts: u64,
-    /// Times of `ufs.zones.buffer_conflicts` in which the buffer still contained data, which was written to the flash early.
+    /// Number of `ufs.zones.buffer_conflicts` in which the buffer still contained data, which was written to the flash early.
     #[schemars(extend("label" = "Premature flushes of zones", "better" = "lower"))]
     pub premature_flushes: u64,
     /// Data that premature flushes wrote to the flash.
@@ -208,13 +208,13 @@ impl WriteBoosterUse {
     }
 }
 
-/// Mean of a time in ns over `of` events, in ms; 0 without events.
+/// Returns the mean of `of` durations whose sum is `ns`, in ms; 0 without durations.
 fn mean_ms(ns: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { ns as f64 / of as f64 / 1e6 }
 }
 
 impl UfsUse {
-    /// The figures of a run of length `elapsed`; `None` for an eMMC.
+    /// Summarises the UFS figures of a run of length `elapsed`; `None` for an eMMC.
     pub(super) fn of(settings: &DeviceSettings, device: &Device, elapsed: Nanos) -> Option<Self> {
         let (interface, counters) = (&settings.interface, device.counters());
         let share = |ns: u64| (100.0 * ns as f64 / elapsed.0.max(1) as f64).min(100.0);

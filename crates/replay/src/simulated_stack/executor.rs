@@ -1,4 +1,4 @@
-//! Executes plans in simulated time: sends commands stage by stage, and handles completions in order of time.
+//! Executes plans of layers (command sequences) in simulated time: sends commands stage by stage, and handles completions in order of time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,17 +12,17 @@ use crate::disk::{DiskPair, SimulatedDisk};
 use crate::result::LayerResult;
 use crate::sequence_map::SequenceMap;
 
-/// The layers and all work in progress.
+/// The simulated layers above the disks, with all their work in progress.
 pub(crate) struct SimulatedStack {
     pub(super) levels: Vec<SimulatedLevel>,
-    /// Task of each command, by disk and number of the command on that disk.
+    /// Task (plan in execution) that sent each command, by disk and number of the command on that disk.
     pub(super) owners: [SequenceMap<u32>; 2],
-    /// The last completions of a disk; the memory is reused.
+    /// Completions that were last taken from a disk; the memory is reused.
     pub(super) completions: Vec<RequestCompleted>,
     pub(super) tasks: PlanTaskTable,
     pub(super) events: BinaryHeap<Reverse<(Nanos, u64, u32)>>,
     pub(super) event_count: u64,
-    /// Time of the last event.
+    /// Simulated time of the last event.
     pub(super) now: Nanos,
     pub(super) next_id: u64,
     /// Number of incomplete requests of the workload.
@@ -30,10 +30,10 @@ pub(crate) struct SimulatedStack {
     /// Number of requests of the workload so far.
     pub(super) request_count: u64,
     pub(super) last_complete: Nanos,
-    /// End of the last background work.
+    /// End time of the last background work.
     pub(super) background_done: Nanos,
     pub(super) started: bool,
-    /// Number of layers whose start writes are incomplete.
+    /// Number of layers whose writes at startup are incomplete.
     pub(super) starting: usize,
     /// The first writes to disk 0 as (sector, sectors), and their maximum number.
     pub(super) first_writes: Vec<(u64, u32)>,
@@ -43,7 +43,7 @@ pub(crate) struct SimulatedStack {
     /// Whether completed requests of the workload are stored for [`SimulatedStack::take_done`].
     pub(super) keeps_completed: bool,
     pub(super) completed_requests: Vec<WorkloadCompletion>,
-    /// Data of a command between a plan and a disk; the memory is reused.
+    /// Data of a command in transfer between a plan and a disk; the memory is reused.
     pub(super) buffer: Vec<u8>,
     /// Entries of a packed command; the memory is reused.
     pub(super) pack: Vec<DeviceCommand>,
@@ -52,16 +52,16 @@ pub(crate) struct SimulatedStack {
 /// A request of the workload that is complete.
 #[derive(Debug)]
 pub(crate) struct WorkloadCompletion {
-    /// Number that the request got at its arrival.
+    /// Number that the request received when it was submitted.
     pub id: u64,
     pub event: RequestCompleted,
-    /// Data of a read or write, on a stack that moves data.
+    /// Data of a read or write; empty if the requests of the stack have no data.
     pub data: Vec<u8>,
-    /// Whether data could not be read.
+    /// Whether data could not be read from a disk.
     pub failed: bool,
 }
 
-/// Time for the start of the layers before the first request.
+/// Time before the first request in which the layers start.
 const START: Nanos = Nanos::from_secs(1);
 
 impl SimulatedStack {
@@ -70,8 +70,8 @@ impl SimulatedStack {
         Ok(Self { first_write_limit: first_wanted, ..Self::with_layers(build_layers(configs, below)?, 1) })
     }
 
-    /// Creates a stack that moves data. `next_id` is the number of the next request, and `commands` are those of the next commands of the
-    /// disks.
+    /// Creates a stack whose requests have data. `next_id` is the number of the next request, and `commands` are the numbers of the next
+    /// commands on the two disks.
     pub fn live(layers: Vec<Box<dyn Layer>>, next_id: u64, commands: [u64; 2]) -> Self {
         Self {
             moves_data: true,
@@ -107,22 +107,22 @@ impl SimulatedStack {
         }
     }
 
-    /// Number of sectors for the workload.
+    /// Number of sectors that the workload can address.
     pub fn capacity(&self) -> u64 {
         self.levels[0].layer.capacity()
     }
 
-    /// When the latest completion of a request became known.
+    /// Returns the time at which the latest completion of a request became known.
     pub fn last_known(&self) -> Nanos {
         self.last_complete.max(self.now)
     }
 
-    /// Whether the layer on top uses the notes on the blocks of writes.
+    /// Whether the layer on top uses the notes about the roles of written blocks.
     pub fn reads_notes(&self) -> bool {
         self.levels[0].layer.reads_notes()
     }
 
-    /// Stores completed requests of the workload for [`SimulatedStack::take_done`].
+    /// Makes the stack store completed requests of the workload for [`SimulatedStack::take_done`].
     pub fn keep_done(&mut self) {
         self.keeps_completed = true;
     }
@@ -149,8 +149,8 @@ impl SimulatedStack {
         Ok(id)
     }
 
-    /// Simulates up to and including `until`. A command that arrives at `until` follows these events, although a disk would accept it
-    /// before work that begins at the same time.
+    /// Simulates up to and including `until`. If a command arrives at `until`, it is submitted after these events, although a disk would
+    /// accept it before work that begins at the same time.
     pub fn advance<O: Observer>(&mut self, until: Nanos, disks: &mut DiskPair<'_, O>) -> Result<()> {
         loop {
             while self.step(until, disks)? {}
@@ -162,14 +162,14 @@ impl SimulatedStack {
         Ok(())
     }
 
-    /// Time of the next event.
+    /// Returns the simulated time of the next event.
     pub fn next_event(&self, main: &SimulatedDisk, second: Option<&SimulatedDisk>) -> Option<Nanos> {
         let event = self.events.peek().map(|Reverse((at, ..))| *at);
         let disks = [Some(main), second].into_iter().flatten().filter_map(SimulatedDisk::next_event);
         event.into_iter().chain(disks).min()
     }
 
-    /// Appends newly completed requests.
+    /// Appends newly completed requests to `to`.
     pub fn take_done(&mut self, to: &mut Vec<WorkloadCompletion>) {
         to.append(&mut self.completed_requests);
     }
@@ -181,8 +181,8 @@ impl SimulatedStack {
         Ok(())
     }
 
-    /// Makes the layers move all data in temporary places to its final place, from the top layer down. All requests must be complete.
-    /// Returns the time from the last completion of a request to the end of that work; 0 without work.
+    /// Makes the layers move all data from temporary locations (such as a log) to its final location, from the top layer down. All requests
+    /// must be complete. Returns the time from the last completion of a request to the end of that work; 0 without work.
     pub fn drain<O: Observer>(&mut self, disks: &mut DiskPair<'_, O>) -> Result<Nanos> {
         for level in 0..self.levels.len() {
             self.levels[level].layer.drain();
@@ -194,7 +194,7 @@ impl SimulatedStack {
         Ok((self.background_done - self.last_complete).max(Nanos::ZERO))
     }
 
-    /// Handles the next event. Returns false if a disk has stopped. Without an event and a stopped disk, returns an error.
+    /// Handles the next event. Returns false if a disk has stopped. Returns an error if there is no event although no disk has stopped.
     fn step_or_stop<O: Observer>(&mut self, disks: &mut DiskPair<'_, O>) -> Result<bool> {
         if self.step(Nanos::MAX, disks)? {
             return Ok(true);
@@ -206,13 +206,13 @@ impl SimulatedStack {
             .hint("report this defect of the layer with the settings and the trace"))
     }
 
-    /// Simulates until the layers have started, or until a disk has stopped. Returns the time of that.
+    /// Simulates until the layers have started, or until a disk has stopped. Returns the time at which this happened.
     pub fn finish_start<O: Observer>(&mut self, disks: &mut DiskPair<'_, O>) -> Result<Nanos> {
         while self.starting > 0 && self.step_or_stop(disks)? {}
         Ok(self.now)
     }
 
-    /// The first writes to disk 0.
+    /// Returns the first writes to disk 0 as (sector, sectors).
     pub fn first_writes(&self) -> &[(u64, u32)] {
         &self.first_writes
     }
@@ -254,7 +254,7 @@ pub(crate) fn build_layers(configs: &[LayerConfig], below: &DisksBelow) -> Resul
 }
 
 impl SimulatedStack {
-    /// Handles the next event up to `until`. Returns false if there is none. At equal times, a disk follows all other events.
+    /// Handles the next event up to `until`. Returns false if there is none. At equal times, events of disks follow all other events.
     pub(super) fn step<O: Observer>(&mut self, until: Nanos, disks: &mut DiskPair<'_, O>) -> Result<bool> {
         let event = self.events.peek().map(|Reverse((at, ..))| *at);
         let first = |at: &Nanos| *at < until && event.is_none_or(|event| *at < event);
@@ -277,7 +277,7 @@ impl SimulatedStack {
         Ok(true)
     }
 
-    /// Passes the completions of a disk to their plans.
+    /// Passes the completions of a disk to the plans that sent the commands.
     pub(super) fn collect<O: Observer>(&mut self, disk: usize, disks: &mut DiskPair<'_, O>) {
         let mut known = std::mem::take(&mut self.completions);
         disks.take_completed(disk, &mut known);
@@ -289,7 +289,7 @@ impl SimulatedStack {
         self.completions = known;
     }
 
-    /// Records the completion of a command of a task, whose time may be in the future.
+    /// Records the completion of a command that a task sent. The completion may be in the future.
     fn child_done(&mut self, task: u32, event: &RequestCompleted) {
         self.tasks[task].note(event);
         self.release(task);
@@ -304,11 +304,11 @@ impl SimulatedStack {
         }
     }
 
-    /// Sends the commands of a plan up to the next wait.
+    /// Sends the commands of a plan up to its next wait step.
     pub(super) fn run<O: Observer>(&mut self, task: u32, at: Nanos, disks: &mut DiskPair<'_, O>) -> Result<()> {
         let current = &mut self.tasks[task];
         let below = current.level + usize::from(current.source != PlanOrigin::Expanded);
-        // One more than the number of commands, so that the stage does not end before all of them are sent.
+        // The stage counts one more than its commands, so that it does not end before all of them are sent.
         current.waiting += 1;
         current.end = at;
         loop {
@@ -365,14 +365,14 @@ impl SimulatedStack {
         Ok(())
     }
 
-    /// Whether a command that a zoned device refuses fails only its request. This applies only to live requests. A layer does not learn the
-    /// outcome of the commands of its other plans, and a simulated run ends at such a command.
+    /// Whether only the request fails if a zoned device refuses its command. This applies only to live requests. A layer does not learn the
+    /// outcome of commands of its background work, and a simulated run ends at a refused command.
     fn fails_alone(&self, task: u32) -> bool {
         self.moves_data && matches!(self.tasks[task].source, PlanOrigin::Request | PlanOrigin::Expanded)
     }
 
     /// Moves the data of a command between a plan and a disk. Commands take effect in the order in which the disk receives them, so a read
-    /// at submission returns the same data as at completion.
+    /// that is executed at its submission returns the same data as at its completion.
     fn exchange<O: Observer>(
         &mut self, task: u32, disk: usize, command: &emmclab_layers::PlanCommand, disks: &mut DiskPair<'_, O>,
     ) {
@@ -392,7 +392,7 @@ impl SimulatedStack {
         }
     }
 
-    /// Completes a plan at `at`. Subsequent work starts now, which is later than `at` if the completion became known late.
+    /// Completes a plan at `at`. Work that follows the plan starts now, which is later than `at` if the completion became known late.
     fn finish<O: Observer>(&mut self, task: u32, at: Nanos, disks: &mut DiskPair<'_, O>) -> Result<()> {
         let PlanTask { level, source, request, parent, number, .. } = self.tasks[task];
         match source {

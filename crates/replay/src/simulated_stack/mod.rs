@@ -1,15 +1,16 @@
 //! Layers between the workload and the disks, in simulated time.
 //!
-//! Plans are executed stage by stage: the commands of a stage are sent together, and an event at the end of the last one starts the next
-//! stage. Events are handled in order of time, so arrivals at disks are in order. On a live stack, data is passed with the commands. A
-//! replay has no data, and does not serialise overlapping requests, because only their times matter.
+//! A layer answers each request with a plan of commands. Plans are executed stage by stage: the commands of a stage are sent together, and
+//! an event at the end of the last command starts the next stage. Events are handled in order of time, so arrivals at disks are in order.
+//! On a live stack, data is passed with the commands. A replay has no data, and does not serialise overlapping requests, because only their
+//! times matter.
 //!
 //! A completion may become known after its time: a device that reports in order of arrival reports a read that overtook a write only
 //! together with that write. The request gets its true completion time, but later stages of its plan start only when the completion is
 //! known.
 //!
 //! Layers are above the queue of the host, like the device mapper in Linux, so their commands are merged and packed. Flags that a layer
-//! does not accept become flushes at its level, as in Linux above a disk without FUA: a preflush before the request, FUA after it.
+//! does not accept become flushes above this layer, as in Linux above a disk without FUA: a preflush before the request, FUA after it.
 
 mod executor;
 
@@ -28,38 +29,38 @@ use crate::result::LayerResult;
 
 pub(crate) use executor::{SimulatedStack, WorkloadCompletion, build_layers};
 
-/// The command in a plan of the layer above for which this request was created.
+/// The command of the layer above for which a request to a layer was created.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ParentCommand {
     pub task: u32,
-    /// The command, whose pieces contain the locations of its data.
+    /// The command, with the memory locations of its data.
     pub command: emmclab_layers::PlanCommand,
 }
 
-/// A request at a level, from its arrival to its plan.
+/// A request that has arrived at a layer, until there is a plan for it.
 #[derive(Clone, Debug)]
 pub(super) struct ArrivedRequest {
     pub request: HostRequest,
     pub arrival: Nanos,
-    /// Command of the layer above; `None` for requests of the workload.
+    /// Command of the layer above that caused the request; `None` for requests of the workload.
     pub parent: Option<ParentCommand>,
     /// Number of the request, for a request of the workload.
     pub number: u64,
     /// Roles of the blocks of a write, for a request of the workload.
     pub notes: Vec<BlockNote>,
-    /// Data of a write; empty if the stack does not move data.
+    /// Data of a write; empty if the requests of the stack have no data.
     pub data: Vec<u8>,
 }
 
 impl ArrivedRequest {
-    /// A placeholder in plans without a request.
+    /// Creates a placeholder for plans that do not belong to a request.
     pub fn placeholder(at: Nanos) -> Self {
         let request = HostRequest { id: 0, op: Op::Flush, sector: 0, sectors: 0, modifiers: CommandFlags::empty() };
         Self { request, arrival: at, parent: None, number: 0, notes: Vec::new(), data: Vec::new() }
     }
 }
 
-/// A layer and its state during the run.
+/// A layer of the stack and its state during the run.
 pub(super) struct SimulatedLevel {
     pub layer: Box<dyn Layer>,
     /// Flags that requests to the layer may have.
@@ -68,7 +69,7 @@ pub(super) struct SimulatedLevel {
     pub deferred: VecDeque<ArrivedRequest>,
     /// Whether background work is in progress.
     pub background_running: bool,
-    /// Memory of the layer that persists between plans, if the stack moves data.
+    /// Memory of the layer that persists between plans; empty if the requests of the stack have no data.
     pub layer_memory: Vec<u8>,
     deferred_full: u64,
     deferred_overlap: u64,
@@ -90,7 +91,7 @@ impl SimulatedLevel {
         }
     }
 
-    /// Stores an arrived request until the layer accepts it.
+    /// Stores an arrived request until the layer accepts it. `why` is the reason.
     pub fn defer(&mut self, arrived: ArrivedRequest, why: DeferReason) {
         match why {
             DeferReason::Full => self.deferred_full += 1,
@@ -121,7 +122,7 @@ impl SimulatedLevel {
 pub(super) enum PlanOrigin {
     Start,
     Request,
-    /// A request that is executed as several at its level because the layer does not accept its flags.
+    /// A request that is executed as several requests to the same layer, because the layer does not accept its flags.
     Expanded,
     Background,
 }
@@ -136,24 +137,24 @@ pub(super) struct PlanTask {
     pub number: u64,
     plan: CommandPlan,
     next: usize,
-    /// Data of the request, and buffer of the plan; empty if the stack does not move data.
+    /// Data of the request, and buffer of the plan; empty if the requests of the stack have no data.
     pub data: Vec<u8>,
     scratch: Vec<u8>,
-    /// Whether data could not be read.
+    /// Whether data could not be read from a disk.
     pub failed: bool,
-    /// Number of incomplete commands at the layer below.
+    /// Number of commands in the layer below that are incomplete.
     pub waiting: u32,
-    /// End of the stage, as far as it is known.
+    /// End time of the current stage of the plan, as far as it is known.
     pub end: Nanos,
-    /// When a device started the first command of the task.
+    /// Time at which a device started the first command of the task.
     start: Option<Nanos>,
-    /// Waits of the command that completed last, which are reported for the task.
+    /// Parts of the response time of the command that completed last, which are reported for the whole task.
     waits: LatencyBreakdown,
     subrequests: u32,
 }
 
 impl PlanTask {
-    /// Returns the next step and advances to the following one.
+    /// Returns the next step of the plan and advances to the following step.
     pub fn next_step(&mut self) -> Option<PlanStep> {
         let step = self.plan.steps().get(self.next).copied();
         self.next += usize::from(step.is_some());
@@ -174,25 +175,25 @@ impl PlanTask {
         self.scratch.resize(bytes(self.plan.scratch_sectors()), 0);
     }
 
-    /// Appends the data of a write of the plan to `data`; `held` is the memory of the layer.
+    /// Appends the data of a write of the plan to `data`; `held` is the persistent memory of the layer.
     pub fn gather(&mut self, command: &PlanCommand, held: &mut Vec<u8>, data: &mut Vec<u8>) {
         let Self { plan, data: payload, scratch, .. } = self;
         plan.gather(command, &PlanBuffers { payload, scratch, layer_memory: held }, data);
     }
 
-    /// Stores the data of a read of the plan.
+    /// Stores the data of a read of the plan; `held` is the persistent memory of the layer.
     pub fn scatter(&mut self, command: &PlanCommand, held: &mut Vec<u8>, data: &[u8]) {
         let Self { plan, data: payload, scratch, .. } = self;
         plan.scatter(command, data, &mut PlanBuffers { payload, scratch, layer_memory: held });
     }
 
-    /// Executes a copy step of the plan.
+    /// Executes a copy step of the plan; `held` is the persistent memory of the layer.
     pub fn perform(&mut self, copy: &MemoryCopy, held: &mut Vec<u8>) {
         let Self { plan, data: payload, scratch, .. } = self;
         plan.perform(copy, &mut PlanBuffers { payload, scratch, layer_memory: held });
     }
 
-    /// Whether all steps were executed.
+    /// Whether all steps of the plan were executed.
     pub fn is_over(&self) -> bool {
         self.next == self.plan.steps().len()
     }
@@ -207,7 +208,7 @@ impl PlanTask {
         self.subrequests += event.subrequests;
     }
 
-    /// The completion of the request for the layer above. Time that the last command did not account for counts as waiting in the queue.
+    /// The completion of the request for the layer above. Time not accounted for by the last command counts as waiting in the queue.
     pub fn completed(&self, at: Nanos) -> RequestCompleted {
         let waits = self.waits;
         let spent = waits.total() - waits.queue;
@@ -226,7 +227,7 @@ impl PlanTask {
     }
 }
 
-/// Tasks by number. Numbers and plans are reused.
+/// Tasks (plans in execution) by number. Numbers and plans are reused.
 #[derive(Default)]
 pub(super) struct PlanTaskTable {
     all: Vec<PlanTask>,
@@ -235,7 +236,7 @@ pub(super) struct PlanTaskTable {
 }
 
 impl PlanTaskTable {
-    /// An empty plan.
+    /// Returns an empty plan for reuse.
     pub fn plan(&mut self) -> CommandPlan {
         let mut plan = self.plans.pop().unwrap_or_default();
         plan.clear();
@@ -296,7 +297,7 @@ impl IndexMut<u32> for PlanTaskTable {
 }
 
 impl SimulatedStack {
-    /// Handles a request that arrives at a level, with notes on the blocks of a write and its data.
+    /// Handles a request that arrives at layer `level`, with notes about the roles of its blocks and with its data.
     pub(super) fn enter<O: Observer>(
         &mut self, level: usize, command: &DeviceCommand, parent: Option<ParentCommand>,
         (notes, data): (Vec<BlockNote>, Vec<u8>), disks: &mut DiskPair<'_, O>,
@@ -319,7 +320,7 @@ impl SimulatedStack {
         self.poke(level, arrival, disks)
     }
 
-    /// Adds a plan as a task. Allocates memory for its data if the stack moves data.
+    /// Adds a plan as a task. Allocates memory for its data if the requests of the stack have data.
     pub(super) fn add(&mut self, level: usize, source: PlanOrigin, arrived: ArrivedRequest, plan: CommandPlan) -> u32 {
         let task = self.tasks.add(level, source, arrived, plan);
         if self.moves_data {
@@ -349,7 +350,7 @@ impl SimulatedStack {
         }
     }
 
-    /// Lets a layer start background work, and repeats the requests that it deferred.
+    /// Lets a layer start background work, and submits the requests again that the layer deferred.
     pub(super) fn poke<O: Observer>(&mut self, level: usize, at: Nanos, disks: &mut DiskPair<'_, O>) -> Result<()> {
         loop {
             if !self.levels[level].background_running {

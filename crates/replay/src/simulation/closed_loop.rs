@@ -19,12 +19,12 @@ pub struct ClosedLoop {
 }
 
 impl ClosedLoop {
-    /// Wraps a simulation that has not started. Time 0 is that of its device.
+    /// Wraps a simulation that has not started. The run starts at time 0 of its device.
     pub fn new(simulation: Simulation) -> Self {
         Self::with_recorder(simulation, RunRecorder::default())
     }
 
-    /// Wraps a simulation that has not started, with a recorder for its events.
+    /// Wraps a simulation that has not started, with a recorder for the optional outputs of the run.
     pub fn with_recorder(mut simulation: Simulation, recorder: RunRecorder) -> Self {
         simulation.options.mode = ReplayMode::Closed;
         simulation.options.mode_reason = Some("callers wait for their requests".to_owned());
@@ -38,7 +38,7 @@ impl ClosedLoop {
         self.simulation.engine.capacity()
     }
 
-    /// Submits a request. Its time must not be before that of the previous request. `notes` describe its blocks, or are empty.
+    /// Submits a request; `at` must not be before the previous request. `notes` describe the roles of its blocks and may be empty.
     /// Errors: for a request beyond the device, if a device has stopped, and for a broken invariant under `check`.
     pub fn submit(&mut self, at: Nanos, number: u64, request: &Request, notes: &[BlockNote]) -> Result<()> {
         self.numbers.push(number);
@@ -69,15 +69,15 @@ impl ClosedLoop {
         }
     }
 
-    /// Appends newly known completions, as (number of the request, time). A completion may be known before its time.
+    /// Appends newly known completions to `out`, as (number of the request, time). A completion may be known before its time.
     pub fn take_completed(&mut self, out: &mut Vec<(u64, Nanos)>) {
         self.simulation.engine.take_completions(&mut self.completions);
         let taken = self.completions.drain(..).map(|(count, at)| (self.numbers.take(count), at));
         out.extend(taken.filter_map(|(number, at)| Some((number?, at))));
     }
 
-    /// Completes all requests in progress, ends the run and returns its result. The files of the returned recorder must still be moved into
-    /// place.
+    /// Completes all requests in progress, ends the run and returns its result. The caller must still finish the returned recorder, which
+    /// moves its files to their paths.
     pub fn finish(mut self) -> Result<(SimulationResult, RunRecorder)> {
         let result = self.recorder.end(self.simulation, None)?;
         Ok((result, self.recorder))

@@ -1,21 +1,21 @@
-//! Limits the memory that the clients of a server use together. Each client has a private part; the rest is assigned in the order
-//! of the requests for it.
+//! Limits the memory that the clients of a server use together. Each client has a private part; the rest is common to all clients and is
+//! assigned in the order of the requests for it.
 //!
-//! What a client uses beyond its private part comes from the common part. If the common part is too small for it, the client
-//! waits in a queue, and only the first client in the queue gets memory. Thus short requests, which fit into the private part,
-//! never wait for other clients, and long requests wait until the clients before them have read their replies.
+//! What a client uses beyond its private part comes from the common part. If the common part is too small for it, the client waits in a
+//! queue, and only the first client in the queue gets memory. Thus short requests, which fit into the private part, never wait for other
+//! clients, and long requests wait until the clients before them have read their replies.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::waker::ThreadWaker;
 
-/// Bytes that a client may use regardless of the other clients.
+/// Number of bytes that each client may use regardless of the other clients.
 pub(super) const OWN: usize = 2 << 20;
 /// Bytes that clients share beyond their private parts: eight times the maximum of a client.
 const COMMON: usize = 256 << 20;
 
-/// The common part of the memory.
+/// The memory that the clients of a server share, beyond their private parts.
 pub(super) struct NbdMemoryBudget(Mutex<NbdBudgetState>);
 
 struct NbdBudgetState {
@@ -24,7 +24,7 @@ struct NbdBudgetState {
     waiting_clients: VecDeque<Arc<ThreadWaker>>,
 }
 
-/// The memory that one client uses of the common part; dropping the share returns it.
+/// The part of the common memory that one client uses. Dropping it returns the memory.
 pub(super) struct NbdMemoryShare {
     budget: Arc<NbdMemoryBudget>,
     wake: Arc<ThreadWaker>,
@@ -60,7 +60,7 @@ impl NbdMemoryShare {
         Self { budget, wake, held_bytes: 0, waits: false }
     }
 
-    /// Takes memory from the common part until the client may use `bytes`. If there is too little, returns false and queues the
+    /// Takes memory from the common part until the client may use `bytes` bytes. If there is too little, returns false and queues the
     /// client, which is woken later.
     pub fn take(&mut self, bytes: usize) -> bool {
         let missing = bytes.saturating_sub(OWN).saturating_sub(self.held_bytes);
@@ -84,7 +84,7 @@ impl NbdMemoryShare {
         true
     }
 
-    /// Returns the memory beyond the need for `bytes`.
+    /// Returns the memory that the client does not need for `bytes` bytes to the common part.
     pub fn shrink_to(&mut self, bytes: usize) {
         let excess = self.held_bytes.saturating_sub(bytes.saturating_sub(OWN));
         if excess > 0 {

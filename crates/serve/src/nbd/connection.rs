@@ -36,7 +36,7 @@ enum NbdPhase {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ConnectionWait {
     Input,
-    /// Wait until less than this many bytes are in use.
+    /// Wait until fewer than this many bytes of memory are in use.
     Room(usize),
     /// Wait until the device has completed all requests.
     Completions,
@@ -57,7 +57,7 @@ struct NbdConnection {
 
 /// Serves a client until the client or the server ends the connection.
 pub(super) fn serve(link: Arc<NbdLink>, export: Arc<NbdExport>) {
-    // The thread of the connection sends its replies itself, many in one call.
+    // The thread of the connection sends its own replies, many with one system call.
     link.owner.get_or_init(|| thread::current().id());
     send_greeting(&mut link.state().pending.output);
     let completions = Arc::clone(&link) as Arc<dyn CompletionReceiver>;
@@ -66,7 +66,7 @@ pub(super) fn serve(link: Arc<NbdLink>, export: Arc<NbdExport>) {
     let mut connection = NbdConnection { link, completions, export, buffer, phase, batch, eager: false, deadline: None };
     loop {
         let need = connection.work();
-        // The lock is released between two system calls.
+        // The lock on the pending replies is released after each system call.
         while connection.link.state().pending.send(&connection.link.socket) {}
         if !connection.wait(need) {
             break;
@@ -78,7 +78,7 @@ pub(super) fn serve(link: Arc<NbdLink>, export: Arc<NbdExport>) {
 impl Drop for NbdConnection {
     fn drop(&mut self) {
         self.link.state().pending.break_off();
-        // This fails if the client has disconnected.
+        // `shutdown` fails if the client has already disconnected.
         let _ = shutdown(&self.link.socket, Shutdown::Both);
     }
 }
@@ -147,7 +147,7 @@ impl NbdConnection {
                 return false;
             }
         }
-        // A stopping server rejects the requests that have arrived before it closes the connection.
+        // When the server stops, it first rejects the requests that have already arrived, and then closes the connection.
         let eager = std::mem::take(&mut self.eager) || self.deadline.is_some();
         if need == ConnectionWait::Input && eager && self.receive() {
             return true;
@@ -178,7 +178,7 @@ impl NbdConnection {
         interest.set(PollFlags::OUT, unsent);
         let timeout = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
-        // The socket is polled only with an interest: otherwise a disconnected client would be reported continuously.
+        // The socket is polled only if there is an event to wait for. Otherwise, a disconnected client would be reported continuously.
         let mut polled = [PollFd::new(&self.link.wake.event, PollFlags::IN), PollFd::new(&self.link.socket, interest)];
         let count = if interest.is_empty() { 1 } else { 2 };
         match poll(&mut polled[..count], timeout.as_ref()) {
@@ -207,7 +207,7 @@ impl NbdConnection {
         match received {
             Err(Errno::AGAIN) => return false,
             Ok(0) | Err(_) => self.phase = NbdPhase::Ending,
-            // A full buffer suggests that there is more.
+            // If much data was received at once, more is probably available.
             Ok(count) => self.eager |= count >= CAPACITY / 4,
         }
         true
@@ -234,12 +234,12 @@ fn states(extents: &[AllocationExtent], sectors: u64) -> Vec<(u32, u32)> {
     states
 }
 
-/// The part of a link that is protected by its lock.
+/// The part of an NBD connection's state that is protected by a lock.
 pub(super) struct NbdLinkState {
     pub pending: PendingNbdRequests,
-    /// The thread of the connection sleeps until requests are complete.
+    /// Whether the thread of the connection sleeps until requests are complete.
     pub awaits_completions: bool,
-    /// The thread of the connection sleeps until the socket is writable.
+    /// Whether the thread of the connection sleeps until the socket is writable.
     pub awaits_socket: bool,
 }
 
@@ -270,10 +270,10 @@ impl CompletionReceiver for NbdLink {
         let mut state = self.state();
         completed.drain(..).for_each(|completion| state.pending.complete(completion));
         if self.owner.get() == Some(&thread::current().id()) {
-            // The thread of the connection sends the replies before it sleeps.
+            // The thread of the connection sends the replies itself before it sleeps.
             return;
         }
-        // A single system call, so that a long queue does not delay the thread of the device.
+        // Replies are sent with a single system call, so that a long queue does not delay the device's thread.
         state.pending.send(&self.socket);
         let unsent = !state.pending.output.is_empty() && !state.awaits_socket;
         if unsent || state.awaits_completions {

@@ -36,9 +36,9 @@ use crate::device::{BlockDevice, BlockDeviceLimits};
 use crate::private_socket::PrivateSocket;
 use crate::waker::ThreadWaker;
 
-/// Maximum number of clients; further ones are disconnected. The clients share 512 MB for requests and replies (`budget`).
+/// Maximum number of clients; further clients are disconnected. The clients share 512 MB for requests and replies (`budget`).
 const MAX_CLIENTS: usize = 128;
-/// Pause after an error on accepting a client, for example for lack of descriptors.
+/// Pause after an error on accepting a client, for example because no file descriptor is free.
 const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// A running NBD server. It stops when it is dropped.
@@ -58,7 +58,7 @@ const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// ```
 pub struct NbdServer {
     address: ListenAddress,
-    /// Requests the end of the accepting thread.
+    /// Wakes the thread that accepts clients, and requests its end.
     stop: Arc<ThreadWaker>,
     thread: Option<JoinHandle<()>>,
 }
@@ -98,7 +98,7 @@ impl NbdServer {
                     if byte.is_ascii_alphanumeric() || b"/-._~".contains(byte) {
                         uri.push(char::from(*byte));
                     } else {
-                        // Writing to a string cannot fail.
+                        // Writing to a `String` cannot fail.
                         let _ = write!(uri, "%{byte:02X}");
                     }
                 }
@@ -118,7 +118,7 @@ impl NbdServer {
     fn end(&mut self) {
         self.stop.stop();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was reported there.
+            // A panic of the thread was already reported by the thread itself.
             let _ = thread.join();
         }
     }
@@ -159,14 +159,14 @@ fn accept_all(listener: NbdListener, export: &Arc<NbdExport>, stop: &ThreadWaker
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let accepted = accept_with(listener.socket(), flags);
         match accepted {
-            // There are too many clients: the connection is closed.
+            // There are too many clients, so the new connection is closed.
             Ok(_) if clients.len() >= MAX_CLIENTS => {}
             Ok(socket) => clients.extend(client(socket, export, &budget)),
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 let mut polled = [PollFd::new(&stop.event, PollFlags::IN)];
                 let _ = poll(&mut polled, Some(&RETRY));
             }
-            // The client has disconnected.
+            // The client disconnected before it was accepted.
             Err(_) => {}
         }
     }
@@ -179,7 +179,7 @@ fn accept_all(listener: NbdListener, export: &Arc<NbdExport>, stop: &ThreadWaker
 
 /// Starts the thread of a client; closes the connection if no thread can be started.
 fn client(socket: OwnedFd, export: &Arc<NbdExport>, budget: &Arc<NbdMemoryBudget>) -> Option<NbdClient> {
-    // This fails on unix sockets, which do not delay short packets.
+    // `TCP_NODELAY` cannot be set on Unix sockets, which do not delay short packets.
     let _ = set_tcp_nodelay(&socket, true);
     let link = Arc::new(NbdLink::new(socket, budget).ok()?);
     let (shared, export) = (Arc::clone(&link), Arc::clone(export));
@@ -226,7 +226,7 @@ impl ListenAddress {
 }
 
 impl fmt::Display for ListenAddress {
-    /// The address as users write it.
+    /// Formats the address as users write it.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(formatter, "{}", path.display()),
@@ -235,7 +235,7 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// A listening socket; the file of a unix socket is removed when this is dropped.
+/// A listening socket. Dropping it removes the file of a unix socket.
 enum NbdListener {
     Unix(PrivateSocket),
     Tcp(OwnedFd, SocketAddr),
@@ -266,7 +266,7 @@ impl NbdListener {
         }
     }
 
-    /// The address, with the actual port.
+    /// Returns the address on which the socket listens, with the actual port.
     pub fn address(&self) -> ListenAddress {
         match self {
             Self::Unix(listening) => ListenAddress::Unix(listening.path.clone()),
@@ -286,7 +286,7 @@ pub struct NbdExportOptions {
     pub read_only: bool,
 }
 
-/// A device with the properties that negotiation and checks need.
+/// An exported device with the properties that negotiation and checks need.
 struct NbdExport {
     options: NbdExportOptions,
     device: Arc<dyn BlockDevice>,

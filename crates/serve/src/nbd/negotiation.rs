@@ -11,10 +11,10 @@ const CONTEXT: &str = "base:allocation";
 pub(super) const CONTEXT_ID: u32 = 1;
 /// Maximum length of an option that is parsed, in bytes; with its header it fits into the buffer.
 const MAX_OPTION: usize = CAPACITY / 4;
-/// Maximum length of an option that is skipped, in bytes; a longer one ends the connection.
+/// Maximum length of an option that is skipped, in bytes; a longer option ends the connection.
 const MAX_SKIPPED: usize = 1 << 20;
 
-/// The result of a step. Numbers are bytes of input that were consumed.
+/// The result of a negotiation step. Numbers are bytes of input that were consumed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NegotiationStep {
     /// More bytes are needed.
@@ -150,7 +150,7 @@ impl NbdNegotiation {
                 }
             }
             option::SET_META_CONTEXT => {
-                // A failed selection also cancels the previous one.
+                // A failed SET_META_CONTEXT also cancels the previous selection.
                 self.selected = None;
                 let (name, matches) = self.contexts(data, export, false)?;
                 if matches {
@@ -187,7 +187,7 @@ impl NbdNegotiation {
         if wanted(info::DESCRIPTION) {
             inform(info::DESCRIPTION, &[export.options.description.as_bytes()]);
         }
-        // This is always sent, because requests that are not aligned to sectors are rejected.
+        // The block size is always sent, because requests that are not aligned to sectors are rejected.
         let sizes = [512, export.preferred_bytes(), MAX_PAYLOAD].map(u32::to_be_bytes);
         inform(info::BLOCK_SIZE, &[sizes.as_flattened()]);
         Ok(name)
@@ -201,7 +201,7 @@ impl NbdNegotiation {
         let mut fields = NbdFieldReader(data);
         let name = fields.string().ok_or(MALFORMED)?;
         let count = fields.u32().ok_or(MALFORMED)?;
-        // Without queries, all contexts are listed and none is selected.
+        // Without queries, a list request returns all contexts, and a selection selects none.
         let mut matches = listing && count == 0;
         for _ in 0..count {
             let query = fields.string().ok_or(MALFORMED)?;

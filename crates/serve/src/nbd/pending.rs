@@ -27,11 +27,11 @@ const OVERHEAD: usize = 128;
 struct PendingNbdRequest {
     cookie: u64,
     offset: u64,
-    /// Length in bytes.
+    /// Length of the request in bytes.
     length: u64,
     /// Length of each part except the last, in bytes.
     part: u64,
-    /// Number of incomplete parts, including those not passed to the device yet.
+    /// Number of parts of the request that are incomplete, including those not passed to the device yet.
     remaining_parts: u32,
     error: Option<NbdError>,
     reply: NbdReplyForm,
@@ -43,9 +43,9 @@ enum NbdReplyForm {
         /// Whether the request itself contains data.
         carries_data: bool,
     },
-    /// Each part is sent when it is complete.
+    /// The data of each part is sent when the part is complete.
     Chunks,
-    /// All parts are sent together.
+    /// The data of all parts is sent together when the last part is complete.
     Whole(Vec<Vec<u8>>),
 }
 
@@ -53,9 +53,9 @@ enum NbdReplyForm {
 pub(super) struct PendingNbdRequests {
     requests: Vec<Option<PendingNbdRequest>>,
     free: Vec<u32>,
-    /// Number of parts that are in the device.
+    /// Number of request parts that are in the device.
     outstanding: usize,
-    /// Bytes of the parts in the device, and of completed parts that are sent together.
+    /// Bytes of the request parts in the device, and of completed parts that wait to be sent together.
     held_bytes: usize,
     /// Bytes that are reserved but not used yet.
     reserved_bytes: usize,
@@ -70,7 +70,7 @@ impl PendingNbdRequest {
         self.part.min(self.length.saturating_sub(u64::from(index) * self.part))
     }
 
-    /// Bytes that a part uses while it is in the device.
+    /// Returns the bytes of memory that a part of the request uses while it is in the device.
     fn holds(&self, index: u32) -> usize {
         match self.reply {
             NbdReplyForm::Status { carries_data: false } => OVERHEAD,
@@ -93,7 +93,7 @@ impl PendingNbdRequests {
         }
     }
 
-    /// Bytes that requests and replies use.
+    /// Returns the bytes of memory that requests and replies of the connection use.
     pub fn used(&self) -> usize {
         self.held_bytes + self.output.bytes
     }
@@ -111,7 +111,7 @@ impl PendingNbdRequests {
         true
     }
 
-    /// Returns unused memory to the other clients.
+    /// Returns reserved memory that is not used to the other clients.
     fn give_back(&mut self) {
         self.share.shrink_to(self.used() + self.reserved_bytes);
     }
@@ -220,7 +220,7 @@ impl PendingNbdRequests {
         match (pending.error, &mut reply) {
             (Some(error), _) => self.output.error(cookie, error, self.structured),
             (None, NbdReplyForm::Status { .. }) => self.output.push_simple_reply(cookie, 0),
-            // The chunk of the last part ended the reply.
+            // The chunk of the last part has already ended the structured reply.
             (None, NbdReplyForm::Chunks) => {}
             (None, NbdReplyForm::Whole(parts)) if self.structured => {
                 self.output.data(cookie, pending.offset, take(parts), true);
@@ -240,26 +240,26 @@ pub(super) fn parts_of(header: &NbdRequestHeader, part_sectors: u32) -> u32 {
     (u64::from(header.length) / SECTOR_BYTES).div_ceil(u64::from(part_sectors)) as u32
 }
 
-/// Maximum length of data that is copied into the piece of its header, in bytes.
+/// Maximum length of data that is copied into the same buffer as its header, in bytes; longer data is not copied.
 const COPIED: usize = 1024;
-/// Capacity of a piece for headers and copied data, in bytes.
+/// Capacity of an output buffer (piece) for headers and copied data, in bytes.
 const PIECE: usize = 8192;
-/// Maximum number of pieces that one system call writes.
+/// Maximum number of output buffers that one system call writes.
 const SLICES: usize = 64;
-/// Granularity of the holes in reads, in bytes.
+/// Granularity of the holes in replies to reads, in bytes.
 const HOLE: usize = 1 << 16;
 
-/// A queue of bytes for one socket.
+/// A queue of bytes to be written to one socket.
 #[derive(Default)]
 pub(super) struct NbdOutputQueue {
     pieces: VecDeque<Vec<u8>>,
-    /// Bytes of the first piece that were already written.
+    /// Number of bytes of the first buffer that were already written.
     written: usize,
-    /// Bytes in the queue.
+    /// Number of bytes in the queue.
     bytes: usize,
-    /// Whether bytes can be appended to the last piece.
+    /// Whether bytes can be appended to the last buffer.
     open: bool,
-    /// An empty piece for reuse.
+    /// An empty buffer for reuse.
     spare: Vec<u8>,
     /// Whether the socket has failed; then nothing is queued.
     pub broken: bool,
@@ -270,12 +270,12 @@ impl NbdOutputQueue {
         self.bytes == 0
     }
 
-    /// Drops all queued bytes and all that are pushed later.
+    /// Drops all queued bytes and all bytes that are queued later.
     pub fn break_off(&mut self) {
         *self = Self { broken: true, ..Self::default() };
     }
 
-    /// Queues a copy of bytes.
+    /// Queues a copy of `bytes` for sending.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.broken || bytes.is_empty() {
             return;
@@ -416,7 +416,7 @@ impl NbdOutputQueue {
         !self.is_empty()
     }
 
-    /// Removes `count` written bytes from the front.
+    /// Removes `count` bytes that were written to the socket from the front of the queue.
     fn advance(&mut self, count: usize) {
         self.bytes -= count;
         self.written += count;

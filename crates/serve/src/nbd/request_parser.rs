@@ -13,14 +13,14 @@ use crate::device::{BlockAction, ServedRequest};
 
 /// Maximum length of the data of a rejected write that is read and dropped, in bytes; longer data ends the connection.
 const MAX_SKIPPED: u32 = 2 * MAX_PAYLOAD;
-/// Minimum number of missing bytes of a write at which they are received directly into its data instead of the buffer.
+/// Minimum number of missing bytes of a write for which they are received directly into the write's data, without the buffer.
 const DIRECT: usize = 16 << 10;
 
 /// Why no request can be parsed at present.
 pub(super) enum ParserPause {
     /// More bytes are needed.
     Hungry,
-    /// Requests and replies use the maximum of memory.
+    /// No memory is available: requests and replies of the connection use the maximum.
     Stalled,
     /// A block status request, which the caller must answer.
     Status(BlockStatusQuery),
@@ -36,7 +36,7 @@ pub(super) struct BlockStatusQuery {
     pub single_extent: bool,
 }
 
-/// A request that is passed to the device in parts.
+/// A request whose parts are being passed to the device.
 struct SplitNbdRequest {
     slot: u32,
     next: u32,
@@ -68,10 +68,10 @@ impl SplitNbdRequest {
     }
 }
 
-/// The meaning of the next bytes.
+/// The kind of data that the next received bytes contain.
 enum ParserState {
     Header,
-    /// Data of a write: the received bytes of a part, which will have `wanted` bytes.
+    /// Data of a write: the bytes of the current part that were received so far. The part will have `wanted` bytes.
     Data {
         parts: SplitNbdRequest,
         data: Vec<u8>,
@@ -83,7 +83,7 @@ enum ParserState {
         cookie: u64,
         error: NbdError,
     },
-    /// No bytes are expected: parts without data wait for memory.
+    /// No bytes are expected, because the parts of a request without data wait for memory.
     Issue(SplitNbdRequest),
     Ended,
 }
@@ -177,7 +177,7 @@ impl NbdRequestParser {
                     self.stage = ParserState::Header;
                 }
                 ParserState::Issue(parts) => {
-                    // The memory for a whole read is reserved when it begins.
+                    // The memory for a complete read is reserved when the read begins.
                     let read = matches!(parts.command, NbdCommand::Read { .. });
                     loop {
                         if !read && !pending.has_room(0) {
@@ -241,7 +241,7 @@ pub(super) struct NbdRequestHeader {
     pub length: u32,
 }
 
-/// A valid request.
+/// A request of a client that has passed all checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NbdCommand {
     Read {
@@ -268,7 +268,7 @@ pub(super) enum NbdCommand {
 }
 
 impl NbdRequestHeader {
-    /// Parses a header. `None` if the magic number is wrong; then the stream cannot be resynchronised.
+    /// Parses the header of a request. `None` if the magic number is wrong; then the stream cannot be resynchronised.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let mut fields = NbdFieldReader(bytes);
         let magic = fields.u32()?;
@@ -282,7 +282,7 @@ impl NbdRequestHeader {
         (magic == REQUEST_MAGIC).then_some(header)
     }
 
-    /// Bytes of data after the header.
+    /// Returns the number of data bytes that follow the header.
     pub fn payload(&self) -> u32 {
         if self.kind == command::WRITE { self.length } else { 0 }
     }

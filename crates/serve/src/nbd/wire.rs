@@ -1,4 +1,4 @@
-//! Constants of the protocol. Numbers are transmitted as big-endian.
+//! Constants of the NBD protocol. Numbers are transmitted as big-endian.
 
 use crate::device::RequestFailure;
 

@@ -1,5 +1,5 @@
-//! The PCI function of a connection: its configuration space (PCI Local Bus 3.0, chapter 6), regions, interrupts, and requests to
-//! the block device.
+//! The PCI function that a vfio-user client accesses: its configuration space (PCI Local Bus 3.0, chapter 6), regions, interrupts, and
+//! requests to the block device.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use super::vfio::{
 use crate::device::{BlockDevice, CompletionReceiver, ServedCompletion};
 use crate::waker::ThreadWaker;
 
-/// Numbers of regions and interrupts of a PCI function, as in Linux's `vfio.h`.
+/// Number of regions and number of interrupt types of a PCI function, as in Linux's `vfio.h`.
 const REGIONS: u32 = 9;
 const BAR_REGION: u32 = 0;
 const CONFIGURATION_REGION: u32 = 7;
@@ -41,7 +41,7 @@ mod irq {
 /// Flag of `DMA_UNMAP` for all mappings.
 const UNMAP_ALL: u32 = 1 << 1;
 
-/// Receives completions from any thread and passes them to the thread of the export.
+/// Receives completions from any thread and passes them to the thread that serves the client.
 struct VfioCompletionInbox {
     completed: Mutex<Vec<ServedCompletion>>,
     wake: Arc<ThreadWaker>,
@@ -101,7 +101,7 @@ struct RegionAccess {
 impl RegionAccess {
     const BYTES: usize = 16;
 
-    /// Parses an access; returns it and the bytes after it.
+    /// Parses an access to a region; returns the access and the bytes after it.
     fn decode(payload: &[u8]) -> Result<(Self, &[u8]), Errno> {
         let mut fields = VfioFieldReader(payload);
         let (offset, region, count) = (fields.u64()?, fields.u32()?, fields.u32()? as usize);
@@ -145,7 +145,7 @@ impl SdhciPciFunction {
         GuestDma { memory, allowed: configuration.bus_master(), unshared: false }
     }
 
-    /// Advances card and controller until they wait for the device or the guest, then updates the interrupt line.
+    /// Advances card and controller until they wait for the block device or the guest, then updates the interrupt line.
     fn work(&mut self) {
         loop {
             for completion in self.inbox.take() {
@@ -168,7 +168,7 @@ impl SdhciPciFunction {
         let asserted = self.configuration.interrupts() && self.controller.interrupt();
         if let Some(trigger) = self.intx.trigger.as_ref().filter(|_| asserted && !self.intx.masked) {
             self.intx.masked = true;
-            // If the counter is at its maximum, the client is notified anyway.
+            // If the eventfd counter is at its maximum, the write fails, but the client is notified anyway.
             let _ = rustix::io::write(trigger, &1_u64.to_ne_bytes());
         }
     }
@@ -177,7 +177,7 @@ impl SdhciPciFunction {
     fn handle(&mut self, link: &mut VfioLink<'_>, message: VfioMessage) -> Result<(), ConnectionLoss> {
         let header = message.header;
         if header.is_reply() {
-            // The function sends no commands, so it expects no replies.
+            // This PCI function sends no commands to the client, so it expects no replies.
             return Ok(());
         }
         let outcome = self.execute(message);
@@ -233,7 +233,7 @@ impl SdhciPciFunction {
         }
     }
 
-    /// Executes commands that describe the function, share memory and connect interrupts.
+    /// Executes a command that describes the function, shares memory or connects interrupts.
     fn set_up(&mut self, number: u16, payload: &[u8], mut files: Vec<OwnedFd>) -> Result<Vec<u8>, Errno> {
         let mut fields = VfioFieldReader(payload);
         match number {
@@ -283,7 +283,7 @@ impl SdhciPciFunction {
                 let (_, flags, index) = (fields.u32()?, fields.u32()?, fields.u32()?);
                 let (start, count) = (fields.u32()?, fields.u32()?);
                 if index != INTX {
-                    // The function has no other interrupts; disabling them has no effect.
+                    // The PCI function has no interrupts other than INTx. Disabling the others has no effect.
                     return if index < IRQS && count == 0 { Ok(Vec::new()) } else { Err(Errno::INVAL) };
                 }
                 self.set_intx(flags, start, count, files).map(|()| Vec::new())
@@ -298,7 +298,7 @@ impl SdhciPciFunction {
         }
         let file = files.pop();
         if let Some(file) = &file {
-            // Writing to a blocking file could hang the export.
+            // The event file must not block, because a blocking write could hang the export.
             rustix::io::ioctl_fionbio(file, true)?;
         }
         match flags {
@@ -320,7 +320,8 @@ impl SdhciPciFunction {
         Ok(())
     }
 
-    /// Waits for an event and processes it: a message, completions, a stop, an unmask or another client.
+    /// Waits for an event and processes it: a message, completions, a request to stop or to unmask the interrupt, or the arrival of another
+    /// client.
     fn turn(&mut self, link: &mut VfioLink<'_>, listener: &OwnedFd) -> Result<(), ConnectionLoss> {
         let [socket, wake, other, unmask] = {
             let unmask = self.intx.unmask.as_ref().unwrap_or(&link.wake.event);
@@ -344,22 +345,22 @@ impl SdhciPciFunction {
             }
         }
         if other {
-            // There is one client at a time: a second one is disconnected.
+            // Only one client is served at a time, so a second client is disconnected.
             drop(rustix::net::accept(listener));
         }
         if socket {
             let message = link.receive()?;
             self.handle(link, message)?;
         }
-        // The event may have been reset during the receipt of a message.
+        // The wake event may have been reset while a message was received, so pending work is always done here.
         self.work();
         Ok(())
     }
 }
 
-/// Serves one client until it disconnects, then resets the function as after a power loss. Calls `news` once when the client uses
-/// the protocol, and once when the guest uses memory that the client does not share. Also returns whether the client used the
-/// protocol: a program that only checks whether the socket is alive does not.
+/// Serves one client until it disconnects, then resets the function as after a power loss. Calls `news` once when the client uses the
+/// protocol, and once when the guest uses memory that the client does not share. Returns why the connection ended, and whether the client
+/// used the protocol (a program that only checks whether the socket is alive does not).
 pub(super) fn serve(
     function: &mut SdhciPciFunction, mut link: VfioLink<'_>, listener: &OwnedFd, news: impl Fn(SessionEvent),
 ) -> (ConnectionLoss, bool) {
@@ -387,7 +388,7 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// The reply to `VERSION`: version 0.0, and the limits of this side.
+/// The reply to the command `VERSION`: version 0.0, and the limits of this server.
 fn version(payload: &[u8]) -> Result<Vec<u8>, Errno> {
     let mut fields = VfioFieldReader(payload);
     let (major, _minor) = (fields.u16()?, fields.u16()?);
@@ -411,7 +412,7 @@ pub(super) const BAR_BYTES: u32 = 256;
 const COMMAND: usize = 0x04;
 const COMMAND_MEMORY: u8 = 1 << 1;
 const COMMAND_BUS_MASTER: u8 = 1 << 2;
-/// This bit is in the upper byte.
+/// The bit "interrupt disable" of the command register, in its upper byte.
 const COMMAND_NO_INTERRUPT: u8 = 1 << 2;
 const STATUS: usize = 0x06;
 const STATUS_INTERRUPT: u8 = 1 << 3;
@@ -426,15 +427,15 @@ impl PciConfigSpace {
     pub fn new() -> Self {
         let mut bytes = [0; CONFIGURATION_BYTES];
         bytes[..4].copy_from_slice(&[0x36, 0x1b, 0x07, 0x00]);
-        // Revision, programming interface (with DMA), subclass, class.
+        // PCI class code: revision, programming interface (with DMA), subclass and class.
         bytes[0x08..0x0c].copy_from_slice(&[0, 0x01, 0x05, 0x08]);
-        // Subsystem of QEMU.
+        // Subsystem vendor id and subsystem id of QEMU.
         bytes[0x2c..0x30].copy_from_slice(&[0xf4, 0x1a, 0x00, 0x11]);
         bytes[0x3d] = 1;
         Self { bytes }
     }
 
-    /// Reads a range; returns false if it is not inside the configuration space.
+    /// Reads a range of the configuration space; returns false if the range is not inside it.
     pub fn read(&self, offset: u64, data: &mut [u8], interrupt: bool) -> bool {
         let Some(from) = range(offset, data.len()) else { return false };
         let start = from.start;
@@ -445,14 +446,14 @@ impl PciConfigSpace {
         true
     }
 
-    /// Writes a range except its read-only bits; returns false if it is not inside the configuration space.
+    /// Writes a range of the configuration space, except read-only bits; returns false if the range is not inside it.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> bool {
         let Some(to) = range(offset, data.len()) else { return false };
         for (at, value) in to.zip(data) {
             let writable = match at {
                 COMMAND => COMMAND_MEMORY | COMMAND_BUS_MASTER,
                 0x05 => COMMAND_NO_INTERRUPT,
-                // The lowest byte of BAR 0 is 0: 256 bytes of memory, 32 bits, not prefetchable.
+                // BAR 0 has 256 bytes of 32-bit, non-prefetchable memory, so its lowest byte is always 0.
                 0x11..=0x13 | INTERRUPT_LINE => 0xff,
                 _ => 0,
             };

@@ -150,14 +150,14 @@ pub fn exercise(data: &[u8]) {
                 machine.controller.read(at.into(), &mut [0; 8][..1 << (kind % 4)]);
                 machine.step();
             }
-            // Writes a descriptor, or other bytes, into memory.
+            // Writes a DMA descriptor, or other bytes, into guest memory.
             3 => {
                 let address = usize::from(at) * 8;
                 machine.memory.0[address..address + 8].copy_from_slice(&[kind, 0, value[0], value[1], 0, value[2], value[3], 0]);
             }
             4 => machine.complete(),
             5 => machine.command(kind & 0x3f, u32::from_le_bytes(value), at),
-            // Starts a transfer: mode, block count, command, sector; the descriptor table is at a small address.
+            // Starts a transfer with mode, block count, command and sector from the input. The descriptor table is at a small address.
             6 => {
                 machine.write(0x58, &u32::from(value[0]).to_le_bytes());
                 machine.write(0x04, &[0, 2, value[1], 0]);

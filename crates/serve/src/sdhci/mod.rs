@@ -31,10 +31,10 @@ use crate::waker::ThreadWaker;
 
 pub use card::CardSettings;
 
-/// Pause after an error on accepting a client.
+/// Pause before the next attempt when accepting a client has failed.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Events of an export, for the user.
+/// Events of an exported SD host controller, which are reported to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
     /// A virtual machine has connected and negotiated the version of the protocol.
@@ -133,7 +133,7 @@ fn accept_clients(
 ) {
     while !wake.is_stopping() {
         let mut files = [PollFd::new(&listener.socket, PollFlags::IN), PollFd::new(&wake.event, PollFlags::IN)];
-        // A signal or lack of memory does not end the loop.
+        // A signal or a lack of memory makes `poll` fail, but does not end the loop.
         let _ = poll(&mut files, None);
         wake.clear();
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -141,7 +141,7 @@ fn accept_clients(
             Ok(socket) => socket,
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => continue,
             Err(_) => {
-                // The system lacks resources, so the client must wait.
+                // The system lacks resources, so the next attempt is made after a pause.
                 std::thread::sleep(RETRY);
                 continue;
             }

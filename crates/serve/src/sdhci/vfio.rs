@@ -26,7 +26,7 @@ const MOST_FILES: usize = 16;
 /// Why a connection ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ConnectionLoss {
-    /// The client closed it.
+    /// The client closed the connection.
     Closed,
     /// The export was stopped.
     Stopped,
@@ -60,7 +60,8 @@ pub(super) struct VfioLink<'a> {
 }
 
 impl VfioLink<'_> {
-    /// Waits inside a message. Completions that arrive during this time are processed after the message.
+    /// Waits until the socket is ready to continue an incomplete message. Completions that arrive during this time are processed after the
+    /// message.
     fn wait(&self, flags: PollFlags) -> Result<(), ConnectionLoss> {
         loop {
             if self.wake.is_stopping() {
@@ -255,12 +256,12 @@ struct DmaMapping {
     file: Option<(OwnedFd, u64)>,
 }
 
-/// The mappings of a client by address.
+/// The memory mappings of a client, by guest address.
 #[derive(Default)]
 pub(super) struct DmaMappings(BTreeMap<u64, DmaMapping>);
 
 impl DmaMappings {
-    /// Adds a mapping. Fails if it is empty, wraps around or overlaps another one.
+    /// Adds a memory mapping. Fails if the mapping is empty, wraps around or overlaps another mapping.
     pub fn map(&mut self, address: u64, bytes: u64, flags: u32, file: Option<(OwnedFd, u64)>) -> Result<(), Errno> {
         let end = address.checked_add(bytes).filter(|_| bytes > 0).ok_or(Errno::INVAL)?;
         let before = self.0.range(..end).next_back();
@@ -268,7 +269,7 @@ impl DmaMappings {
             return Err(Errno::EXIST);
         }
         if let Some((file, offset)) = &file {
-            // A write after the end of the file would extend it.
+            // The mapped range must be inside the file, because a write after its end would extend the file.
             let size = fstat(file)?.st_size as u64;
             offset.checked_add(bytes).filter(|end| *end <= size).ok_or(Errno::INVAL)?;
         }
@@ -305,18 +306,18 @@ impl DmaMappings {
     }
 }
 
-/// The memory of the guest during the processing of a message.
+/// Access to the guest's memory during the processing of a message.
 pub(super) struct GuestDma<'a> {
     pub memory: &'a DmaMappings,
     /// Whether the guest permits the function to access memory.
     pub allowed: bool,
-    /// Whether an access failed because the client does not share that memory.
+    /// Whether an access failed because the client does not share the accessed memory.
     pub unshared: bool,
 }
 
 impl GuestDma<'_> {
-    /// Splits an access at the limits of mappings and after partial transfers. `each` is called with the file, the offset in it,
-    /// and a range of the bytes; it returns the number of bytes that it moved.
+    /// Splits a memory access at the limits of mappings and after partial transfers. `each` is called with the file, the offset in it, and
+    /// a range of the bytes; it returns the number of bytes that it moved.
     fn parts(
         &mut self, address: u64, bytes: usize, flag: u32,
         mut each: impl FnMut(&OwnedFd, u64, Range<usize>) -> rustix::io::Result<usize>,

@@ -29,13 +29,13 @@ pub(super) enum UblkIoCommand {
     CommitAndFetch = 0x21,
 }
 
-/// The number of an ioctl of type `u` (`_IOC` of linux/ioctl.h). Its data is read from the kernel, and with `writes` also written to it.
+/// The number of an ioctl of type `u` (`_IOC` of linux/ioctl.h) that reads data from the kernel and, with `writes`, also writes data to it.
 const fn ioctl(number: u32, bytes: usize, writes: bool) -> u32 {
     (2 | writes as u32) << 30 | (bytes as u32) << 16 | (b'u' as u32) << 8 | number
 }
 
 impl UblkControlCommand {
-    /// The number of the command, for a kernel with ioctl numbers or an older one.
+    /// The number of the command, for a kernel that uses ioctl numbers or for an older kernel.
     pub(super) const fn number(self, ioctl_numbers: bool) -> u32 {
         let writes = !matches!(self, Self::GetInfo);
         if ioctl_numbers { ioctl(self as u32, CONTROL_BYTES, writes) } else { self as u32 }
@@ -49,11 +49,11 @@ impl UblkIoCommand {
     }
 }
 
-/// `struct ublksrv_ctrl_cmd` in the 80 bytes of a ring entry: device, buffer (address and length), and a value.
+/// Encodes `struct ublksrv_ctrl_cmd` in the 80 bytes of a ring entry: device, buffer (address and length), and a value.
 pub(super) fn control(device: u32, buffer: (u64, u16), value: u64) -> [u8; 80] {
     let mut bytes = [0; 80];
     bytes[..4].copy_from_slice(&device.to_ne_bytes());
-    // The command is not for a specific queue.
+    // The queue number `u16::MAX` means that the command is not for a specific queue.
     bytes[4..6].copy_from_slice(&u16::MAX.to_ne_bytes());
     bytes[6..8].copy_from_slice(&buffer.1.to_ne_bytes());
     bytes[8..16].copy_from_slice(&buffer.0.to_ne_bytes());
@@ -61,7 +61,7 @@ pub(super) fn control(device: u32, buffer: (u64, u16), value: u64) -> [u8; 80] {
     bytes
 }
 
-/// `struct ublksrv_io_cmd`.
+/// Encodes `struct ublksrv_io_cmd`.
 pub(super) fn io(queue: u16, tag: u16, result: i32, address: u64) -> [u8; IO_BYTES] {
     let mut bytes = [0; IO_BYTES];
     bytes[..2].copy_from_slice(&queue.to_ne_bytes());
@@ -125,19 +125,19 @@ pub(super) fn parameters(limits: &BlockDeviceLimits, buffer_bytes: u32) -> [u8; 
     // File systems do not support physical blocks larger than a memory page.
     let shifts = [SECTOR_SHIFT, page_shift.min(12), page_shift, page_shift];
     let granularity = limits.discard_sectors.clamp(1, u32::MAX >> SECTOR_SHIFT);
-    // Longer discards are split at multiples of the granularity.
+    // Longer discards are split at multiples of the discard granularity.
     let most = (limits.max_sectors / granularity * granularity).max(1);
     let mut bytes = [0; 64];
     let mut put = |at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
     put(0, 64);
-    // UBLK_PARAM_TYPE_BASIC, UBLK_PARAM_TYPE_DISCARD
+    // Types of the parameters that follow: UBLK_PARAM_TYPE_BASIC and UBLK_PARAM_TYPE_DISCARD.
     put(4, 1 | 1 << 1);
     put(8, if limits.write_cache { CACHED } else { 0 });
     put(16, buffer_bytes >> SECTOR_SHIFT);
     put(44, granularity << SECTOR_SHIFT);
     put(48, most);
     put(52, most);
-    // Each discard has one range of sectors.
+    // Each discard request contains a single range of sectors.
     bytes[56..58].copy_from_slice(&1_u16.to_ne_bytes());
     bytes[12..16].copy_from_slice(&shifts.map(|shift| shift as u8));
     bytes[24..32].copy_from_slice(&limits.sectors.to_ne_bytes());
@@ -147,9 +147,9 @@ pub(super) fn parameters(limits: &BlockDeviceLimits, buffer_bytes: u32) -> [u8; 
 /// `struct ublksrv_io_desc`: a request of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UblkIoDescriptor {
-    /// `UBLK_IO_OP_*`.
+    /// Operation of the request, one of `UBLK_IO_OP_*`.
     pub(super) operation: u8,
-    /// `UBLK_IO_F_*`.
+    /// Flags of the request, `UBLK_IO_F_*`.
     pub(super) flags: u32,
     pub(super) sectors: u32,
     pub(super) sector: u64,
@@ -163,7 +163,7 @@ impl UblkIoDescriptor {
     pub(super) const WRITE_ZEROES: u8 = 5;
     pub(super) const META: u32 = 1 << 11;
     pub(super) const FUA: u32 = 1 << 13;
-    /// The sectors that are zeroed stay allocated.
+    /// Flag of a request to zero sectors: the sectors stay allocated.
     pub(super) const NO_UNMAP: u32 = 1 << 15;
 
     pub(super) fn parse(bytes: &[u8; DESCRIPTION_BYTES]) -> Self {

@@ -23,7 +23,7 @@ type UblkResult<T> = std::result::Result<T, Errno>;
 
 /// The device file for the commands.
 pub(super) const PATH: &str = "/dev/ublk-control";
-/// Interval of the calls of `gives_up`.
+/// Interval at which `gives_up` is called during a command.
 const POLL: Timespec = Timespec::new().nsec(50_000_000);
 
 fn ring() -> io::Result<IoUring<Entry128>> {
@@ -44,7 +44,7 @@ fn no_ublk_error() -> Error {
     )
 }
 
-/// The connection to the driver.
+/// The connection to the ublk driver.
 pub(super) struct UblkControl {
     ring: IoUring<Entry128>,
     file: File,
@@ -78,13 +78,13 @@ impl UblkControl {
                 return if done.result() < 0 { Err(Errno::from_raw_os_error(-done.result())) } else { Ok(()) };
             }
             if bounded && gives_up() {
-                // Pending commands end when their ring is closed.
+                // The kernel ends pending commands when their ring is closed, so the ring is replaced.
                 if let Ok(ring) = ring() {
                     self.ring = ring;
                 }
                 return Err(Errno::TIMEDOUT);
             }
-            // A signal or a timeout does not mean that the command failed.
+            // An error of the wait, such as a signal or a timeout, does not mean that the command failed.
             let _ = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&POLL));
         }
     }
@@ -94,7 +94,7 @@ impl UblkControl {
         let mut bytes = wanted.bytes();
         let mut add = |this: &mut Self| this.send(UblkControlCommand::Add, wanted.device, Some(&mut bytes), 0, || false);
         if let Err(first) = add(self) {
-            // Before Linux 6.4 only the old numbers exist; later kernels may not support them.
+            // Kernels before Linux 6.4 support only the old command numbers, and later kernels may not support them.
             self.ioctl_numbers = false;
             add(self).map_err(|errno| if errno == Errno::OPNOTSUPP { first } else { errno })?;
         }
@@ -171,7 +171,7 @@ fn mounts(table: &str, device: u32) -> Vec<PathBuf> {
 pub(super) fn unmount_all(device: u32) {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     for point in mounts(&table, device) {
-        // Another process may have unmounted it already.
+        // Another process may already have unmounted the file system.
         let _ = unmount(point, UnmountFlags::DETACH);
     }
 }
@@ -189,11 +189,11 @@ pub fn delete_left_ublk(token: u64) -> Result<()> {
     let mut control = UblkControl::open()?;
     for device in devices {
         if control.info(device).is_ok_and(|info| info.token == token) {
-            // Deleting a device also stops it, so that errors are ignored here.
+            // Deleting a device also stops it, so errors of the stop command are ignored.
             let _ = control.stop(device);
             unmount_all(device);
             match control.delete(device, PATIENCE) {
-                // A process that has the disk open keeps the number in use, but the device is deleted.
+                // If a process has the disk open, the device number stays in use, but the device is deleted.
                 Ok(()) | Err(Errno::TIMEDOUT | Errno::NODEV) => {}
                 Err(errno) => return Err(Error::io(Path::new(PATH), errno.into())),
             }

@@ -1,4 +1,4 @@
-//! The device as a block device of this host through the kernel's ublk driver (Linux 6.0 and later).
+//! Exports a device as a block device of this host through the kernel's ublk driver (Linux 6.0 and later).
 
 mod abi;
 mod control;
@@ -30,7 +30,7 @@ use crate::supervisor::Supervisor;
 /// Maximum length of a read or write of the kernel, in bytes, which is also the maximum size of each tag's buffer. The memory of
 /// a buffer is allocated at its first use.
 const LONGEST_BYTES: u32 = 512 << 10;
-/// The minimum of this limit: the kernel reads and writes whole pages.
+/// Smallest maximum request length that is possible, in bytes: the kernel reads and writes whole pages.
 const PAGE: u32 = 4096;
 /// Time limit for the files of a new device to appear in `/dev`.
 const APPEARS: Duration = Duration::from_secs(5);
@@ -128,7 +128,7 @@ impl UblkDevice {
         check(&limits, options)?;
         let buffer_bytes = longest_request(&limits)?;
         let mut control = UblkControl::open()?;
-        // A random number, derived from the random keys of hash maps.
+        // A random number that identifies the devices of this process. Its source is the random keys of hash maps.
         let token = RandomState::new().build_hasher().finish();
         let mut cleaner = options.cleaner.clone();
         if !cleaner.is_empty() {
@@ -142,7 +142,7 @@ impl UblkDevice {
         ublk.control
             .set_parameters(info.device, abi::parameters(&limits, info.buffer_bytes.min(buffer_bytes)))
             .map_err(|errno| rejected("accept the limits of the device", errno))?;
-        // The file can be opened only once.
+        // The character device can be opened only once.
         let path = PathBuf::from(format!("/dev/ublkc{}", info.device));
         let file = Arc::new(appearing(&path, |path| OpenOptions::new().read(true).write(true).open(path))?);
         for queue in 0..info.queues {
@@ -189,7 +189,7 @@ impl UblkDevice {
                 std::thread::sleep(BETWEEN);
             }
             inbox.wake.stop();
-            // If the thread panicked, its queue has ended.
+            // If the thread of a queue panicked, the queue has ended.
             let _ = thread.join();
         }
         control::unmount_all(self.device);
@@ -238,7 +238,7 @@ fn run_queue(
     {
         Ok(channel) => {
             let _ = opened.send(Ok(()));
-            // If serving fails, the kernel fails the requests and removes the disk.
+            // If serving a queue fails, the kernel fails its requests and removes the disk.
             let _ = queue::serve(channel, device, inbox);
         }
         Err(error) => drop(opened.send(Err(error))),

@@ -95,7 +95,7 @@ pub(super) fn serve(mut channel: UblkQueue, device: &dyn BlockDevice, inbox: &Ar
     }
 }
 
-/// Converts the request of a tag for the device.
+/// Converts the kernel's request with this tag to a request for the device.
 fn request(channel: &UblkQueue, tag: u16) -> Result<ServedRequest, Errno> {
     let description = channel.description(tag).ok_or(Errno::INVAL)?;
     let action = match description.operation {
@@ -123,14 +123,14 @@ fn action(description: &UblkIoDescriptor) -> Option<BlockAction> {
 fn modifiers(description: &UblkIoDescriptor) -> CommandFlags {
     let mut modifiers = CommandFlags::empty();
     let has = |flag| description.flags & flag != 0;
-    // The kernel sets these flags also for other requests; its own flushes have FUA, too.
+    // The kernel also sets these flags for requests to which they do not apply; for example, its own flushes have FUA.
     let data = matches!(description.operation, UblkIoDescriptor::READ | UblkIoDescriptor::WRITE);
     modifiers.set(CommandFlags::RELIABLE, description.operation != UblkIoDescriptor::FLUSH && has(UblkIoDescriptor::FUA));
     modifiers.set(CommandFlags::META, data && has(UblkIoDescriptor::META));
     modifiers
 }
 
-/// Ends the request of a tag.
+/// Completes the kernel's request with this tag.
 fn finish(channel: &mut UblkQueue, tag: u16, outcome: Result<Vec<u8>, RequestFailure>) -> io::Result<()> {
     let Some(description) = channel.description(tag) else { return Ok(()) };
     let bytes = description.data_bytes();
@@ -145,10 +145,10 @@ fn finish(channel: &mut UblkQueue, tag: u16, outcome: Result<Vec<u8>, RequestFai
     channel.finish(tag, outcome.map_or_else(|errno| -errno.raw_os_error(), |bytes| bytes as i32))
 }
 
-/// `user_data` of the entry that waits for the wake event; that of the other entries is their tag.
+/// `user_data` of the ring entry that waits for the wake event; the `user_data` of all other entries is their tag.
 const WAKE: u64 = u64::MAX;
 
-/// A mapping of memory.
+/// A memory mapping, which is unmapped when it is dropped.
 struct UblkMemoryMap {
     start: *mut u8,
     bytes: usize,
@@ -158,7 +158,7 @@ impl UblkMemoryMap {
     /// Maps a file from `offset` on, for reading.
     #[expect(unsafe_code, reason = "mapping memory")]
     fn of_file(file: &File, offset: u64, bytes: usize) -> io::Result<Self> {
-        // SAFETY: a new mapping, at a place of the kernel's choice.
+        // SAFETY: this creates a new mapping, at an address that the kernel chooses.
         let start =
             unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED | MapFlags::POPULATE, file, offset) }?;
         Ok(Self { start: start.cast(), bytes })
@@ -169,7 +169,7 @@ impl UblkMemoryMap {
     fn anonymous(bytes: usize) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping, at a place of the kernel's choice.
+        // SAFETY: this creates a new mapping, at an address that the kernel chooses.
         let start = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) }?;
         Ok(Self { start: start.cast(), bytes })
     }
@@ -202,7 +202,7 @@ enum UblkTagOwner {
 
 /// A queue. Only the thread that opened it may use it: the kernel identifies the queue by its thread.
 pub(super) struct UblkQueue {
-    // This must be dropped first, because the kernel may use the memory until the ring is closed.
+    // The ring must be dropped first, because the kernel may use the memory of the other fields until the ring is closed.
     ring: IoUring,
     file: Arc<File>,
     wake: Arc<ThreadWaker>,
@@ -217,7 +217,7 @@ pub(super) struct UblkQueue {
 }
 
 impl UblkQueue {
-    /// Opens a queue of the device and requests I/O with every tag; `wake` ends [`Self::wait`].
+    /// Opens a queue of the device and asks the kernel for a request with every tag; `wake` ends [`Self::wait`].
     pub(super) fn open(file: Arc<File>, info: &UblkDeviceInfo, queue: u16, wake: Arc<ThreadWaker>) -> io::Result<Self> {
         let depth = usize::from(info.depth);
         let page = rustix::param::page_size() as u64;
@@ -225,7 +225,7 @@ impl UblkQueue {
         let descriptions = UblkMemoryMap::of_file(&file, u64::from(queue) * stride, depth * DESCRIPTION_BYTES)?;
         let buffer_bytes = info.buffer_bytes as usize;
         let mut channel = Self {
-            // An entry for each tag, and one for the wake event.
+            // The ring has an entry for each tag, and one for the wake event.
             ring: IoUring::new((depth as u32 + 1).next_power_of_two())?,
             file,
             wake,
@@ -246,8 +246,8 @@ impl UblkQueue {
 
     #[expect(unsafe_code, reason = "entries of a ring may have addresses")]
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
-        // SAFETY: the files of all entries live as long as the ring. Their addresses are buffers, which are only given back
-        // to the system once the kernel is done with all tags.
+        // SAFETY: the files of all entries live as long as the ring. The addresses in the entries are buffers, which are freed only after
+        // the kernel has finished with all tags.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
             self.ring.submit()?;
         }
@@ -268,7 +268,8 @@ impl UblkQueue {
         self.push(&entry)
     }
 
-    /// Ends the request of a tag and requests the next one. `result` is the number of moved bytes, or a negative errno.
+    /// Completes the request with this tag and asks the kernel for the next one. `result` is the number of moved bytes, or a negative
+    /// errno.
     pub(super) fn finish(&mut self, tag: u16, result: i32) -> io::Result<()> {
         self.pass_to_kernel(tag, UblkIoCommand::CommitAndFetch, result)
     }
@@ -283,7 +284,7 @@ impl UblkQueue {
             }
             let tag = entry.user_data() as u16;
             if let Some(state) = self.tags.get_mut(usize::from(tag)) {
-                // UBLK_IO_RES_OK is 0; with another result the tag can no longer be used.
+                // The result 0 is UBLK_IO_RES_OK. After any other result, the tag can no longer be used.
                 *state = if entry.result() == 0 { UblkTagOwner::Ours } else { UblkTagOwner::Gone };
                 if entry.result() == 0 {
                     events.push(UblkQueueEvent::Request(tag));
@@ -307,7 +308,7 @@ impl UblkQueue {
         }
         let Err(error) = self.ring.submit_and_wait(usize::from(sleeps)) else { return Ok(()) };
         match Errno::from_io_error(&error) {
-            // A signal arrived, or the completion queue must be emptied first.
+            // These are no failures: a signal arrived, or the completion queue must be emptied first.
             Some(Errno::INTR | Errno::AGAIN | Errno::BUSY) => Ok(()),
             _ => Err(error),
         }
@@ -319,7 +320,7 @@ impl UblkQueue {
         (self.tags.get(at) == Some(&UblkTagOwner::Ours)).then_some(at)
     }
 
-    /// The operation of the request of a tag.
+    /// The kernel's description of the request with this tag.
     #[expect(unsafe_code, reason = "memory that the kernel writes")]
     pub(super) fn description(&self, tag: u16) -> Option<UblkIoDescriptor> {
         let at = self.owned_tag_index(tag)?;
@@ -354,9 +355,9 @@ impl UblkQueue {
 impl Drop for UblkQueue {
     #[expect(unsafe_code, reason = "memory that the kernel writes")]
     fn drop(&mut self) {
-        // If the kernel still owns a tag, as after a failure, it could write to the memory after it is reused. Then the memory is leaked.
+        // While the kernel owns a tag, as after a failure, it may still write to the buffers. Then their memory is leaked, not reused.
         if !self.tags.contains(&UblkTagOwner::Kernels) {
-            // SAFETY: dropped once, and not used again.
+            // SAFETY: the buffers are dropped once, and not used again.
             unsafe { ManuallyDrop::drop(&mut self.buffers) };
         }
     }
@@ -380,7 +381,7 @@ mod tests {
     #[test]
     fn an_operation_that_was_not_offered_is_refused() {
         assert_eq!(action(&description(UblkIoDescriptor::DISCARD, 0)), Some(BlockAction::Discard { secure: false }));
-        // UBLK_IO_OP_WRITE_SAME, UBLK_IO_OP_ZONE_OPEN
+        // 4 is UBLK_IO_OP_WRITE_SAME, and 10 is UBLK_IO_OP_ZONE_OPEN.
         assert_eq!([4, 10].map(|operation| action(&description(operation, 0))), [None, None]);
     }
 

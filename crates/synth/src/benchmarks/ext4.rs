@@ -48,7 +48,7 @@ impl ModelVolume {
         self.journal * GROUP
     }
 
-    /// Creates the `i`th of `count` directories. Directories are spread evenly over the groups; consecutive ones share a group.
+    /// Creates the `i`th of `count` directories. Directories are spread evenly over the groups; consecutive directories share a group.
     pub fn directory(&mut self, i: u64, count: u64) -> ModelInode {
         let usable = self.groups.len() as u64 - 1;
         let group = i * usable / count;

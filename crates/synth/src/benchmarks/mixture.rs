@@ -26,9 +26,9 @@ const SMALL: u32 = 16;
 /// The ratio of small random writes to other writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WriteMixture {
-    /// Part of the ratio for the writes that are not small random ones.
+    /// Term of the ratio for the writes that are not small random writes.
     pub others: u64,
-    /// Part of the ratio for the small random writes.
+    /// Term of the ratio for the small random writes.
     pub small: u64,
     /// Whether the ratio counts writes or bytes.
     pub by: MixtureUnit,
@@ -42,7 +42,7 @@ pub(super) enum MixtureUnit {
 }
 
 impl WriteMixture {
-    /// Leaves out other writes until the mixture is reached. If the requests have too few of them, all are kept.
+    /// Drops writes that are not small random ones until the ratio is reached. If there are too few of these writes, all are kept.
     pub fn thin(self, requests: impl Iterator<Item = Request>) -> impl Iterator<Item = Request> {
         let mut state = ThinnedStream { mixture: self, small: 0, others: 0, end: None, in_run: false, dropped_end: None };
         requests.filter(move |request| state.keeps(request))
@@ -54,11 +54,11 @@ struct ThinnedStream {
     /// Writes kept so far, small random ones and others: their number, or their sectors if the mixture counts bytes.
     small: u64,
     others: u64,
-    /// End of the last request that was kept.
+    /// Sector at which the last kept request ended.
     end: Option<Sector>,
-    /// Whether that request is a write that is not a small random one.
+    /// Whether the last kept request is a write that is not a small random one.
     in_run: bool,
-    /// End of the run that is being left out.
+    /// End of the run (requests that continue each other) that is being left out.
     dropped_end: Option<Sector>,
 }
 
@@ -66,7 +66,7 @@ impl ThinnedStream {
     fn keeps(&mut self, request: &Request) -> bool {
         let end = Some(Sector(request.sector.0 + u64::from(request.sectors)));
         if request.op != Op::Write {
-            // The router compares a request only with the end of reads and writes.
+            // The router recognises sequential requests by the end of the previous read or write; other requests do not count.
             if request.op == Op::Read {
                 (self.end, self.in_run, self.dropped_end) = (end, false, None);
             }
@@ -79,7 +79,7 @@ impl ThinnedStream {
         if small {
             self.small += count;
         } else {
-            // A request that continues a run is kept or left out with the run.
+            // A request that continues a sequential run is kept or left out together with the run.
             let enough = self.others * self.mixture.small >= self.small * self.mixture.others;
             if left_out || (enough && !(goes_on && self.in_run)) {
                 self.dropped_end = end;
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn runs_of_other_writes_are_left_out_whole_until_the_mixture_is_right() {
-        // Each round: a small random write, then a run of two large writes and a small one that continues them.
+        // Each round contains a small random write, and then a run of two large writes and a small one that continues them.
         let round = |i: u64| [write(i * 1000, 8), write(i * 1000 + 300, 64), write(i * 1000 + 364, 64), write(i * 1000 + 428, 8)];
         let all: Vec<_> = (0..1000).flat_map(round).collect();
         for (mixture, wanted) in [

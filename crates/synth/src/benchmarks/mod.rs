@@ -17,7 +17,7 @@ use crate::distribute::SynthesisRng;
 
 type Stream = Box<dyn Iterator<Item = Request> + Send>;
 
-/// A benchmark in the list of available ones.
+/// An entry in the list of available benchmarks.
 pub struct BenchmarkEntry {
     /// Name of the benchmark.
     pub name: &'static str,
@@ -78,8 +78,8 @@ fn shuffled(count: u64, seed: u64) -> Vec<u64> {
     order
 }
 
-/// A benchmark as a stream of batches. The same name, seed and version give the same bytes. Programs state no times: their requests arrive
-/// 1 us after each other and are meant to be replayed back to back.
+/// A benchmark as a stream of batches. The same name, seed and version give the same bytes. Benchmarks that are programs have no time
+/// stamps of their own: their requests arrive 1 us after each other and are meant to be replayed back to back.
 pub struct Benchmark {
     stream: Stream,
     left: u64,

@@ -83,7 +83,7 @@ impl Postmark {
         if self.operations < FILES {
             self.create();
         } else if self.operations < FILES + TRANSACTIONS {
-            // A transaction creates or deletes a file, and reads or appends to another.
+            // A PostMark transaction creates or deletes a file, and reads or appends to another file.
             if self.dice.below(2) == 0 {
                 self.create();
             } else {
@@ -171,7 +171,7 @@ impl Postmark {
         let data = std::mem::take(&mut self.data);
         runs(&data, |first, count| self.out.push_back(request(Op::Write, first, count)));
         let metadata = std::mem::take(&mut self.metadata);
-        // Number of blocks of the transaction: descriptor, metadata and commit block.
+        // Number of descriptor and metadata blocks of the transaction. The commit block is written separately.
         let mut left = metadata.len() as u64 + 1;
         while left > 0 {
             let count = left.min(MOST_BLOCKS).min(JOURNAL - self.journal_next);

@@ -1,4 +1,4 @@
-//! A job of a job file, or of a workload described by a few figures: what is read and written, at which addresses, and when.
+//! A job, from a fio job file or from a workload described by a few figures: what is read and written, at which addresses, and when.
 
 use emmclab_trace::{Error, ErrorClass, Op, Result};
 
@@ -84,7 +84,7 @@ pub(super) struct FioJob {
     pub random_pct: u64,
     pub iodepth: u64,
     pub in_flight: bool,
-    /// Writes between two syncs; 0 for none.
+    /// Number of writes between two syncs; 0 for no syncs.
     pub fsync: u64,
     pub end_fsync: bool,
     pub direct: bool,
@@ -264,7 +264,7 @@ impl FioJob {
         !self.pattern.random || self.random_map && aligned && self.distribution == OffsetDistribution::Even
     }
 
-    /// Whether a pass accesses each random block only once.
+    /// Whether and how a pass over the file accesses each random block only once.
     pub fn coverage(&self) -> BlockCoverage {
         match (self.covers(), self.largest() == self.smallest()) {
             (false, _) => BlockCoverage::Any,
@@ -282,12 +282,12 @@ impl FioJob {
         self.pattern.ops != FioOperations::Only(Op::Read) && self.pattern.ops != FioOperations::Only(Op::Discard)
     }
 
-    /// Number of files of each copy of the job.
+    /// Number of files of each copy of the job (`numjobs`).
     pub fn file_count(&self) -> u64 {
         self.number_files.max(self.files.len() as u64)
     }
 
-    /// Number of bytes of a pass over all files of a copy.
+    /// Number of bytes that one copy of the job (`numjobs`) accesses in a pass over all its files.
     pub fn total(&self) -> u64 {
         self.io_size.or(self.size).unwrap_or_else(|| self.file_length().saturating_mul(self.file_count()))
     }
@@ -301,7 +301,7 @@ impl FioJob {
         }
     }
 
-    /// The byte offset at which a copy begins in its file.
+    /// The byte offset in the file at which the copy of the job with this number (`numjobs`) begins.
     pub fn begin(&self, copy: u64) -> Result<u64> {
         let begin = copy.checked_mul(self.offset_increment).and_then(|more| more.checked_add(self.offset));
         let end = begin.and_then(|begin| begin.checked_add(self.file_length()));
@@ -338,7 +338,7 @@ pub struct WorkloadPattern {
     pub iops: f64,
     /// Whether requests arrive at random times (a Poisson process) rather than at equal intervals.
     pub poisson: bool,
-    /// Writes between two flushes; 0 for none.
+    /// Number of writes between two flushes; 0 for no flushes.
     pub flush_every: u64,
 }
 

@@ -277,7 +277,8 @@ pub(super) fn sequencer(option: &FioOption) -> Result<FioSequencer> {
     }
 }
 
-/// Parses values for reads, writes and trims, separated by commas. Missing last values equal the last one; an empty one is `None`.
+/// Parses values for reads, writes and trims, separated by commas. Missing values at the end equal the last given value; an empty value is
+/// `None`.
 fn of_each<T: Clone>(option: &FioOption, read: impl Fn(&str) -> Option<T>, what: &str) -> Result<[Option<T>; 3]> {
     let mut last = None;
     let mut parts = option.text().split(',');
@@ -331,7 +332,7 @@ pub(super) fn split(text: &str, base: KbBase) -> Option<Sizes> {
     if total > 100 || open == 0 && total != 100 {
         return None;
     }
-    // All shares are multiplied by the number of sizes without a share, so that the remaining percentage is divisible by it.
+    // All shares are multiplied by the number of sizes without a share, so that these can divide the remaining percentage equally.
     let scale = open.max(1);
     let share_of = |share: Option<u64>| share.map_or(100 - total, |share| share * scale);
     Some(sizes.into_iter().map(|(size, share)| (size, share_of(share))).collect())
@@ -356,7 +357,7 @@ pub(super) fn rates(option: &FioOption, is_bytes: bool) -> Result<[Option<FioRat
         }
     };
     let what = if is_bytes { "a number of bytes per second, for example 10m" } else { "a number of requests per second" };
-    // A rate of 0 is no limit.
+    // A rate of 0 means that there is no limit.
     Ok(of_each(option, read, what)?
         .map(|rate| rate.filter(|rate| !matches!(rate, FioRate::BytesPerSecond(0) | FioRate::RequestsPerSecond(0)))))
 }

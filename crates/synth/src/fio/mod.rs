@@ -1,9 +1,9 @@
 //! The requests that fio would issue for a job file, as a trace (based on fio's HOWTO and source; checked against I/O logs of fio 3.33).
 //!
 //! Jobs run concurrently; a job with `stonewall` starts when all jobs before it have ended. `numjobs` creates copies of a job. Each file is
-//! a region of the address space; without file names, each copy has files of its own. Files under `/dev/` are devices that begin at sector
-//! 0. Without a rate and think times, the requests of a job arrive one microsecond after each other (`iodepth` of them at once if the
-//! engine keeps several in flight): they are meant to be replayed back to back.
+//! a region of the address space; without file names, each copy has files of its own. A file under `/dev/` is a device, whose first sector
+//! is 0 in the trace. Without a rate and think times, the requests of a job arrive one microsecond after each other (`iodepth` of them at
+//! once if the engine keeps several in flight): they are meant to be replayed back to back.
 //!
 //! Random offsets cover each block once before any is repeated, as with fio's random map, unless `norandommap` or another distribution is
 //! set. The random numbers are not those of fio: sizes, shares, reuse and distribution agree with fio, single addresses do not.
@@ -28,7 +28,7 @@ pub use job::WorkloadPattern;
 const REGION_ALIGN: u64 = 1 << 11;
 /// Maximum number of jobs with all their copies (`numjobs`): far more than a machine has threads.
 const MOST_JOBS: u64 = 1 << 12;
-/// Time between the last request of a group and the first one of the next, in ns.
+/// Time between the last request of a group of concurrent jobs and the first request of the next group, in ns.
 const STEP_NS: i64 = 1_000;
 
 /// The trace of a job file. The same text, seed and version give the same bytes.
@@ -105,7 +105,7 @@ impl FioJobs {
         self.running = self.groups.pop().unwrap_or_default();
     }
 
-    /// The next request of all running jobs in order of time, then of jobs; `None` at the end.
+    /// The next request of all running jobs, in order of time; requests of the same time are in the order of the jobs. `None` at the end.
     fn request(&mut self) -> Option<Request> {
         loop {
             let earliest = self

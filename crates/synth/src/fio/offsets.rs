@@ -13,7 +13,7 @@ pub(super) enum OffsetDistribution {
     Zipf(f64),
     /// A share `1 - h` of the draws selects a share `h` of the blocks.
     Pareto(f64),
-    /// A bell curve around the middle of the blocks, broadened by this percentage of them.
+    /// A bell curve around the middle of the blocks, broadened by a uniform offset within this percentage of all blocks.
     Normal(f64),
     /// Consecutive parts of the file, each with its share of the accesses.
     Zoned(Vec<DistributionZone>),
@@ -146,7 +146,7 @@ struct ZipfRanks {
     /// `from` and `to`: the integral of the weight at the lower end of rank 1 and at the upper end of the last rank.
     from: f64,
     to: f64,
-    /// Largest distance of a draw below its rank at which it is accepted without a further comparison.
+    /// Largest distance of a draw below its rank at which the draw is accepted without a further comparison.
     accepted: f64,
 }
 
@@ -357,7 +357,7 @@ mod tests {
             assert!((pareto - 0.8).abs() < 0.03, "{pareto}");
         }
         assert!((hottest(&OffsetDistribution::Even, 205) - 0.2).abs() < 0.05);
-        // Two standard deviations of a bell curve of n / 12: a third of the blocks get 95 % of the draws.
+        // The standard deviation is n / 12, so the middle third of the n blocks (two deviations on each side) gets 95 % of the draws.
         assert!((hottest(&OffsetDistribution::Normal(0.0), 341) - 0.95).abs() < 0.03);
         let zones = vec![DistributionZone { accesses: 90, blocks: 10 }, DistributionZone { accesses: 10, blocks: 90 }];
         assert!((share(&counts(&OffsetDistribution::Zoned(zones))[..102]) - 0.9).abs() < 0.01);

@@ -7,7 +7,7 @@ use super::lines::{FioOption, distribution, one_size, pattern, range, rates, sec
 
 const MICROSECOND: u64 = 1_000;
 const SECOND: u64 = 1_000_000_000;
-/// Maximum number of files of a copy of a job.
+/// Maximum number of files of each copy of a job (`numjobs`).
 const MOST_FILES: u64 = 1 << 16;
 
 /// The jobs of a file, each with the options of the `[global]` sections before it.
@@ -36,7 +36,7 @@ pub(super) fn jobs(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Res
     Ok(jobs)
 }
 
-/// Applies an option to a job; a function for each subject tries it.
+/// Applies an option to a job. The functions for the different subjects of options are tried one after another.
 fn set(job: &mut FioJob, option: &FioOption) -> Result<()> {
     if !(set_requests(job, option)? || set_places(job, option)? || set_times(job, option)?) {
         check_other(option)?;

@@ -1,4 +1,4 @@
-//! The requests of one copy of a job, and their issue times: by rates, with think times, or `iodepth` at a time.
+//! The requests of one copy of a job (`numjobs`), and their issue times: by rates, with think times, or `iodepth` at a time.
 
 use std::sync::Arc;
 
@@ -20,14 +20,14 @@ pub(super) struct FioFile {
     is_done: bool,
 }
 
-/// The phase of a copy.
+/// The current phase of one copy of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RunnerPhase {
-    /// Issues the requests of a pass.
+    /// The job copy issues the requests of a pass over its files.
     Issue,
-    /// Issues the sync after the pass.
+    /// The job copy issues the sync after the pass.
     Sync,
-    /// Reads the data that the pass has written.
+    /// The job copy reads back the data that the pass has written.
     Verify,
     Over,
 }
@@ -68,7 +68,8 @@ pub(super) struct FioRunner {
 }
 
 impl FioRunner {
-    /// Creates a copy of a job. `places` has the first byte of each file of the copy, and the device if the file is a device.
+    /// Creates a copy of a job. `places` has, for each file of the copy, its first byte in the address space, and the device if the file is
+    /// a device.
     pub fn new(job: Arc<FioJob>, places: &[(u64, Option<NameId>)], seed: u64, process: NameId) -> Result<Self> {
         let mut dice = SynthesisRng::new(seed);
         let file = |&(begin, device): &(u64, Option<NameId>)| {
@@ -170,7 +171,7 @@ impl FioRunner {
         self.job.is_paced() && self.job.runtime_ns.is_some_and(|limit| self.pace.next() >= limit)
     }
 
-    /// The next request of a pass; `None` at the end of the pass.
+    /// The next request of the pass over the files; `None` at the end of the pass.
     fn plan(&mut self) -> Option<UntimedRequest> {
         if let Some(owed) = self.owed.take() {
             return Some(owed);
@@ -191,7 +192,7 @@ impl FioRunner {
     /// Chooses operation, file and offset of a request; `None` if no requests remain for any file.
     fn place(&mut self) -> Option<UntimedRequest> {
         let op = self.operation();
-        // With these options a pass may cover the files more than once.
+        // With `io_size` or `time_based`, a pass may cover the files more than once.
         let repeats = self.job.io_size.is_some() || self.job.time_based;
         let mut begun_anew = false;
         loop {
@@ -273,7 +274,7 @@ impl FioRunner {
         Some((offset, bytes.min(blocks * job.unit())))
     }
 
-    /// The next read of the data that the pass wrote.
+    /// The next read that verifies the data written in the pass.
     fn verify(&mut self) -> Option<Request> {
         if !self.job.verifies() {
             return None;
@@ -447,7 +448,7 @@ impl FioPacing {
         let smallest = job.sizes[of].iter().map(|(bytes, _)| *bytes).min().unwrap_or(1);
         let (by_bytes, per_second) = match rate {
             FioRate::BytesPerSecond(rate) => (true, rate),
-            // For a range of sizes, fio counts requests of the smallest size.
+            // If a job has a range of sizes, fio converts its rate in requests per second to bytes per second, with the smallest size.
             FioRate::RequestsPerSecond(rate) if job.is_range => (true, rate.saturating_mul(smallest)),
             FioRate::RequestsPerSecond(rate) => (false, rate),
         };

@@ -12,12 +12,12 @@ use crate::{
     duration::parse_duration, interrupt,
 };
 
-/// Number of cuts that are remembered, for late requests that arrived before them.
+/// Number of removed gaps that are remembered, for requests that are read later but arrived before these gaps.
 const CUTS: usize = 64;
-/// Number of requests after which a stray request counts as late. A backward jump may follow before that, and the stray request
-/// may belong after it.
+/// Number of requests after which a stray request (more than a second before the latest arrival) is treated as late. Until then, a backward
+/// jump of the clock may follow, after which the stray request may belong.
 const STRAYS: u64 = 512;
-/// A time between two stamps of a request that is longer than this contains a jump: no storage needs half an hour.
+/// Maximum plausible time between two stamps of a request. A longer time contains a clock jump: no storage needs half an hour.
 const LONGEST_WAIT_NS: u64 = 1_800_000_000_000;
 /// The longest gap that the user can give, about 30 years.
 const LONGEST_NS: i64 = 1_000_000_000_000_000_000;
@@ -27,9 +27,9 @@ const LONGEST_GAP_NS: u64 = 100 * 365 * 86_400 * 1_000_000_000;
 /// The gaps to remove from a trace. Backward jumps are removed in both cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MendClock {
-    /// The gaps that are jumps; a first pass over the file detects them.
+    /// The gaps that are clock jumps; a first pass over the file detects them.
     Jumps,
-    /// The gaps longer than this; only one pass is needed.
+    /// The gaps that are longer than this limit; only one pass over the file is needed.
     Above(Nanos),
 }
 
@@ -72,7 +72,7 @@ struct TimeShifts {
     requests: u64,
     /// The shift, in nanoseconds, that is added to times after the last jump.
     shift: i64,
-    /// The last cuts since the last backward jump.
+    /// The most recent removed gaps since the last backward jump of the clock.
     cuts: VecDeque<GapCut>,
     count: u64,
     /// The first jumps that were removed.
@@ -83,9 +83,9 @@ struct TimeShifts {
 struct GapCut {
     from: i64,
     to: i64,
-    /// The shift of times before the cut, in nanoseconds.
+    /// The shift of times before the removed gap, in nanoseconds.
     before: i64,
-    /// The length to which the gap is cut, in nanoseconds.
+    /// The length to which the gap is shortened, in nanoseconds.
     cut_length_ns: i64,
 }
 
@@ -118,7 +118,7 @@ impl ClockMender {
         }
         clock.finish();
         order.finish(&mut |_, step| count(&mut gaps, step));
-        // All gaps that are not jumps are at most a tenth of the shortest jump.
+        // Gaps that are not jumps are at most a tenth of the shortest jump, so half of the shortest jump separates both.
         let limit_ns = clock.shortest_forward_ns().map_or(u64::MAX, |shortest| shortest / 2);
         Ok(Self::new(limit_ns, CutGapLength::Median(gaps.value_at_quantile(0.5)), in_file_order))
     }
@@ -155,7 +155,7 @@ impl ClockMender {
                     let latest = before.saturating_add(shifts.shift);
                     let late: Vec<_> = strays.drain(..).map(|(_, stray)| (stray, shifts.shift_at(stray.arrival.0))).collect();
                     mended.push(shifts.take(request, step));
-                    // A stray request gets the shift before or after the jump, whichever moves it nearer to the jump.
+                    // A stray (out-of-order) request gets the shift before or after the jump, whichever moves it nearer to the jump.
                     for (stray, late) in late {
                         let off = |shift: i64| stray.arrival.0.saturating_add(shift).abs_diff(latest);
                         let shift = if off(shifts.shift) < off(late) { shifts.shift } else { late };
@@ -188,7 +188,7 @@ impl ClockMender {
 }
 
 fn gap_histogram() -> Histogram<u64> {
-    // Three significant digits; both arguments are in the range that the crate allows.
+    // The histogram has three significant digits. Both arguments are in the range that the crate allows, so this cannot fail.
     Histogram::new_with_max(LONGEST_GAP_NS, 3).unwrap_or_else(|_| unreachable!("constant bounds"))
 }
 
@@ -266,7 +266,7 @@ impl TimeShifts {
         }
     }
 
-    /// The shift at a time, which may be earlier than the last cuts.
+    /// The shift of a time, which may be before the last removed gaps.
     fn shift_at(&self, time: i64) -> i64 {
         let mut shift = self.shift;
         for cut in self.cuts.iter().rev() {
@@ -275,7 +275,7 @@ impl TimeShifts {
             }
             let behind = time.saturating_sub(cut.from);
             if behind > 0 {
-                // The time is in the gap: its distance from the start is limited to the remaining length of the gap.
+                // The time is in a shortened gap: its distance from the start is limited to the length that remains of the gap.
                 return cut.before.saturating_sub(behind - behind.min(cut.cut_length_ns));
             }
             shift = cut.before;

@@ -8,19 +8,19 @@ use crate::Request;
 
 /// Number of requests at the beginning of a trace that are examined.
 pub(crate) const JUDGED: usize = 1 << 12;
-/// Number of time stamps in a group. Each group has its own divisor, so that a wrong stamp affects only the divisor of its group.
+/// Number of time stamps in a group. Each group has its own greatest common divisor, so that a wrong stamp affects only its group.
 const GROUP: usize = 16;
-/// At most one of this many groups may have wrong stamps.
+/// Of this many groups, at most one may have wrong time stamps.
 const SPOILED: usize = 10;
-/// Shorter steps, in ns, are those of ordinary clocks.
+/// Minimum step of a coarse clock, in ns. Ordinary clocks have shorter steps.
 const LEAST_NS: u64 = 10_000;
-/// At least one of this many stamps must equal that of the request before. Requests that a timer starts share no stamps.
+/// Of this many requests, at least one must have the same stamp as the request before it. Requests that a timer starts share no stamps.
 const SHARED: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CoarseClock {
     step_ns: i64,
-    /// A stamp, in ns. All others differ from it by a multiple of the step.
+    /// A stamp, in ns. All other stamps differ from it by a multiple of the step.
     stamp: i64,
 }
 
@@ -58,7 +58,7 @@ impl CoarseClock {
         }
     }
 
-    /// The step as text for the header of a file, such as `1ms`.
+    /// The step of the clock as text for the header of a file, such as `1ms`.
     pub fn text(&self) -> String {
         let (divisor, unit) = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")]
             .into_iter()
@@ -109,9 +109,9 @@ mod tests {
         assert_eq!(coarse_clock_text(&ended_at([1, 1, 1, 2].map(ms), |_| 300_000)), Some("1ms".to_owned()));
         let many = || (0..2_000).map(|number| ms(number / 3));
         assert_eq!(coarse_clock_text(&ended_at(many(), |number| 80_000 + number * 7)), Some("1ms".to_owned()));
-        // Responses longer than the step are known well enough.
+        // Responses that are longer than the clock step are measured precisely enough.
         assert_eq!(coarse_clock_text(&ended_at(many(), |number| 2_000_000 + number * 7)), None);
-        // Requests of a timer share no stamp.
+        // Requests that a timer sends every millisecond do not share a time stamp, so the clock does not count as coarse.
         assert_eq!(coarse_clock_text(&ended_at((0..2_000).map(ms), |number| 80_000 + number * 7)), None);
     }
 

@@ -24,13 +24,13 @@ impl HasArrival for NumberedArrival {
     }
 }
 
-/// The gaps and jumps so far.
+/// The gaps and clock jumps that were found so far.
 #[derive(Debug, Default)]
 struct ClockFaults {
     first: i64,
     /// First arrival since the last backward jump.
     stretch_first: i64,
-    /// Sum of the durations of all stretches before that, from first to last arrival.
+    /// Sum of the durations of all earlier stretches between backward jumps, each from first to last arrival, in nanoseconds.
     stretches_ns: i64,
     requests: u64,
     gaps: u64,
@@ -46,8 +46,8 @@ impl FileClock {
         Self { order: FileOrderClassifier::new(in_file_order), faults: ClockFaults::default() }
     }
 
-    /// Adds requests that were read together. `sorted` states that none arrives before the one before it; then `widest` is the
-    /// largest gap between two of them, in nanoseconds.
+    /// Adds requests that were read together. `sorted` states that their arrivals are in ascending order; then `widest` is the largest gap
+    /// between two successive arrivals, in nanoseconds.
     pub fn see(&mut self, requests: &[Request], sorted: bool, widest: u64) {
         let ([first, ..], [.., last]) = (requests, requests) else { return };
         let latest = self.order.latest();
@@ -151,7 +151,7 @@ impl ClockFaults {
 
 /// Number of consecutive requests before the latest arrival that show that the clock was set back; fewer are out of order.
 const BACK_REQUESTS: usize = 256;
-/// Minimum time in nanoseconds by which each of them arrives before the latest arrival.
+/// Minimum time in nanoseconds by which each of these requests arrives before the latest arrival.
 const BACK_NS: i64 = 1_000_000_000;
 
 /// The class of a request in relation to the requests before it in the file.
@@ -169,7 +169,7 @@ pub(super) enum OrderClass {
     Back(i64),
 }
 
-/// A request, or only its arrival.
+/// A request, or only the arrival of a request.
 pub(super) trait HasArrival {
     fn arrival(&self) -> i64;
 }
@@ -181,7 +181,7 @@ pub(super) struct FileOrderClassifier<R> {
     looks_back: bool,
     /// Latest arrival since the last backward jump; `None` before the first request.
     latest: Option<i64>,
-    /// Requests that may be the first ones after a jump.
+    /// Requests that may be the first ones after a backward jump.
     run: Vec<R>,
 }
 
@@ -240,7 +240,7 @@ impl<R: HasArrival> FileOrderClassifier<R> {
         self.latest
     }
 
-    /// Whether requests are kept back.
+    /// Whether requests are kept back because they cannot be classified yet.
     pub fn is_undecided(&self) -> bool {
         !self.run.is_empty()
     }

@@ -13,7 +13,7 @@ const TIMES_NEXT_DAY: u64 = 10;
 /// Number of arrivals that are searched together for a gap that is long enough to be kept.
 const TOGETHER: usize = 256;
 
-/// The place of a gap in a recording.
+/// The position of a gap between arrivals in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GapLocation {
     /// Arrival before the gap, in nanoseconds after the first arrival of the recording.
@@ -122,12 +122,12 @@ pub(super) fn jumps(largest: &LargestGaps, gaps: u64) -> &[(u64, GapLocation)] {
     &values[..count.unwrap_or(0)]
 }
 
-/// The `N` largest values that were added, with their places. The largest is first, and equal values are in the order of their
-/// places. Zeros are not kept.
+/// The `N` largest values that were added, with their positions in the input. The largest is first, and equal values are in the order of
+/// their positions. Zeros are not kept.
 #[derive(Clone, Debug)]
 pub struct LargestValues<P, const N: usize> {
     values: Vec<(u64, P)>,
-    /// Only larger values are kept.
+    /// Lower limit of the list: only larger values are kept.
     floor: u64,
 }
 
@@ -138,13 +138,13 @@ impl<P, const N: usize> Default for LargestValues<P, N> {
 }
 
 impl<P: Copy + Ord, const N: usize> LargestValues<P, N> {
-    /// The limit for [`LargestValues::add`]: only larger values at later places are kept.
+    /// The limit for [`LargestValues::add`]: only larger values at later positions are kept.
     #[inline]
     pub fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// Adds a value whose place is after those of all earlier values.
+    /// Adds a value whose position is after those of all earlier values.
     #[inline]
     pub fn add(&mut self, value: u64, place: impl FnOnce() -> P) {
         if value > self.floor {
@@ -152,7 +152,7 @@ impl<P: Copy + Ord, const N: usize> LargestValues<P, N> {
         }
     }
 
-    /// Adds a value at any place, also before those of earlier values.
+    /// Adds a value at any position, also before those of earlier values.
     #[inline]
     pub fn add_anywhere(&mut self, value: u64, place: P) {
         if value >= self.floor {
@@ -165,7 +165,7 @@ impl<P: Copy + Ord, const N: usize> LargestValues<P, N> {
         if value == 0 {
             return;
         }
-        // This allocates only once.
+        // The memory for all values is allocated only once.
         self.values.reserve_exact((N + 1).saturating_sub(self.values.len()));
         let at = self.values.partition_point(|(other, there)| (Reverse(*other), *there) < (Reverse(value), place));
         self.values.insert(at, (value, place));
@@ -175,12 +175,12 @@ impl<P: Copy + Ord, const N: usize> LargestValues<P, N> {
         }
     }
 
-    /// Adds the values of `other`; `moved` converts their places.
+    /// Adds the values of `other`; `moved` converts their positions.
     pub fn merge(&mut self, other: &Self, moved: impl Fn(P) -> P) {
         other.values.iter().for_each(|(value, place)| self.insert(*value, moved(*place)));
     }
 
-    /// The values with their places, the largest first.
+    /// The values with their positions, the largest first.
     pub fn values(&self) -> &[(u64, P)] {
         &self.values
     }

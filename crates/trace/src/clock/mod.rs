@@ -42,7 +42,7 @@ pub struct ClockJump {
     pub request: u64,
     /// Latest arrival before the jump, in nanoseconds after the first arrival of the trace, on the recorded clock.
     pub at_ns: i64,
-    /// Time from that arrival to the first one after the jump, in nanoseconds; never negative.
+    /// Time from the latest arrival before the jump to the first arrival after it, in nanoseconds; never negative.
     pub length_ns: u64,
     /// Whether the jump was removed by shifting the times after it (`--mend-clock`).
     pub mended: bool,
@@ -58,7 +58,7 @@ pub struct ClockJumps {
 }
 
 impl ClockJump {
-    /// The forward jump that a gap is.
+    /// Describes a gap between arrivals as a forward jump of the clock.
     pub fn forward(length_ns: u64, place: GapLocation) -> Self {
         let GapLocation { at_ns, request } = place;
         Self { direction: JumpDirection::Forward, request, at_ns, length_ns, mended: false }

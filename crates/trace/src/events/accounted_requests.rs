@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::{BlockLayerEvent, Ledger, NameId, Nanos, Op, Request, RequestFlags, Sector};
 
-/// Maximum number of open requests; a greater number means that ends were lost.
+/// Maximum number of open requests; a greater number means that completion events were lost.
 const MOST_OPEN: usize = 1 << 16;
 
-/// Number of requests before a sector among which one that contains the sector is searched.
+/// Maximum number of requests before a sector that are searched for one that contains the sector.
 const NEIGHBOURS: usize = 64;
 
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ impl AccountedRequests {
     pub(super) fn start(&mut self, event: &BlockLayerEvent, ledger: &mut Ledger) {
         self.events += 1;
         if event.sectors == 0 && event.op != Op::Flush {
-            // A passthrough command.
+            // A passthrough command, which is not block I/O.
             ledger.skipped += 1;
             return;
         }
@@ -89,7 +89,7 @@ impl AccountedRequests {
         out.append(&mut self.ended_requests);
     }
 
-    /// Ends the recording. Open requests are unpaired, unless the recording has no ends at all.
+    /// Ends the recording. Open requests are unpaired, unless the recording has no completion events at all.
     pub(super) fn finish(&mut self, ledger: &mut Ledger) {
         if self.has_request_ends {
             ledger.unpaired += self.count as u64;

@@ -17,9 +17,9 @@ pub struct CommandCounts {
     pub count: u64,
     /// Amount of data of the commands.
     pub bytes: ByteCount,
-    /// Number of packed commands among them (eMMC 4.5 and later, kernels before 4.10).
+    /// Number of packed commands among the commands (eMMC 4.5 and later, kernels before 4.10).
     pub packed: u64,
-    /// Number of reliable writes among them.
+    /// Number of reliable writes among the commands.
     pub reliable: u64,
     /// Number of commands that failed and were repeated.
     pub retries: u64,
@@ -81,7 +81,7 @@ impl SyncCounts {
 pub struct SyncWait {
     /// Start of the call, on the clock of the requests.
     pub start: Nanos,
-    /// Its duration.
+    /// Duration of the call.
     pub time: Nanos,
     /// Name of the process; `pid N` if no event contained the name.
     pub process: String,
@@ -93,7 +93,7 @@ pub struct SyncWait {
     pub device: String,
 }
 
-/// A wait that had not ended at the end of the recording.
+/// A wait for durability of a file that had not ended at the end of the recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnfinishedWait {
     /// Name of the process; `pid N` if no event contained the name.
@@ -124,10 +124,10 @@ pub struct FsWriterThreads {
 /// A period in which the recorder lost events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostEventsGap {
-    /// Time of the last event before it, on the clock of the requests.
+    /// Time of the last event before the loss, on the clock of the requests.
     #[serde(rename = "from_ns")]
     pub from: Nanos,
-    /// Time of the first event after it.
+    /// Time of the first event after the loss, on the clock of the requests.
     #[serde(rename = "to_ns")]
     pub to: Nanos,
     /// Number of lost events.
@@ -141,7 +141,7 @@ pub struct JournalCounts {
     pub device: String,
     /// Number of committed transactions.
     pub commits: u64,
-    /// Number of metadata changes (handles) in them.
+    /// Number of metadata changes (handles) in the committed transactions.
     pub handles: u64,
     /// Number of blocks written to the journal.
     pub blocks: u64,
@@ -149,7 +149,7 @@ pub struct JournalCounts {
     /// most the 65,536 longest commits are included.
     #[serde(rename = "commit_start_ns", default, skip_serializing_if = "Vec::is_empty")]
     pub commit_starts: Vec<Nanos>,
-    /// The duration of each of these commits.
+    /// Durations of the commits in `commit_starts`, in the same order.
     #[serde(rename = "commit_time_ns", default, skip_serializing_if = "Vec::is_empty")]
     pub commit_times: Vec<Nanos>,
 }
@@ -162,9 +162,9 @@ pub struct RecordedActivity {
     pub hosts: Vec<HostActivity>,
     /// Waits for durability by process and file system, most calls first.
     pub syncs: Vec<SyncCounts>,
-    /// The individual waits in order of their starts; at most the 65,536 longest.
+    /// The individual waits for durability in order of their starts; at most the 65,536 longest.
     pub waits: Vec<SyncWait>,
-    /// Waits without a recorded end, in order of their starts.
+    /// Waits for durability without a recorded end, in order of their starts.
     pub unfinished: Vec<UnfinishedWait>,
     /// The kernel threads that write for the file systems on which processes waited.
     pub writers: Vec<FsWriterThreads>,

@@ -9,11 +9,11 @@ use crate::{
     JournalCounts, LostEventsGap, Nanos, RecordedActivity, SyncCounts, SyncWait, UnfinishedWait, unfilled,
 };
 
-/// Maximum number of open commands or calls; a greater number means that ends were lost.
+/// Maximum number of open commands or calls; a greater number means that events of their ends were lost.
 const MOST_OPEN: usize = 4096;
 /// Maximum number of rows of processes, hosts or journals; further ones share a row without a name.
 const MOST_ROWS: usize = 4096;
-/// Maximum number of gaps; further ones extend the last gap.
+/// Maximum number of periods with lost events; further periods extend the last one.
 const MOST_GAPS: usize = 4096;
 /// Number of waits for durability that are kept individually, and of commits; the longest ones are kept.
 const MOST_KEPT: usize = 1 << 16;
@@ -21,7 +21,7 @@ const MOST_KEPT: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(super) struct ActivityMeter {
     hosts: BTreeMap<[u8; 16], HostCommandCounters>,
-    /// The open call of a task.
+    /// The sync call in progress of each task, by the id of the task.
     open_syncs: HashMap<i32, OpenSync>,
     syncs: Syncs,
     /// The syncs since the last [`ActivityMeter::take_syncs`].
@@ -357,7 +357,7 @@ impl ActivityMeter {
 
 /// The syncs by process and file system, most calls first.
 fn rows(syncs: &Syncs, name_of: impl Fn(i32) -> Option<String>) -> Vec<SyncCounts> {
-    // The name of a task may have become known after the call.
+    // The name of a task may have become known only after its calls, so the rows are combined by name.
     let mut named: BTreeMap<(String, &str), SyncCounters> = BTreeMap::new();
     for ((task, system), sync) in syncs {
         named.entry((task.name(&name_of), system)).or_default().add(*sync);
@@ -475,7 +475,7 @@ mod tests {
         let event = |step| FsEvent { system: "f2fs", device: 5, pid: 1, step };
         let calls = MOST_KEPT as i64 + 512;
         for i in 0..calls {
-            // 7 is prime to the number of calls, so that each length occurs once.
+            // 7 and the number of calls have no common factor, so each duration occurs exactly once.
             let (start, time) = (100_000 * i, 7 * i % calls);
             for (time, step) in [(start, FsStep::SyncBegin), (start + time, FsStep::SyncEnd { failed: false })] {
                 meter.file_system(Nanos(time), &event(step), "sda1", Some("app"));

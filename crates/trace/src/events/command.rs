@@ -86,13 +86,13 @@ pub enum CommandStep {
     Start {
         /// Purpose of the command.
         kind: CommandKind,
-        /// Number of bytes of its data.
+        /// Number of bytes of the command's data.
         bytes: u64,
-        /// The sectors that it accesses.
+        /// The sectors that the command accesses.
         target: CommandTarget,
-        /// Whether it is an eMMC packed command, which contains several writes.
+        /// Whether the command is an eMMC packed command, which contains several writes.
         packed: bool,
-        /// Whether it is an eMMC reliable write.
+        /// Whether the command is an eMMC reliable write.
         reliable: bool,
     },
     /// The device has finished the command.
@@ -122,12 +122,12 @@ pub enum CommandTarget {
         first: u64,
         /// Number of blocks; `None` if the event contains bytes instead.
         count: Option<u32>,
-        /// Whether the event has fields of kernels that use logical blocks.
+        /// Whether the event has the fields of newer kernels, in which addresses are in logical blocks.
         is_recent: bool,
     },
     /// First sector of an erase, which the next commands complete (`CMD35`).
     EraseFrom(u64),
-    /// Last sector of this erase (`CMD36`).
+    /// Last sector of an erase, whose first sector the previous command set (`CMD36`).
     EraseTo(u64),
     /// The erase of the sectors that the previous commands set (`CMD38`).
     Erase(EraseKind),
@@ -147,7 +147,7 @@ pub enum CommandTarget {
 pub struct EraseKind {
     /// Whether copies of the data are erased too.
     pub secure: bool,
-    /// Whether it is the second step of a secure trim, whose first step set the sectors.
+    /// Whether the erase is the second step of a secure trim, whose first step set the sectors.
     pub second_step: bool,
 }
 
@@ -207,7 +207,7 @@ impl CommandEvent {
                 let step = CommandStep::Done { failed, will_be_repeated: failed && values.number(EventField::Retries) > 0 };
                 Self { host, id: values.number(EventField::Request) as u64, step }
             }
-            // These events identify neither the host nor the request.
+            // These events contain neither the host controller nor a request id, so the address identifies the request.
             KernelEvent::MmcBlock { erase, begins } => Self {
                 host: fixed(b"mmc"),
                 id: values.number(EventField::Address) as u64 & 0xffff_ffff | u64::from(erase) << 32,
@@ -252,7 +252,7 @@ fn mmc_start(values: &EventFieldValues) -> CommandStep {
     let number = |slot| values.number(slot);
     let bytes = (number(EventField::Blocks) as u64).saturating_mul(number(EventField::BlockBytes) as u64);
     let kind = match mmc_kind(number(EventField::Opcode), number(EventField::Argument), bytes) {
-        // A request to the command queue engine has no opcode.
+        // A request to the command queue engine has no opcode, so the data flags determine its kind.
         CommandKind::Other if number(EventField::Opcode) == 0 && bytes >= SECTOR_BYTES => {
             if number(EventField::DataFlags) & DATA_WRITE == 0 { CommandKind::Read } else { CommandKind::Write }
         }
@@ -281,7 +281,7 @@ fn mmc_block(erase: bool, values: &EventFieldValues) -> CommandStep {
     let bytes = count.saturating_mul(SECTOR_BYTES);
     let kind = if erase { CommandKind::Discard } else { mmc_kind(values.number(EventField::Opcode), 0, bytes) };
     let has_data = matches!(kind, CommandKind::Read | CommandKind::Write);
-    // For an erase, the field of the opcode contains the argument of the erase.
+    // In an erase event, the opcode field contains the argument of the erase.
     let target = match values.number(EventField::Opcode) {
         argument if erase => CommandTarget::Erased { first, count, erase: EraseKind::of_argument(argument) },
         _ if has_data => CommandTarget::Sectors { first, count },
@@ -310,7 +310,7 @@ fn mmc_kind(opcode: i64, argument: i64, bytes: u64) -> CommandKind {
         6 => CommandKind::Switch,
         5 => CommandKind::Sleep,
         13 if bytes == 0 => CommandKind::Status,
-        // The first and the last block of an erase.
+        // Commands that set the first and the last address of an erase.
         32 | 33 | 35 | 36 => CommandKind::Discard,
         _ => CommandKind::Other,
     }
@@ -319,7 +319,7 @@ fn mmc_kind(opcode: i64, argument: i64, bytes: u64) -> CommandKind {
 /// The start of a UFS command. Its address is in sectors of 512 bytes in kernels up to 5.14, in logical blocks in later ones.
 fn ufs_start(values: &EventFieldValues) -> CommandStep {
     let kind = scsi_kind(values.number(EventField::Opcode));
-    // The value is -1 if the command has no data, in a signed or unsigned field.
+    // The number of bytes is -1 if the command has no data, in a signed or unsigned field.
     let bytes = u32::try_from(values.number(EventField::Bytes)).ok().filter(|bytes| *bytes != u32::MAX).unwrap_or(0);
     let has_place = matches!(kind, CommandKind::Read | CommandKind::Write | CommandKind::Discard);
     let target = if has_place && values.has(EventField::Lba) {
@@ -361,7 +361,7 @@ fn ufs_host(name: &[u8]) -> &[u8] {
 
 /// Beginning of the host name in an event of a SCSI command; `SCSI_HOST:CHANNEL:TARGET:UNIT` follows.
 pub(super) const SCSI_HOST: &[u8] = b"scsi ";
-/// Set in ids that are tags, to distinguish them from ids that are derived from the blocks of a command.
+/// Bit that is set in command ids that are tags, to distinguish them from ids that are derived from the blocks of a command.
 const TAG: u64 = 1 << 63;
 
 /// The name of the disk of a command, truncated or padded with zeros.
@@ -415,7 +415,7 @@ impl ScsiCommand {
         let opcode = (values.number(EventField::Opcode) & 0xff) as u8;
         let (first, count) = match opcode {
             _ if bytes.is_empty() => (values.number(EventField::Lba) as u64, values.number(EventField::Blocks) as u64),
-            // Opcodes are grouped by the length of the commands: 6, 10, 16 and 12 bytes. In the first group, 0 means 256 blocks.
+            // Opcodes are grouped by command length: 6, 10, 16 and 12 bytes. In commands of 6 bytes, a length of 0 means 256 blocks.
             0x00..=0x1f => (number(1, 4) & 0x1f_ffff, (number(4, 5) + 255) % 256 + 1),
             0x20..=0x5f => (number(2, 6), number(7, 9)),
             0x80..=0x9f => (number(2, 10), number(10, 14)),
@@ -438,7 +438,7 @@ pub(super) struct CommandBlocks {
     pub(super) count: Option<u32>,
     /// Number of bytes, if the event contains it.
     pub(super) bytes: u64,
-    /// Whether the event has fields of kernels that use logical blocks.
+    /// Whether the event has the fields of newer kernels, in which addresses are in logical blocks.
     pub(super) is_recent: bool,
 }
 
@@ -550,7 +550,7 @@ mod tests {
 
     #[test]
     fn commands_in_a_row_show_the_unit() {
-        // 512 KiB each: 128 blocks, or 1,024 sectors.
+        // The commands have 512 KiB each, so the next address is 128 higher in blocks of 4 KiB, or 1,024 higher in sectors.
         assert_eq!(unit(&[(1024, 1 << 19), (1152, 1 << 19), (1280, 1 << 19)], false), 8);
         assert_eq!(unit(&[(1024, 1 << 19), (2048, 1 << 19)], true), 1);
     }

@@ -20,7 +20,7 @@ use crate::{
     Sector, unfilled,
 };
 
-/// Maximum number of open commands of a host; a greater number means that ends were lost.
+/// Maximum number of open commands of a host; a greater number means that events of their ends were lost.
 const MOST_OPEN: usize = 4096;
 /// Maximum number of hosts; commands of further hosts are unpaired.
 const MOST_HOSTS: usize = 256;
@@ -31,7 +31,7 @@ const POLLING: Nanos = Nanos(40_000_000);
 /// Name of a host, padded with zeros.
 type HostName = [u8; 16];
 
-/// A request whose address may not be converted to sectors yet.
+/// A request whose address is possibly not converted to sectors yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DriverRequest {
     host: HostName,
@@ -120,14 +120,14 @@ impl DriverRequests {
             CommandRange::Sectors(op, first, count) => {
                 let mut row = DriverRequest::new(event.host, time, op, first, count, packed, reliable);
                 if let CommandTarget::Erase(_) = target {
-                    // The arrival of an erase is that of the first of its three commands.
+                    // An erase consists of three commands. Its arrival is that of the first one.
                     row.request.arrival = host.erase_from.take().map_or(time, |(_, arrival)| arrival);
                 }
                 if let CommandTarget::Erase(erase) | CommandTarget::Erased { erase, .. } = target
                     && erase.second_step
                     && let Some(first_step) = self.ended_requests.pop_if(|row| row.request.sector.0 == first)
                 {
-                    // The first step has the same sectors; both steps are one request.
+                    // The first step of a two-step erase has the same sectors. Both steps count as one request.
                     row = first_step;
                 }
                 OpenCommand::Request(row)
@@ -197,7 +197,7 @@ impl DriverRequests {
     pub(super) fn take(&mut self, devices: &mut NameTable, ledger: &mut Ledger, out: &mut Vec<Request>) {
         for row in self.ended_requests.drain(..) {
             if self.has_ufs && row.host.starts_with(SCSI_HOST) {
-                // The SCSI layer above the UFS controller has reported this command, too.
+                // The SCSI layer above the UFS controller has reported the same command, which is counted once.
                 continue;
             }
             let unit = self.hosts.get(&row.host).map_or(1, |host| host.evidence.sectors_of_unit());
@@ -231,7 +231,7 @@ impl DriverRequests {
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
-    /// Ends the recording. Commands in progress are unpaired, unless the recording has no ends at all.
+    /// Ends the recording. Commands in progress are unpaired, unless the recording has no events of ends at all.
     pub(super) fn finish(&mut self, ledger: &mut Ledger) {
         for host in self.hosts.values_mut() {
             self.ended_requests.extend(host.busy.take());

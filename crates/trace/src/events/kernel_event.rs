@@ -16,7 +16,7 @@ pub enum KernelEvent {
     MmcBlock {
         /// Whether the command is an erase.
         erase: bool,
-        /// Whether it is the start of the command.
+        /// Whether the event is the start of the command.
         begins: bool,
     },
     /// `ufshcd_command`.
@@ -73,7 +73,7 @@ impl KernelEvent {
         KernelEvent::ALL.into_iter().find(|(path, _)| has_name(path)).map(|(_, event)| event)
     }
 
-    /// Whether it is an event of SCSI commands, which are redundant if block events were recorded.
+    /// Whether the event belongs to SCSI commands, which are redundant if block events were recorded.
     pub fn is_scsi(self) -> bool {
         use KernelEvent::{ScsiDone, ScsiRefused, ScsiStart, ScsiTimeout};
         matches!(self, ScsiStart | ScsiRefused | ScsiDone | ScsiTimeout)
@@ -165,7 +165,7 @@ slots! {
     StopError: "stop_err",
     /// Error of the command that sets the number of blocks (`CMD23`).
     CountError: "sbc_err",
-    /// Error of its data.
+    /// Error of the data transfer of the command.
     DataError: "data_err",
     /// Slot in the controller's queue.
     Tag: "tag" | "driver_tag",
@@ -200,7 +200,7 @@ slots! {
 }
 
 impl EventField {
-    /// Whether its value is a text, not a number.
+    /// Whether the value of the field is a text, not a number.
     #[inline]
     pub fn is_text(self) -> bool {
         matches!(self, EventField::Letters | EventField::Task | EventField::Host | EventField::Word | EventField::Cdb)
@@ -285,7 +285,7 @@ pub enum FsStep {
     SyncBegin,
     /// `fsync` or `fdatasync` ends.
     SyncEnd {
-        /// Whether it returned an error.
+        /// Whether the call returned an error.
         failed: bool,
     },
     /// The thread of a journal begins to commit a transaction.

@@ -27,7 +27,7 @@ enum EventLevel {
     Unknown,
     /// Events of the block layer; events of drivers only add times.
     Block,
-    /// `block_io_start` and `block_io_done`.
+    /// The events `block_io_start` and `block_io_done`.
     Accounted,
     /// Commands of drivers.
     Driver,
@@ -78,7 +78,7 @@ impl EventMatcher {
         self.pairer.feed(&event, ledger, out);
     }
 
-    /// Whether requests are built from events of the block layer. Called for each such event; the first one decides it, unless it
+    /// Whether requests are built from events of the block layer. Called for each block-layer event; the first one decides, unless it
     /// follows [`ENOUGH`] other requests.
     fn of_block_layer(&mut self, ledger: &mut Ledger) -> bool {
         match self.level {
@@ -93,8 +93,8 @@ impl EventMatcher {
         self.level == EventLevel::Block
     }
 
-    /// Keeps the process of an event if its submitter causes such events, otherwise removes it. A journal thread sets
-    /// [`RequestFlags::JOURNAL`].
+    /// Keeps the process of an event if such events occur in the process that submitted the I/O; otherwise removes the process. If a
+    /// journal thread submitted the I/O, sets [`RequestFlags::JOURNAL`].
     fn learn_submitter(&mut self, event: &mut BlockLayerEvent, task: &[u8]) {
         if !event.kind.is_by_submitter() {
             (event.pid, event.process) = (None, None);
@@ -113,8 +113,7 @@ impl EventMatcher {
         self.pairer.special.zones.see(command, step);
     }
 
-    /// Counts a step of a packet of a program (pass-through command), which is not a request. `code` is its operation code, if it
-    /// was recorded.
+    /// Counts a step of a pass-through command of a program, which is not a request. `code` is its operation code, if it was recorded.
     pub fn packet(&mut self, code: Option<u8>, step: BlockEventKind) {
         self.pairer.special.packets.see(code, step);
     }
@@ -126,7 +125,7 @@ impl EventMatcher {
         }
     }
 
-    /// The packets of programs as text; `None` if there are none.
+    /// The pass-through commands of programs as text; `None` if there are none.
     pub fn packets(&self) -> Option<String> {
         self.pairer.special.packets_text()
     }
@@ -151,15 +150,15 @@ impl EventMatcher {
         }
     }
 
-    /// Handles a command of a driver. With block events, the command is counted and sets the issue and served times of its
-    /// request. The events identify the host: if `disk` does not give its disk, it is the disk with an issued request at this
-    /// sector. Without block events, the command itself becomes a request, whose device is named after the host in `devices`.
+    /// Handles a command of a driver. If the recording has block events, the command is counted and sets the issue and served times of its
+    /// request. If `disk` does not give the disk of the command, it is the disk with an issued request at this sector. Without block
+    /// events, the command itself becomes a request, whose device is named after the host in `devices`.
     pub fn command(
         &mut self, time: Nanos, event: &CommandEvent, disk: Option<NameId>, devices: &mut NameTable, ledger: &mut Ledger,
         out: &mut Vec<Request>,
     ) {
         if event.host.starts_with(SCSI_HOST) {
-            // The commands of a UFS are counted by the events of its controller, and block events contain more about their requests.
+            // UFS commands are counted by the events of the controller, and block events describe their requests in more detail.
             if self.level == EventLevel::Block {
                 ledger.skipped += 1;
                 return;
@@ -210,7 +209,7 @@ impl EventMatcher {
         self.under_way.insert(command, (device, sector, op));
     }
 
-    /// Determines disk and first sector of the issued request of a command; `None` if there is no such request.
+    /// Determines the disk and the first sector of the issued request to which a command belongs; `None` if there is no such request.
     fn find_request(
         &mut self, host: [u8; 16], target: CommandTarget, op: Op, disk: Option<NameId>, ledger: &mut Ledger,
     ) -> Option<(NameId, u64)> {
@@ -221,7 +220,7 @@ impl EventMatcher {
                 let disk = disk.or_else(|| self.find_disk(host, first, op, ledger))?;
                 Some((disk, first))
             }
-            // The address is in logical blocks or in sectors; the issued requests show which.
+            // The address is in logical blocks of 4 KiB or in sectors. The requests that were issued show which of both.
             CommandTarget::Blocks { first, .. } => [first.saturating_mul(LONG_BLOCK), first].into_iter().find_map(|sector| {
                 let mut disks = self.scsi_disks.iter().copied();
                 disks.find(|disk| self.pairer.has_issued(*disk, sector, op)).map(|disk| (disk, sector))
@@ -247,8 +246,8 @@ impl EventMatcher {
         Some(first)
     }
 
-    /// Counts an event of the file system on the mounted device of this name. `process` is the name of its process, if the reader
-    /// knows it from a source other than earlier events.
+    /// Counts an event of the file system on the mounted device of this name. `process` is the name of the process that caused the event,
+    /// if the reader knows it from a source other than earlier events.
     pub fn file_system(&mut self, time: Nanos, event: &FsEvent, device: &str, process: Option<&str>) {
         self.meter.file_system(time, event, device, process.or_else(|| self.tasks.name(event.pid)));
     }

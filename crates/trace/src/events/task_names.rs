@@ -14,7 +14,7 @@ const MOST_TASKS: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(super) struct TaskNames {
     names: HashMap<i32, [u8; 16]>,
-    /// The last name, because consecutive events are often of the same task.
+    /// Id and name of the last task, because consecutive events are often of the same task.
     last: (i32, [u8; 16]),
 }
 
@@ -58,7 +58,7 @@ const LONGEST_NAME: usize = 15;
 
 pub(super) const JOURNAL_THREAD: &[u8] = b"jbd2/";
 
-/// Ids of the threads that write for the file system on a device. A journal thread contains the name of its device in its own. If only the
+/// Ids of the threads that write for the file system on a device. The name of a journal thread contains the name of its device. If only the
 /// number of the device is known, as in the kernel's text, the thread is returned only if the recording has a single one.
 pub(super) fn writers_of(system: &str, number: u32, device: &str, tasks: &[(i32, &[u8])]) -> Vec<i32> {
     let named = |is_name: &dyn Fn(&[u8]) -> bool| -> Vec<i32> {

@@ -67,7 +67,7 @@ impl<'a> FileHead<'a> {
         memchr::memmem::find(self.bytes, text.as_bytes()).is_some()
     }
 
-    /// Whether `is` is true for at least `least` of these lines.
+    /// Whether the condition `is` is true for at least `least` of the first lines.
     fn has_many(&self, least: usize, is: impl Fn(&[u8]) -> bool) -> bool {
         self.lines().filter(|line| is(line)).count() >= least
     }
@@ -79,7 +79,7 @@ fn kinds() -> impl Iterator<Item = &'static ForeignFileKind> {
     recordings.chain(binary::KINDS).chain(registers::KINDS).chain(text::KINDS).chain(programs::KINDS)
 }
 
-/// The kinds of files that a format would also accept.
+/// The kinds of files that the reader of a trace format would accept by mistake.
 fn first_kinds() -> impl Iterator<Item = &'static ForeignFileKind> {
     text::OWN.iter().chain(recordings::FIRST)
 }
@@ -95,7 +95,7 @@ pub(crate) fn recognise(head: &[u8]) -> Option<Error> {
     kinds().find(|kind| (kind.matches)(&head)).map(refusal).or_else(|| registers::damaged(head.bytes))
 }
 
-/// Like [`recognise`], for kinds that a format would also accept; called before the formats.
+/// Like [`recognise`], for kinds of files that a trace format would accept by mistake; called before the trace formats are tried.
 pub(crate) fn recognise_first(head: &[u8]) -> Option<Error> {
     let head = FileHead { bytes: head };
     first_kinds().find(|kind| (kind.matches)(&head)).map(refusal)

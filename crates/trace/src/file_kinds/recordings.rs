@@ -4,7 +4,7 @@
 use super::{FileHead, ForeignFileKind};
 use crate::formats::is_action;
 
-/// Forms that the reader of a format would accept; they are checked before the formats.
+/// Kinds of recordings that the reader of a trace format would accept by mistake; they are checked before the trace formats.
 pub(super) static FIRST: &[ForeignFileKind] = &[ForeignFileKind {
     noun_phrase: "the latency format of the kernel's tracer, whose lines have no time of a clock",
     matches: |head| head.has_many(1, |line| line.starts_with(b"# latency: ")),
@@ -34,7 +34,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     },
     ForeignFileKind {
         noun_phrase: "a recording of Event Tracing for Windows (.etl)",
-        // The marker of the event that follows the header of the first buffer, on 64-bit and 32-bit systems.
+        // Marker of the first event after the header of the first buffer, on 64-bit and 32-bit systems.
         matches: |head| head.has(0x48, &[2, 0, 2, 0xc0]) || head.has(0x48, &[2, 0, 1, 0xc0]),
         hint: "export the table Disk Usage of Windows Performance Analyzer as CSV, with a row for each I/O, and name its columns \
                in order, such as `--columns op,arrival_s,complete_s,offset_bytes,size_bytes,device`",

@@ -53,7 +53,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
     ForeignFileKind {
         noun_phrase: "output of iostat or sar, which are averages",
         matches: |head| {
-            // The first line is the same in every language; the headings are not.
+            // The first line of the output is the same in every language, unlike the column headings.
             head.lines().next().is_some_and(|line| line.starts_with(b"Linux ") && line.ends_with(b" CPU)"))
                 || head.has_many(1, |line| {
                     let begins =

@@ -9,7 +9,7 @@ use crate::BATCH_ROWS;
 
 /// A format with records of fixed size.
 pub(super) trait RecordFormat: Send {
-    /// Appends the request of a record; a record may be something else.
+    /// Appends the request of a record to `out`; appends nothing if the record is not a request.
     fn parse(&mut self, raw: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()>;
     /// Format name, clock and note for the header.
     fn header(&self) -> TraceHeader;

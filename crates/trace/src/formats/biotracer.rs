@@ -105,7 +105,7 @@ impl BiotracerRecord {
             issue: Some(issue),
             complete: Some(complete),
             flags,
-            // At most 2^32 - 1, as checked with the record.
+            // `sectors` is at most 2^32 - 1, which was checked when the record was read.
             ..Request::new(arrival, op, Sector(sector), sectors as u32)
         }
     }
@@ -128,8 +128,8 @@ impl LineFormat for BiotracerFormat {
     }
 }
 
-/// Writes a log as BIOtracer does. Packed requests include the header block. A request for which no-wait is not known is written
-/// as one that waited, because the format has no value for this.
+/// Writes a log as BIOtracer does. Packed requests include the header block. A request is written as one that waited if it is not known
+/// whether it waited, because the format has no value for this.
 struct BiotracerWriter;
 
 impl LineWriter for BiotracerWriter {

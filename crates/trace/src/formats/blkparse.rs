@@ -65,7 +65,7 @@ fn process_name(line: &[u8]) -> Option<&[u8]> {
     line[open + 1..].strip_suffix(b"]")
 }
 
-/// Whether the line begins like an event, complete or not, in which at most one field is invalid.
+/// Whether the line begins like an event (complete or not) with at most one invalid field.
 #[cold]
 fn begins_like_an_event(line: &[u8]) -> bool {
     let mut fields = blank_separated(line);
@@ -77,7 +77,7 @@ fn begins_like_an_event(line: &[u8]) -> bool {
     if !is_device {
         return good == 3 && device.contains(&b',');
     }
-    // The line is truncated after one of its first fields, or is from the kernel's tracer blk and has no sequence number.
+    // The line was truncated after one of its first fields, or the kernel's `blk` tracer wrote it without a sequence number.
     let lacks_a_sequence = sequence.is_empty() || sequence.contains(&b'.');
     cpu.is_empty() || good > 1 || is_digits(cpu) && lacks_a_sequence
 }
@@ -135,7 +135,7 @@ impl LineFormat for BlkparseFormat {
         unsigned(need(&mut fields, "cpu", 2)?, "cpu", 2)?;
         let mut column = 3;
         let mut field = need(&mut fields, "sequence", column)?;
-        // The kernel's tracer does not number events.
+        // The kernel's `blk` tracer does not number events.
         if !field.contains(&b'.') {
             unsigned(field, "sequence", column)?;
             column += 1;
@@ -169,7 +169,7 @@ impl LineFormat for BlkparseFormat {
             }
         };
         let process = match name {
-            // The brackets of a completion contain the error code.
+            // In a completion, the brackets contain the error code instead of a process name.
             Some(name) if kind != BlockEventKind::Complete => Some(context.process(name)?),
             _ => None,
         };
@@ -254,7 +254,7 @@ pub(crate) fn is_action(letter: &[u8]) -> bool {
 pub(super) enum ActionMeaning<'a> {
     /// A step of a request.
     Request(BlkAction),
-    /// A step of a packet of a program (pass-through command), with its operation code.
+    /// A step of a pass-through command of a program, with its operation code.
     Packet(Option<u8>, BlockEventKind),
     /// The device of this name passed I/O on to another device.
     Remap(&'a str),

@@ -30,7 +30,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     ..TraceFormat::READ_ONLY
 };
 
-// Categories, above the lower 16 bits of `action`.
+// Category bits of a blktrace event, which are above the lower 16 bits of `action`.
 const READ_AHEAD: u64 = 1 << 11;
 const WRITE: u64 = 1 << 1;
 const FLUSH: u64 = 1 << 2;
@@ -42,7 +42,7 @@ const DISCARD: u64 = 1 << 13;
 const FUA: u64 = 1 << 15;
 const ZONE_APPEND: u64 = 1 << 16;
 const WRITE_ZEROES: u64 = 1 << 22;
-/// In the lower 16 bits: the payload begins with the 8-byte id of a control group.
+/// Flag in the lower 16 bits of the action: the payload begins with the 8-byte id of a control group.
 const CGROUP: u64 = 1 << 8;
 const CGROUP_BYTES: usize = 8;
 
@@ -121,7 +121,7 @@ impl BlktraceSource {
         let Some((_, _, file)) = earliest else { return Ok(None) };
         match self.files[file].advance() {
             Err(_) if self.lenient => {
-                // Without this record, the start of the next one is not known.
+                // After a damaged record, the start of the next one is unknown, so this file ends here.
                 self.context.ledger.skipped += 1;
                 let last = self.files[file].next.take();
                 Ok(last)
@@ -195,10 +195,10 @@ impl BlktraceSource {
         let payload = record.payload.get(skipped_bytes(record)..).unwrap_or(&[]);
         match (kind, zone) {
             (Some(kind), Some(command)) => self.pairer.special.zones.see(command, kind),
-            // The payload is the operation code and the rest of the command.
+            // The payload contains the operation code and the rest of the SCSI command.
             (Some(kind), None) => self.pairer.special.packets.see(payload.first().copied(), kind),
             (None, _) if record.action & 0xffff & !CGROUP == REMAP => {
-                // In network order.
+                // The device number is stored in network byte order.
                 let from = payload.get(..4).and_then(|from| from.try_into().ok()).map(u32::from_be_bytes);
                 if let Some(from) = from.and_then(|from| self.context.devices.id(&dev_t_label(from))) {
                     self.pairer.remap(from);
@@ -236,13 +236,13 @@ fn event_kind(record: &BlktraceRecord) -> Option<BlockEventKind> {
         7 => BlockEventKind::Issue,
         8 => BlockEventKind::Complete,
         12 => BlockEventKind::Insert,
-        // The kernel writes the second sector in network order.
+        // The kernel stores the second sector in network byte order.
         13 => BlockEventKind::Split(u64::from_be_bytes(record.payload.get(skip..skip + 8)?.try_into().ok()?)),
         _ => return None,
     })
 }
 
-/// The zone command that these categories describe; `None` if they describe none.
+/// The zone command that the categories of a blktrace record describe; `None` if they describe none.
 fn zone_command(category: u64) -> Option<ZoneCommand> {
     const BITS: [(u64, ZoneCommand); 5] = [
         (1 << 17, ZoneCommand::Reset),
@@ -254,7 +254,8 @@ fn zone_command(category: u64) -> Option<ZoneCommand> {
     BITS.into_iter().find(|(bit, _)| category & bit != 0).map(|(_, command)| command)
 }
 
-/// Operation and flags from the categories. The kernel records its own flush as a read of 0 bytes with `FLUSH`.
+/// Operation and flags that the categories of a blktrace record describe. The kernel records its own flush as a read of 0 bytes with
+/// `FLUSH`.
 fn operation(category: u64, bytes: u32) -> (Op, RequestFlags) {
     let mut flags = RequestFlags::default();
     for (bit, flag) in [
@@ -393,9 +394,9 @@ fn numbered(prefix: &str) -> Vec<(u32, PathBuf)> {
 /// The CPUs whose files are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct MissingCpus {
-    /// The CPU of the only file of the recording here; other CPUs may have been recorded.
+    /// CPU of the recording's only file in this folder; other CPUs may have been recorded.
     alone: Option<u32>,
-    /// CPUs below the highest number whose files do not exist.
+    /// CPUs whose files do not exist although the file of a CPU with a higher number exists.
     gaps: Vec<u32>,
 }
 
@@ -415,8 +416,8 @@ impl MissingCpus {
         }
     }
 
-    /// A sentence on the missing files; `None` if none is missing. A single file counts as the whole recording if `complete`,
-    /// which states whether all requests have an issue and a completion.
+    /// A sentence on the missing files; `None` if none is missing. A single file counts as the whole recording if `complete` is true, which
+    /// means that all requests have an issue and a completion.
     pub fn note(&self, prefix: &str, complete: bool) -> Option<String> {
         const NAMED: usize = 8;
         if let Some(only) = self.alone.filter(|_| !complete) {

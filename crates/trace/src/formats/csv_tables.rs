@@ -33,7 +33,7 @@ const ZERO_ONE: &[[&[u8]; 2]] = &[[b"0", b"1"]];
 enum HeadingRule {
     Never,
     Possible,
-    /// The heading identifies the format.
+    /// The file always has a heading, which identifies the format.
     Always,
 }
 
@@ -58,7 +58,7 @@ struct CsvTable {
     no_trace: fn(&[u8], &Path) -> Option<Error>,
 }
 
-/// The values that most rows share.
+/// The values that most formats in the table share.
 const PLAIN: CsvTable = CsvTable {
     name: "",
     about: "",
@@ -77,8 +77,8 @@ const PLAIN: CsvTable = CsvTable {
 };
 
 const TABLES: [CsvTable; 5] = [
-    // Li et al., IISWC 2020; repository alibaba/block-traces, whose README describes the columns ("Schema"). The time is that of
-    // receipt at the server.
+    // Li et al., IISWC 2020; repository alibaba/block-traces, whose README describes the columns ("Schema"). Times are those at which the
+    // server received the requests.
     CsvTable {
         name: "alibaba",
         about: "Alibaba block traces CSV",

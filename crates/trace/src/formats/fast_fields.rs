@@ -20,7 +20,7 @@ impl<'a> FastFields<'a> {
         Self(text)
     }
 
-    /// Skips the blanks before a field; in most files there is one.
+    /// Skips the blanks before a field; in most files there is a single blank.
     #[inline(always)]
     fn gap(&mut self) {
         if let [b' ' | b'\t', rest @ ..] = self.0 {
@@ -31,7 +31,7 @@ impl<'a> FastFields<'a> {
         }
     }
 
-    /// Takes `self` by value, like the functions below, so that it can stay in registers.
+    /// Skips any number of blanks and tabs. Takes `self` by value, like the functions below, so that it can stay in registers.
     #[inline(never)]
     fn wide_gap(mut self) -> Self {
         while let [b' ' | b'\t', rest @ ..] = self.0 {
@@ -55,7 +55,7 @@ impl<'a> FastFields<'a> {
         let (mut value, mut count) = leading_digits(*self.0.first_chunk()?);
         self.0 = &self.0[count..];
         if count == 8 {
-            // Times in nanoseconds have up to 16 digits.
+            // Times in nanoseconds have up to 16 digits, so eight more digits are read.
             if let Some(eight) = self.0.first_chunk() {
                 let (more, further) = leading_digits(*eight);
                 value = value * POWERS[further] + more;
@@ -161,7 +161,7 @@ impl<'a> FastFields<'a> {
 #[inline(always)]
 fn leading_digits(text: [u8; 8]) -> (u64, usize) {
     let word = u64::from_le_bytes(text) ^ 0x3030_3030_3030_3030;
-    // The sum sets the high bit of each byte above 9; carries only change bytes after it.
+    // The addition sets the high bit of each byte above 9. Carries change only bytes after such a byte.
     let others = (word | word.wrapping_add(0x7676_7676_7676_7676)) & 0x8080_8080_8080_8080;
     if others == 0 {
         return (eight_digits(word), 8);

@@ -58,7 +58,7 @@ pub(crate) fn cuts_a_length(line: &[u8]) -> bool {
 #[inline]
 pub(crate) fn unsigned(field: &[u8], name: &str, column: u64) -> Result<u64> {
     let mut value = 0u64;
-    // 19 digits always fit.
+    // Numbers of up to 19 digits always fit into 64 bits.
     if field.is_empty() || field.len() > 19 {
         return unsigned_checked(field, name, column);
     }
@@ -88,7 +88,7 @@ fn not_a_number(field: &[u8], name: &str, column: u64, too_large: bool) -> Error
 /// The hint for a number that a spreadsheet rounded.
 pub(crate) const LOST_DIGITS: &str = "use the file from before the spreadsheet: lost digits cannot be restored";
 
-/// The error for a field that is not a number: the cause if another program has changed it, otherwise `problem`.
+/// The error for a field that is not a number. It states the cause if another program has changed the number, otherwise `problem`.
 #[cold]
 pub(crate) fn bad_number(field: &[u8], problem: &str) -> Error {
     let error = |problem| Error::new(ErrorClass::Value, problem);
@@ -263,7 +263,7 @@ pub(super) struct FieldReader<I> {
 }
 
 impl<'a, I: Iterator<Item = &'a [u8]>> FieldReader<I> {
-    /// A reader that starts at the first of these fields.
+    /// Creates a reader that starts at the first of these fields.
     pub fn along(fields: I) -> Self {
         Self { fields, column: 0 }
     }

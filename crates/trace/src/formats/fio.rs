@@ -39,7 +39,7 @@ const VERSION_3: &[u8] = b"fio version 3 iolog";
 const ACTIONS: [&[u8]; 10] =
     [b"add", b"open", b"close", b"wait", b"read", b"write", b"trim", b"sync", b"datasync", b"sync_file_range"];
 
-/// The version according to a heading or another line; `None` if it is not from a log.
+/// The version of fio's log according to a heading or another line; `None` if the line is not from such a log.
 fn version(line: &[u8]) -> Option<u8> {
     match line {
         VERSION_2 => return Some(2),

@@ -40,17 +40,18 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
     LineSource::open(FORMAT.name, hfplayer, input, options)
 }
 
-/// Maximum number of requests that wait for the rows of their ends; it exceeds the depth of every queue.
+/// Maximum number of requests that wait for the row of their reply; it exceeds the depth of every queue.
 const MOST_OPEN: usize = 1 << 12;
 
 struct HfplayerFormat {
     columns: ColumnPositions<7>,
-    /// The requests from the first one without an end on, in the order of the file.
+    /// Requests in the order of the file, beginning with the first one whose reply is not read yet.
     open: VecDeque<Request>,
 }
 
 impl HfplayerFormat {
-    /// Ends the oldest request of this range without an end: after the latency in the row of its end, or at the time of that row.
+    /// Sets the completion of the oldest request that has the device, operation and range of `row` and no completion yet: `took` ns after
+    /// its arrival, or the time of `row` if `took` is 0.
     fn end(&mut self, row: &Request, took: i64) {
         let is_of = |open: &&mut Request| {
             let range = |request: &Request| (request.device, request.op, request.sector, request.sectors);

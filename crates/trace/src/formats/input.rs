@@ -48,7 +48,7 @@ impl Read for CountingInputFile {
     }
 }
 
-/// Decompresses within the limits above.
+/// Decompresses data, but fails if the decompressed data exceeds the limits of size and ratio.
 struct BoundedDecoder<R> {
     decoder: R,
     /// Bytes unpacked so far.
@@ -141,12 +141,12 @@ impl DecompressedInput {
         Ok(Self { path: path.to_owned(), head, rest, bytes_read: done, total, regular, plain })
     }
 
-    /// The first bytes, decompressed; a short file completely.
+    /// The first bytes of the file, decompressed; all bytes if the file is short.
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// Whether it is a regular file, which can be read at any offset and repeatedly.
+    /// Whether the input is a regular file, which can be read at any offset and repeatedly.
     pub fn is_regular(&self) -> bool {
         self.regular
     }
@@ -212,10 +212,10 @@ pub(crate) fn damaged(path: &Path, error: io::Error) -> Error {
     if cut { error.hint("copy the compressed file again: it is truncated or damaged") } else { error }
 }
 
-/// Number of code units that are examined if there is no byte order mark.
+/// Number of UTF-16 code units that are examined if there is no byte order mark.
 const LOOKED_AT: usize = 32;
 const CHUNK: usize = 1 << 13;
-/// Replaces invalid code units.
+/// Character that replaces invalid UTF-16 code units.
 const REPLACEMENT: char = '\u{fffd}';
 
 /// Order of the two bytes of a code unit.

@@ -123,7 +123,7 @@ fn of_csv<'a>(fields: &ColumnPositions<9>, line: &'a [u8]) -> Result<Option<Iotr
         b"" => return Ok(None),
         _ => return Err(operation.refused("is not Read, Write or Discard")),
     };
-    // A field with the value 0 may be empty.
+    // If a field has the value 0, it may be empty.
     let number = |field: LineField| match field.bytes {
         b"" => Ok(0),
         _ => field.unsigned(),

@@ -117,11 +117,11 @@ pub(crate) trait LineFormat: Send + 'static {
     fn in_file_order(&self) -> bool {
         true
     }
-    /// Like [`TraceSource::duration_histogram`].
+    /// Like [`TraceSource::times`].
     fn times(&self) -> Option<FormatTimes> {
         None
     }
-    /// Like [`TraceSource::event_tally`].
+    /// Like [`TraceSource::tally`].
     fn tally(&self) -> EventTally {
         EventTally::default()
     }
@@ -169,7 +169,7 @@ pub(crate) struct LineSource {
 
 struct FirstLine {
     text: Vec<u8>,
-    /// Whether the line is not a record.
+    /// Whether the first line is not a record, but a heading.
     is_heading: bool,
 }
 
@@ -277,8 +277,8 @@ impl LineSource {
         Ok(())
     }
 
-    /// Returns an error if the file contains a second recording: `requests`, the first after a line that may begin
-    /// another recording, are earlier than those before it.
+    /// Returns an error if the file contains a second recording. `requests` are the first ones after a line that may begin another
+    /// recording; the file has a second one if they are earlier than the requests before that line.
     #[cold]
     fn check_beginning(&mut self, requests: &[Request]) -> Result<()> {
         let (Some((line, before)), Some(next)) = (self.restart_at, requests.first()) else { return Ok(()) };
@@ -297,7 +297,8 @@ impl LineSource {
         )))
     }
 
-    /// Parses an invalid or probably broken line: joined with the following lines if the result is certainly a whole line, otherwise alone.
+    /// Parses an invalid or probably broken line. The line is joined with the following lines if the result is certainly a whole line;
+    /// otherwise it is parsed alone.
     #[cold]
     fn join(&mut self, from: usize, length: usize, fault: Option<Error>, out: &mut Vec<Request>) -> Result<()> {
         self.context.broken = false;
@@ -498,7 +499,7 @@ pub(crate) struct LineSink<W> {
 }
 
 impl<W: LineWriter + 'static> LineSink<W> {
-    /// Starts writing.
+    /// Starts writing a file with the lines before the first request.
     pub(crate) fn create(file: AtomicFile, mut writer: W) -> Result<Box<dyn TraceSink>> {
         let mut buffer = Vec::new();
         writer.heading(&mut buffer);

@@ -165,7 +165,7 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<OpenedTrace> {
     }
     let (format, by) = match &options.format {
         Some(name) => (by_name(name, options.further)?, "--format"),
-        // Only CSV uses a list of columns.
+        // Only the CSV reader uses a list of columns, so `--columns` selects it.
         None if options.columns.is_some() => (&csv::FORMAT, "--columns"),
         None => {
             if let Some(error) = file_kinds::recognise_first(input.head()) {
@@ -180,12 +180,12 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<OpenedTrace> {
     let source = (format.open)(input, options)?;
     let header = source.header();
     let by_name = |name: &str| options.further.iter().chain(FORMATS).find(|format| format.name == name);
-    // If the original format has inexact times, so has a converted trace.
+    // If the times of the original format are inexact, so are those of a converted trace.
     let loose = by_name(&header.format).is_some_and(|first| first.times == FormatTimes::Loose);
     let times = source.times().unwrap_or(if loose { FormatTimes::Loose } else { format.times });
     let guard = UnitGuard::new(times, options)?;
     let of_format = |name: &str| by_name(name).map_or_else(|| of_own(name), |format| format.recorded);
-    // A combined trace may have several formats.
+    // The format of a combined trace may name several formats, such as `a + b`.
     let of_formats = || header.format.split(" + ").map(of_format).reduce(RecordedFeatures::intersection);
     let recorded = header.recorded.or_else(of_formats).unwrap_or_default();
     Ok(OpenedTrace { source, guard, recognised: RecognisedFormat { format: format.name, by }, recorded })
@@ -195,7 +195,7 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<OpenedTrace> {
 fn of_own(format: &str) -> RecordedFeatures {
     match format {
         "record" => RecordedFeatures::BLOCK_EVENTS,
-        // Traces of served devices have no format name.
+        // Traces that were recorded from served devices have no format name.
         "" => RecordedFeatures::SERVED,
         _ => RecordedFeatures::NONE,
     }
@@ -219,7 +219,8 @@ fn unknown(head: &[u8], path: &Path) -> Error {
 /// The error for a text in which another program has changed numbers: decimal commas, without which a format would recognise it,
 /// or numbers that a spreadsheet rounded.
 fn changed_numbers(head: &[u8], path: &Path) -> Option<Error> {
-    /// Times of recorders have at least four decimals. Device numbers such as `259,12` have fewer digits after the comma.
+    /// Minimum numbers of digits after a decimal comma, tried one after the other. Times of recorders have at least four decimals; device
+    /// numbers such as `259,12` have fewer digits after the comma.
     const DECIMALS: [usize; 2] = [4, 1];
     const LINES: usize = 50;
     for decimals in DECIMALS {
@@ -246,7 +247,7 @@ fn changed_numbers(head: &[u8], path: &Path) -> Option<Error> {
     Some(error.of_field("number", 0, word).hint(fields::LOST_DIGITS))
 }
 
-/// The text with points instead of commas between a digit and `digits` digits.
+/// The text in which commas between a digit and `digits` digits are replaced by points.
 fn with_points(text: &[u8], digits: usize) -> Vec<u8> {
     let (mut out, mut at) = (text.to_vec(), 1);
     while at + digits < text.len() {
@@ -254,7 +255,7 @@ fn with_points(text: &[u8], digits: usize) -> Vec<u8> {
         if is_decimal {
             out[at] = b'.';
         }
-        // As in a search for a pattern, the digits after a comma cannot begin the next match.
+        // The digits after a replaced comma cannot begin another decimal number, so they are skipped.
         at += if is_decimal { digits + 2 } else { 1 };
     }
     out

@@ -50,7 +50,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
 };
 
 const MAGIC: &[u8] = b"PAR1";
-/// Version of the columns; increased when the meaning of a column changes.
+/// Version of the columns of a trace file; increased when the meaning of a column changes.
 const SCHEMA_VERSION: &str = "1";
 const SCHEMA_KEY: &str = "emmclab.schema";
 const HEADER_KEY: &str = "emmclab.header";
@@ -116,7 +116,7 @@ struct ParquetSource {
     lenient: bool,
     /// Number of rows that were omitted because they are not valid requests.
     skipped: u64,
-    /// Number of rows whose block notes were dropped.
+    /// Number of rows whose notes on the roles of blocks were dropped.
     notes_left_out: u64,
     last_arrival: i64,
     rows_done: u64,
@@ -320,7 +320,7 @@ fn is_of_one_device(groups: &[RowGroupMetaData]) -> bool {
         let statistics = column.statistics()?;
         statistics.min_bytes_opt().zip(statistics.max_bytes_opt())
     });
-    // Without the column, all requests have the same device. A row group without names has no bounds; then the result is false.
+    // Without the device column, all requests have the same device. A row group without device names has no bounds, so the result is false.
     let Some(first) = bounds.next() else { return true };
     first.is_some_and(|(low, high)| low == high && bounds.all(|other| other == first))
 }
@@ -353,7 +353,7 @@ fn readable_schema(schema: &Schema) -> Arc<Schema> {
 
 fn with_dictionaries(data_type: &DataType, wanted: &DataType) -> DataType {
     match (data_type, wanted) {
-        // The type that Arrow's metadata gives a column without values.
+        // Arrow's metadata gives this type to a column without values.
         (DataType::Dictionary(_, values), _) if **values == DataType::Null => DataType::Null,
         (DataType::Utf8 | DataType::Dictionary(..), DataType::Dictionary(..)) => wanted.clone(),
         (DataType::List(item), DataType::List(wanted)) => {
@@ -438,7 +438,7 @@ fn properties() -> WriterProperties {
 
 struct ParquetSink {
     path: PathBuf,
-    /// Whether the file has the columns of block notes.
+    /// Whether the file has the columns of block notes (roles of the blocks of a write).
     noted: bool,
     writer: ArrowWriter<SealedFile>,
 }

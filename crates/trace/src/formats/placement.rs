@@ -34,13 +34,13 @@ use super::binary::{RecordFormat, RecordSource, bytes, refused};
 use super::fields::ColumnPositions;
 use super::prelude::*;
 
-/// The text on addresses for the note of such a trace.
+/// The text on addresses for the note of a trace that contains objects instead of addresses.
 pub(super) const NOTE: &str = "the trace names objects and has no addresses: they are placed one after the other in the order of first \
                                use, so that reuse is as recorded and distances are not";
 
 /// The number of an object: its name if that is a number, otherwise a hash of its name.
 pub(super) fn object(name: &[u8]) -> u64 {
-    // FNV-1a.
+    // The FNV-1a hash of the name.
     let hash =
         || name.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     std::str::from_utf8(name).ok().and_then(|text| text.parse().ok()).unwrap_or_else(hash)
@@ -113,7 +113,7 @@ pub(super) static TECTONIC: TraceFormat = TraceFormat {
 };
 
 const TECTONIC_COLUMNS: [&str; 6] = ["block_id", "io_offset", "io_size", "op_time", "op_name", "user_namespace"];
-/// Address space of a block in bytes; a block has at most 8 MB.
+/// Size of the address range of each block in bytes; a block has at most 8 MB.
 const TECTONIC_PART_BYTES: u64 = 16 << 20;
 
 fn tectonic_columns(head: &[u8]) -> Option<ColumnPositions<6>> {
@@ -221,7 +221,7 @@ impl LineFormat for ThesiosFormat {
         let (sector, count) = self.parts.span(object(file.bytes), offset, size, context)?;
         let (begin, took) = (seconds(arrival)?, seconds(latency)?);
         let complete = begin.checked_add(took).ok_or_else(|| latency.refused("ends beyond the year 2262"))?;
-        // The start has one decimal less than the arrival, so it may be slightly earlier.
+        // The start has one decimal less than the arrival, so it may seem to be slightly earlier and is then omitted.
         let start = Some(seconds(disk)?).filter(|start| *start >= begin && *start <= complete);
         let process = context.process(application.bytes)?;
         out.push(Request {
@@ -270,7 +270,7 @@ pub(super) static LCS: TraceFormat = TraceFormat {
 const MARK: [u8; 8] = 0x1234_5678_9abc_def0_u64.to_le_bytes();
 const HEADER_BYTES: usize = 8192;
 
-/// The layout of the records of a version.
+/// The layout of the records in one version of the format `lcs`.
 #[derive(Clone, Copy)]
 struct LcsRecordLayout {
     size: usize,
@@ -295,7 +295,7 @@ const LAYOUTS: [LcsRecordLayout; 8] = {
     ]
 };
 
-/// Whether the first records have increasing times and valid next uses.
+/// Whether the first records have increasing times and valid numbers of the object's next request.
 fn is_plausible(head: &[u8]) -> bool {
     const JUDGED: usize = 256;
     let size = LAYOUTS[0].size;
@@ -345,9 +345,9 @@ struct LibCacheSimFormat {
 /// The operation with this number in libCacheSim; `None` if the number is not known.
 fn operation(code: u32) -> Option<Op> {
     Some(match code {
-        // Not stated, get, gets, read.
+        // Operation codes of libCacheSim: none, get, gets, read.
         0..=2 | 12 => Op::Read,
-        // Set, add, cas, replace, append, prepend, incr, decr, write, update.
+        // Operation codes of libCacheSim: set, add, cas, replace, append, prepend, incr, decr, write, update.
         3..=8 | 10 | 11 | 13 | 14 => Op::Write,
         9 => Op::Discard,
         _ => return None,

@@ -16,9 +16,9 @@ pub enum RwbsMeaning {
 pub struct RwbsOperation {
     op: Op,
     flags: RequestFlags,
-    /// Whether it is `N`, an operation for which the kernel has no letter.
+    /// Whether the letter is `N`, an operation for which the kernel has no letter.
     is_unnamed: bool,
-    /// Whether it is `WZ`, a write of zeroes.
+    /// Whether the letters are `WZ`, a write of zeroes.
     is_zeroes: bool,
 }
 
@@ -70,7 +70,7 @@ pub fn read(field: &[u8], column: u64) -> Result<RwbsMeaning> {
     }
 }
 
-/// Like [`read`], but a zone command is an error, for tables of requests. Fails as [`read`].
+/// Like [`read`], but a zone command is an error; for tables in which each line is a request. Fails as [`read`].
 pub fn parse(field: &[u8], column: u64) -> Result<RwbsOperation> {
     match zone_command(field) {
         None => of_request(field, column),
@@ -134,7 +134,7 @@ fn of_letters(field: &[u8], column: u64) -> Result<RwbsOperation> {
             b'S' => RequestFlags::SYNC,
             b'M' => RequestFlags::META,
             b'A' => RequestFlags::READAHEAD,
-            // Barriers of kernels before 2.6.37 and atomic writes of new kernels are ignored.
+            // `B` (barrier, before kernel 2.6.37) and `U` (atomic write, in new kernels) are ignored.
             b'B' | b'U' => RequestFlags::default(),
             _ => return Err(bad()),
         });

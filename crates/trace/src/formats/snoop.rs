@@ -75,7 +75,7 @@ impl SnoopColumn {
 const MOST_COLUMNS: usize = 16;
 /// Maximum number of words in a line of a table: a process name has at most 16 bytes.
 const MOST_WORDS: usize = MOST_COLUMNS + 8;
-/// One hour: a longer latency means that the tool matched the completion of another request.
+/// Maximum latency, one hour: a longer latency means that the tool matched the completion of another request.
 const LONGEST_NS: i64 = 3_600_000_000_000;
 const DAY_NS: i64 = 86_400_000_000_000;
 /// The sector that the kernel reports for a request without an address.
@@ -113,8 +113,8 @@ fn column(name: &[u8]) -> SnoopColumn {
     }
 }
 
-/// The columns in a heading, in any order; `None` for any other line. Each column occurs once. A table has a device, a latency,
-/// and processes (as that of bpftrace) or addresses.
+/// The columns in a heading, in any order; `None` for any other line. Each column occurs once. A table has a device, a latency, and either
+/// addresses or processes (as the table of bpftrace has).
 fn heading(line: &[u8]) -> Option<Vec<SnoopColumn>> {
     let columns: Vec<_> = blank_separated(line).take(MOST_COLUMNS + 1).map(column).collect();
     let has = |wanted: SnoopColumn| columns.contains(&wanted);
@@ -188,13 +188,13 @@ struct SnoopRow<'a> {
 struct SnoopTable {
     format: &'static str,
     columns: Vec<SnoopColumn>,
-    /// The index of the column of processes, if there is one; the next field is that of the column of the time.
+    /// The index of the column with the process, if there is one; the next field is the index of the column with the time.
     process_at: Option<usize>,
     time_at: Option<usize>,
-    /// Number of midnights so far; the next field is the previous time of day.
+    /// Number of midnights that have passed so far; the next field is the previous time of day.
     midnights: i64,
     time_of_day: i64,
-    /// End of the previous request, if the tool prints no times.
+    /// Time at which the previous request ended, if the tool prints no times.
     laid: i64,
 }
 
@@ -318,7 +318,7 @@ impl SnoopTable {
         };
         let device = context.device(row.device)?;
         Ok(Some(Request {
-            // With -Q, the start of iosnoop is the time of queueing, and its output does not show whether -Q was used.
+            // With -Q, iosnoop prints the time of queueing as the start. The output does not show whether -Q was used, so it is ignored.
             start: row.start.is_none().then_some(Nanos(start)),
             complete: Some(Nanos(complete)),
             flags,
@@ -401,14 +401,14 @@ fn request_range(row: &SnoopRow, bytes: u64) -> Result<Option<(Op, RequestFlags,
         _ => row.sector.unsigned()?,
     };
     if bytes == 0 {
-        // For a flush, biosnoop of bcc prints only R or W.
+        // For a flush, the tool biosnoop of bcc prints only R or W as the operation.
         return Ok(match operation.without_sectors() {
             Some((Op::Read | Op::Write | Op::Flush, flags)) => Some((Op::Flush, flags, Sector(0), 0)),
             _ => None,
         });
     }
     if sector == NO_SECTOR {
-        // A pass-through command of a program.
+        // A pass-through command of a program, which is not block I/O.
         return Ok(None);
     }
     let count = sectors(bytes.div_ceil(SECTOR_BYTES), row.bytes.bytes, "bytes", row.bytes.column)?;
@@ -442,7 +442,7 @@ fn time_of_day(field: &[u8]) -> Option<i64> {
 
 /// The number of lost events in a line; `None` for other lines.
 fn lost_events(line: &[u8]) -> Option<u64> {
-    // Most lines are requests, which begin with a digit.
+    // Most lines contain a request and begin with a digit.
     if line.first().is_some_and(u8::is_ascii_digit) {
         return None;
     }
@@ -472,7 +472,7 @@ pub(super) static BIOSNOOP: TraceFormat = TraceFormat {
     ..TraceFormat::READ_ONLY
 };
 
-/// The columns of a file, from its heading or recognised from its first line; `None` if it is no such table.
+/// The columns of a file, from its heading or recognised from its first line; `None` if the file is not such a table.
 fn columns(head: &[u8]) -> Option<Vec<SnoopColumn>> {
     heading_with(head, b"DISK").and_then(heading).or_else(|| columns_of_line(first_line(head)))
 }

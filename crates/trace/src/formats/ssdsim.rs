@@ -35,7 +35,7 @@ pub(super) static SSDSIM: TraceFormat = TraceFormat {
     ..TraceFormat::READ_ONLY
 };
 
-/// The values that the five numbers can represent.
+/// The values that the five numbers of a record can represent.
 const HOLDS: FormatCapabilities =
     FormatCapabilities { ops: &[Op::Read, Op::Write], columns: &[], flags: RequestFlags(0), tick_ns: 1 };
 
@@ -101,8 +101,8 @@ impl LineFormat for SsdsimFormat {
     }
 }
 
-/// Writes records of SSDsim. Times are in nanoseconds since the first request, because the simulators would wait for it from time
-/// 0. The device is its index in the trace's table of device names.
+/// Writes records of SSDsim. Times are in nanoseconds since the first request, because the simulators would idle from time 0 until its
+/// arrival. The device is its index in the trace's table of device names.
 struct SsdsimWriter {
     /// The first arrival.
     origin: Option<Nanos>,

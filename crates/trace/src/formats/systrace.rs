@@ -29,7 +29,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     ..TraceFormat::READ_ONLY
 };
 
-/// A longer line belongs to the page's own scripts.
+/// Maximum length of a line of the trace in bytes; a longer line belongs to the scripts of the page.
 const LONGEST_LINE: usize = 1 << 16;
 
 fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
@@ -76,7 +76,7 @@ fn after_words(mut text: Box<dyn Read + Send>, begin: usize) -> Box<dyn Read + S
     if let Err(error) = result {
         return Box::new(FailingReader(Some(error)));
     }
-    // The lines of atrace's output become empty lines.
+    // The lines that atrace itself prints become empty lines, so that line numbers stay correct.
     words.retain(|byte| *byte == b'\n');
     let rest = io::Cursor::new(first[..got].to_vec()).chain(text);
     let deflated = first[0] == 0x78 && u16::from_be_bytes(first).is_multiple_of(31);
@@ -149,7 +149,7 @@ impl SystracePage {
         Ok(true)
     }
 
-    /// Replaces the line by the trace's text in it, or by an empty line if it has none.
+    /// Replaces the line by the trace text that it contains, or by an empty line if it contains none.
     fn sort_out(&mut self) {
         let line = self.line.trim_ascii();
         let is_text = match self.part {

@@ -21,7 +21,7 @@ pub struct TraceFormat {
     pub from: &'static str,
     /// The optional columns that a file may contain.
     pub gives: &'static [TraceColumn],
-    /// What remains unknown, in addition to the missing columns; Markdown.
+    /// What the format does not record, in addition to the missing columns; Markdown.
     pub unknown: &'static str,
     /// File-name extensions for which [`crate::TraceWriter`] writes this format, without the dot.
     pub extensions: &'static [&'static str],
@@ -31,9 +31,9 @@ pub struct TraceFormat {
     pub times: FormatTimes,
     /// Whether the first bytes (decompressed) and the file name look like this format.
     pub sniff: fn(&[u8], &Path) -> bool,
-    /// Starts reading.
+    /// Starts reading a file in this format.
     pub open: fn(DecompressedInput, &ReadOptions) -> Result<Box<dyn TraceSource>>,
-    /// The values that it can represent, and the function that starts writing; `None` if the format cannot be written.
+    /// The values that the format can represent, and the function that starts writing; `None` if the format cannot be written.
     pub writes: Option<(FormatCapabilities, Create)>,
 }
 
@@ -130,9 +130,9 @@ impl ReadOptions {
 /// The values that a format can represent; [`crate::TraceWriter`] counts other values as lost.
 #[derive(Clone, Copy, Debug)]
 pub struct FormatCapabilities {
-    /// The operations; requests with other operations are not written.
+    /// The operations that the format can represent; requests with other operations are not written.
     pub ops: &'static [Op],
-    /// The columns, in addition to arrival, sector, sectors, op and flags.
+    /// The columns that the format can represent, in addition to arrival, sector, sectors, op and flags.
     pub columns: &'static [TraceColumn],
     /// The flags that the format can represent.
     pub flags: RequestFlags,
@@ -145,7 +145,7 @@ impl FormatCapabilities {
     pub const EVERYTHING: FormatCapabilities =
         FormatCapabilities { ops: &Op::ALL, columns: &TraceColumn::ALL, flags: RequestFlags(u16::MAX), tick_ns: 1 };
 
-    /// All values of a trace except block notes.
+    /// All values of a trace except block notes (roles of the blocks of a write).
     pub const ALL_BUT_NOTES: FormatCapabilities =
         FormatCapabilities { columns: TraceColumn::OF_REQUEST, ..FormatCapabilities::EVERYTHING };
 
@@ -165,7 +165,7 @@ impl FormatCapabilities {
             TraceColumn::Served => time(request.served),
             TraceColumn::Complete => time(request.complete),
             TraceColumn::Sector | TraceColumn::Sectors | TraceColumn::Op => false,
-            // The flag of re-issues is not lost: the reader of the file detects them again.
+            // The re-issue flag is not lost, because the reader of the written file detects re-issues again.
             TraceColumn::Flags => !self.flags.union(RequestFlags::REISSUED).contains(request.flags),
             TraceColumn::Pid => request.pid.is_some() && !self.columns.contains(&column),
             TraceColumn::Process => request.process.is_some() && !self.columns.contains(&column),

@@ -17,16 +17,17 @@ const MIN_RATE: f64 = 0.02;
 const IDLE_SAMPLE: u64 = 100;
 /// Minimum plausible rate of a benchmark in requests per second; a memory card reaches ten times as many.
 const MIN_BUSY_RATE: f64 = 5.0;
-/// Even at a low rate, some real requests follow another one within this time.
+/// Length of a short gap between requests, in ns. Even at a low rate, some real requests follow another one within this time.
 const BURST_GAP_NS: u64 = 1_000_000;
-/// Minimum share of such gaps: one of this many, for a trace and for a benchmark.
+/// Minimum share of gaps that are shorter than [`BURST_GAP_NS`], as one of this many; the first value is for a trace, the second for a
+/// benchmark.
 const BURSTS_OF: u64 = 100;
 const BUSY_BURSTS_OF: u64 = 10;
-/// Number of such gaps at which counting stops.
+/// Number of gaps shorter than [`BURST_GAP_NS`] at which counting stops.
 const MANY_BURSTS: u64 = 1 << 16;
-/// Every storage device has a shorter mean response time.
+/// Maximum plausible mean response time. Every storage device has a shorter one.
 const MAX_MEAN_RESPONSE_NS: i128 = 60_000_000_000;
-/// Number of responses that suffices for the mean, because a wrong unit affects all of them.
+/// Number of response times that suffices for their mean, because a wrong unit affects all of them.
 const RESPONSES_SAMPLE: u64 = 1 << 20;
 /// Number of requests between two checks; fewer may be a burst or a stall.
 const JUDGED_TOGETHER: u64 = 1 << 16;
@@ -34,9 +35,9 @@ const JUDGED_TOGETHER: u64 = 1 << 16;
 const MAX_REQUEST_SECTORS: u32 = (1 << 30) / SECTOR_BYTES as u32;
 /// 8 PB: larger than any device.
 const MAX_ADDRESS_SECTORS: u64 = (8 << 50) / SECTOR_BYTES;
-/// Number of requests that must look like bytes before a trace is rejected.
+/// Number of requests whose sizes and addresses must look like bytes before a trace is rejected.
 const BYTES_SAMPLE: u64 = 64;
-/// Minimum number of distinct sizes for this rejection: a stream of equal large requests may be genuine.
+/// Minimum number of distinct sizes before a trace is rejected for sizes in bytes: a stream of equal large requests may be genuine.
 const BYTES_SIZES: usize = 4;
 
 /// Checks the units of a trace while its requests are read.
@@ -54,7 +55,7 @@ pub(crate) struct UnitGuard {
     bursts: u64,
     responses: u64,
     response_sum: i128,
-    /// Number of responses that are longer than the longest plausible mean.
+    /// Number of response times that are longer than the maximum plausible mean.
     long_responses: u64,
     data: u64,
     /// Size of the largest request with data, if it may be implausible; the next field is the highest address.
@@ -111,7 +112,7 @@ impl UnitGuard {
             self.see_gap(first.abs_diff(self.previous));
         }
         if self.bursts < MANY_BURSTS {
-            // Each gap minus 1, so that a gap of 0 wraps to the largest value.
+            // 1 is subtracted from each gap, so that a gap of 0 wraps to the largest value and is not the smallest.
             let less = || {
                 let pairs = arrivals.windows(2);
                 pairs.map(|pair| pair[1].wrapping_sub(pair[0]).cast_unsigned().wrapping_sub(1))
@@ -141,7 +142,8 @@ impl UnitGuard {
         }
     }
 
-    /// Checks whether sizes and addresses look like bytes. In real traces, a few requests suffice to show that they are sectors.
+    /// Checks whether sizes and addresses look like bytes instead of sectors. In real traces, a few requests suffice to show that they are
+    /// sectors.
     fn see_sizes(&mut self, rows: BatchRows) {
         for request in rows.iter().filter(|request| request.op.has_data()) {
             self.data += 1;
@@ -218,7 +220,7 @@ impl UnitGuard {
         }
         let mean = if self.responses >= IDLE_SAMPLE { self.response_sum / i128::from(self.responses) } else { 0 };
         if mean > MAX_MEAN_RESPONSE_NS {
-            // A wrong unit makes most response times too long.
+            // If the unit of time were wrong, most response times would be too long.
             if self.long_responses * 2 < self.responses {
                 let problem = format!(
                     "a mean response of {}, by {} of {} requests, is implausible: the clock was set while they were in flight",
@@ -372,7 +374,7 @@ mod tests {
 
     #[test]
     fn honest_extremes_pass() {
-        // A phone that is idle for 8 hours: bursts of four requests, each followed by 20 s without requests.
+        // A phone that is idle for 8 hours, except for bursts of four requests every 20 s.
         let idle = (0..5_760i64).map(|i| {
             let arrival = Nanos(i / 4 * 20_000_000_000 + i % 4 * 300_000);
             Request::new(arrival, Op::Write, Sector(8 * i as u64), 8)
@@ -389,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_unit_too_fine_is_named() {
-        // 10 requests per second, written in microseconds, milliseconds and seconds.
+        // 1,000,000 requests per second in microseconds, and 40,000 requests per second in milliseconds; both are read as nanoseconds.
         assert!(hint(check_units(OPEN, steady(50_000, 1, 8))).contains("--time-unit us"), "1 M/s in us");
         let milliseconds = (0..5_000i64).map(|i| Request::new(Nanos(i / 40), Op::Read, Sector(8), 8));
         assert!(hint(check_units(OPEN, milliseconds)).contains("--time-unit ms"), "40 k/s in ms");
@@ -397,7 +399,7 @@ mod tests {
 
     #[test]
     fn a_log_of_a_benchmark_is_in_a_finer_unit_if_few_of_its_requests_are_close() {
-        // A request every 0.3 ms in nanoseconds, some of them 500 ns apart, read as microseconds.
+        // A request every 0.3 ms, and some only 500 ns apart. The times are in nanoseconds, but are read as microseconds.
         let log = || {
             (0..1_000i64).map(|i| {
                 let arrival = if i % 50 == 1 { (i - 1) * 300_000 + 500 } else { i * 300_000 };
@@ -410,7 +412,7 @@ mod tests {
         let mut guard = UnitGuard::new(busy, &stated).unwrap();
         guard.see(batch(&log().collect::<Vec<_>>()).rows());
         guard.check(true).unwrap();
-        // A memory card that takes 20 ms for a write.
+        // Plausible: a memory card that takes 20 ms for a write.
         check_units(busy, steady(1_000, 20_000_000, 8)).unwrap();
     }
 
@@ -449,7 +451,7 @@ mod tests {
         let seconds = FormatTimes::Open(TimeUnit::Seconds);
         let error = check_units(seconds, [at(0), at(4_000_000_000_000_000_000)].into_iter());
         assert!(hint(error).contains("--time-unit ms"));
-        // The clock of a phone that starts in 1970 and is set later.
+        // Plausible: the clock of a phone starts in 1970 and is set later.
         check_units(OPEN, [at(0), at(1_700_000_000_000_000_000)].into_iter()).unwrap();
     }
 

@@ -41,7 +41,7 @@ pub(super) static CSV: TraceFormat = TraceFormat {
 
 const HEADING: &[u8] = b"version,time,op,size,lbn";
 
-/// The layout of the records of a version.
+/// The layout of the records in one version of the vscsi format.
 #[derive(Clone, Copy)]
 struct VscsiRecordLayout {
     version: u16,

@@ -38,8 +38,8 @@ pub(super) struct DevicePairingState {
 fn emit(open: &OpenRequest, complete: Nanos, books: &mut PairingOutput) {
     let request = Request { complete: Some(complete), served: open.served_at(complete), ..open.request };
     if request.early_time().is_some() {
-        // The times contradict each other, because the clocks of CPUs differ or lines are out of order: the events do not belong
-        // to the same request.
+        // The times contradict each other, because the clocks of CPUs differ or lines are out of order. The events belong to different
+        // requests.
         lose(open, books);
         return;
     }
@@ -80,21 +80,21 @@ impl DevicePairingState {
 
     /// Handles an event before the issue: an I/O is queued, or its request is allocated or inserted.
     pub(super) fn queue(&mut self, event: &BlockLayerEvent, stage: u8, books: &mut PairingOutput) {
-        // A later stage of an I/O is redundant if an earlier one is recorded.
+        // If an earlier stage of the I/O is recorded, events of a later stage are redundant.
         if stage < self.stage {
             books.counts.repeated += 1;
             return;
         }
         self.lose_early(books);
         if stage == INSERTED && event.op == Op::Flush {
-            // A flush that the kernel generated is inserted, but not issued yet.
+            // A flush that the kernel itself generated is inserted before it is issued. It is counted here, and not queued.
             books.counts.flushes += 1;
             return;
         }
         let is_first = stage > self.stage && self.stage > 0;
         self.stage = stage;
         if is_first && let Some(open) = self.waiting.of_range(event).last() {
-            // Early kernels allocate a request before they queue the I/O.
+            // Early kernels allocate a request before they queue the I/O, so this I/O is already known.
             open.events += 1;
             return;
         }
@@ -120,7 +120,7 @@ impl DevicePairingState {
     pub(super) fn merge(&mut self, event: &BlockLayerEvent, books: &mut PairingOutput) {
         let newest = self.waiting.take_newest(event.sector, event.sectors, event.op);
         let newest = newest.map(|open| OpenRequest { events: open.events + 1, ..open });
-        // I/O is merged before allocation and insertion, so it may have no earlier event.
+        // I/O may be merged before its request is allocated and inserted, so it may have no earlier event.
         let is_known = newest.is_some() || self.stage < QUEUED;
         let Some(joining) = newest.or_else(|| (event.kind != BlockEventKind::RequestMerge).then(|| OpenRequest::new(event)))
         else {
@@ -222,10 +222,10 @@ impl DevicePairingState {
         }
         let mut open = self
             .take_waiting(event, books)
-            // If queueing is recorded but not for this request, it arrived before the recording, or its event was lost.
+            // If queueing is recorded, but not that of this request, the request arrived before the recording, or its event was lost.
             .unwrap_or_else(|| OpenRequest { queued: self.stage == 0, events: 0, ..OpenRequest::new(event) });
         open.events += 1;
-        // Only later events show whether the driver returns requests without an event or completions are not recorded.
+        // Only later events show whether the driver re-issues requests without an event, or whether completions are not recorded.
         open.may_be_reissue = may_be_reissue;
         // If the request reaches the driver without its FUA flag, the kernel emulates FUA by a flush after the data.
         open.sequenced |= open.request.flags.contains(RequestFlags::FUA) && !event.flags.contains(RequestFlags::FUA);
@@ -252,7 +252,7 @@ impl DevicePairingState {
         open.request.issue = Some(event.time);
         open.events += 1;
         books.ledger.requeued += 1;
-        // If queueing is not recorded, or several requests have this range, it may be another request.
+        // If queueing is not recorded, or several requests have this range, this issue may belong to another request.
         books.ledger.ambiguous += u64::from(self.stage == 0 || issued.next().is_some());
     }
 
@@ -322,7 +322,7 @@ impl DevicePairingState {
             return self.complete_flush(event, books);
         }
         if event.sectors == 0 {
-            // Pass-through and zone commands also end like this, because they have no data.
+            // Pass-through and zone commands also complete with 0 sectors, because they have no data.
             if event.op == Op::Write {
                 self.complete_sequence(event, books);
             } else {
@@ -393,7 +393,7 @@ impl DevicePairingState {
         }
         flush.open.request.flags = RequestFlags::default();
         flush.open.fail(event);
-        // The kernel gives no sector for its own flush.
+        // A flush that the kernel itself generated has no sector.
         flush.open.request.sector = Sector(0);
         emit(&flush.open, event.time, books);
     }
@@ -401,7 +401,7 @@ impl DevicePairingState {
     /// Handles the completion of length 0 that ends a flush, or a write with flushes before or after its data.
     fn complete_sequence(&mut self, event: &BlockLayerEvent, books: &mut PairingOutput) {
         let finishing = self.finishing.take(event.sector, 0, event.op).map(|(open, _)| (open, event.time));
-        // A flush ended with the flush of the kernel.
+        // A waiting flush has ended when the kernel's own flush completed.
         let flush = |open: OpenRequest| (open, open.request.complete.unwrap_or(event.time));
         if let Some((mut open, end)) = finishing.or_else(|| self.flushes.waiting.pop_front().map(flush)) {
             open.events += 1;
@@ -410,7 +410,7 @@ impl DevicePairingState {
         } else if self.stage > 0 {
             lose(&OpenRequest::new(event), books);
         } else {
-            // Its flush remains a request.
+            // Queueing is not recorded, so the flush that the kernel issued is kept as the request.
             books.counts.flushes += 1;
         }
     }
@@ -443,13 +443,13 @@ impl DevicePairingState {
                 books.counts.passed_on += open.events;
             }
             Some(complete) => {
-                // Its data is complete; only the completion of the following flush is missing.
+                // The data of this write is complete. Only the completion of the flush after it is missing.
                 books.ledger.ambiguous += 1;
                 emit(&open, complete, books);
             }
             None if completions => lose(&open, books),
             None => match open.served {
-                // The end of the driver's command is the only end that is recorded.
+                // Only the end of the driver's command is recorded, so it counts as the completion.
                 Some(end) => emit(&open, end, books),
                 None => keep(&open, open.request, books),
             },

@@ -124,7 +124,7 @@ pub struct BlockLayerEvent {
     pub process: Option<NameId>,
     /// The error of a completion as a negative errno; 0 for success.
     pub error: i32,
-    /// Whether it is a write of zeroes.
+    /// Whether the request is a write of zeroes.
     pub zeroes: bool,
 }
 
@@ -172,7 +172,7 @@ impl EventPairer {
     fn take(&mut self, event: &BlockLayerEvent, ledger: &mut Ledger, out: &mut Vec<Request>) {
         let device = self.devices.entry(event.device).or_default();
         let books = &mut PairingOutput { ledger, counts: &mut self.counts, out };
-        // Events of drivers are not counted as events of the block layer.
+        // Events of drivers do not count as events of the block layer.
         books.counts.seen += u64::from(event.kind != BlockEventKind::Submit);
         let without_data = books.counts.without_data;
         if event.error != 0 && event.kind == BlockEventKind::Complete {
@@ -226,7 +226,7 @@ impl EventPairer {
         self.counts
     }
 
-    /// Whether any device issues or completes requests. Then a device that does not is a mapped device, which passes its I/O on.
+    /// Whether any device issues or completes requests. If so, a device that does neither is a mapped device, which passes its I/O on.
     fn any_active(&self) -> bool {
         self.devices.values().any(DevicePairingState::is_active)
     }

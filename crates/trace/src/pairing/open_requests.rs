@@ -12,15 +12,15 @@ pub(super) struct OpenRequest {
     /// The next sector to complete; partial completions advance it.
     pub(super) position: u64,
     pub(super) end: u64,
-    /// Whether its arrival was recorded; false if its first event is the issue.
+    /// Whether the arrival of the request was recorded; false if its first event is the issue.
     pub(super) queued: bool,
-    /// Whether the kernel will end it with a completion of length 0.
+    /// Whether the kernel will end the request with a completion of length 0.
     pub(super) sequenced: bool,
-    /// Whether it may be a re-issue of an earlier request with the same range.
+    /// Whether the request may be a re-issue of an earlier request with the same range.
     pub(super) may_be_reissue: bool,
-    /// Time at which the driver saw the end of its command.
+    /// Time at which the driver saw the end of the request's command.
     pub(super) served: Option<Nanos>,
-    /// Whether it was completed in parts, each by its own command.
+    /// Whether the request was completed in parts, each by its own command.
     pub(super) in_parts: bool,
     pub(super) events: u64,
 }
@@ -72,7 +72,8 @@ impl OpenRequest {
         }
     }
 
-    /// The end of its command; `None` if the request had several commands or flushes, or the end is not between issue and completion.
+    /// The end of the request's command; `None` if the request had several commands or flushes, or the end is not between issue and
+    /// completion.
     pub(super) fn served_at(&self, complete: Nanos) -> Option<Nanos> {
         let is_single = !self.in_parts && !self.sequenced;
         let is_later = |end: &Nanos| self.request.issue.is_some_and(|issue| issue <= *end);
@@ -121,8 +122,8 @@ impl OpenRequestsBySector {
         Some((open, choice))
     }
 
-    /// Removes and returns the latest request of this operation that ends at `end`. At most 64 first sectors before `end` are
-    /// searched, because requests may overlap.
+    /// Removes and returns the latest request of this operation that ends at `end`. Requests at up to 64 different first sectors before
+    /// `end` are searched, because requests may overlap.
     pub(super) fn take_ending(&mut self, end: u64, op: Op) -> Option<OpenRequest> {
         const NEIGHBOURS: usize = 64;
         let (&sector, at) = self.by_sector.range(..end).rev().take(NEIGHBOURS).find_map(|(sector, list)| {
@@ -157,7 +158,7 @@ impl OpenRequestsBySector {
         all.filter(move |open| open.end == end && open.request.op == op)
     }
 
-    /// Joins each request that may be a re-issue to the earlier request; returns the number of joined requests.
+    /// Joins each request that may be a re-issue to the earlier request with the same range; returns the number of joined requests.
     pub(super) fn join_repeated(&mut self) -> u64 {
         let mut joined = 0;
         for list in self.by_sector.values_mut() {
@@ -200,7 +201,7 @@ pub(super) struct KernelFlush {
     pub(super) open: OpenRequest,
     /// Whether a request that is kept waits for this flush.
     pub(super) serves: bool,
-    /// Whether the driver returned it; then the next issue is the same flush.
+    /// Whether the driver returned the flush; then the next issued flush is the same flush again.
     returned: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Counts what requests do not show: zone commands, writes of zeroes, packets of programs (pass-through commands), and errors.
+//! Counts what requests do not show: zone commands, writes of zeroes, pass-through commands of programs, and errors.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ impl<K: Ord> CommandStepCounts<K> {
 pub(crate) struct SpecialCommandCounts {
     pub zones: CommandStepCounts<ZoneCommand>,
     pub zeroes: CommandStepCounts<()>,
-    /// Packets by operation code; `None` if the code is not recorded.
+    /// Pass-through commands by operation code; `None` if the code is not recorded.
     pub packets: CommandStepCounts<Option<u8>>,
     /// Failed completions by negative errno.
     errors: BTreeMap<i32, u64>,
@@ -70,7 +70,7 @@ impl SpecialCommandCounts {
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    /// The packets of programs, such as `2 packets of programs (2 x SCSI 0x12)`; `None` if there are none.
+    /// The pass-through commands of programs as text, such as `2 packets of programs (2 x SCSI 0x12)`; `None` if there are none.
     pub fn packets_text(&self) -> Option<String> {
         let count: u64 = self.packets.counts().values().sum();
         let list = self.packets.list(|code| match code {
@@ -132,7 +132,7 @@ impl EventCounts {
     }
 }
 
-/// The outputs of pairing: the ledger, the counts and the requests.
+/// The outputs of combining events into requests: the ledger, the counts and the requests.
 pub(super) struct PairingOutput<'a> {
     pub(super) ledger: &'a mut Ledger,
     pub(super) counts: &'a mut EventCounts,

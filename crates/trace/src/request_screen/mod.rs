@@ -23,9 +23,9 @@ pub(crate) struct RequestScreen {
     selection: Option<RequestSelection>,
     drop_reissued: bool,
     one_device: bool,
-    /// Whether this is a part of a trace, which may lack values of the selection.
+    /// Whether the input is only a part of a trace, which may lack values of the selection.
     is_slice: bool,
-    /// Number of marked requests among the selected ones.
+    /// Number of requests that are marked as suspected re-issues, among the selected requests.
     reissued: u64,
     dropped: u64,
     /// Number of re-issues that were dropped before the file was written.
@@ -69,7 +69,7 @@ impl RequestScreen {
         self.one_device = true;
     }
 
-    /// Applies the steps to the next batch; returns the remaining requests.
+    /// Screens the next batch and returns the remaining requests.
     pub fn apply(&mut self, mut batch: Batch) -> Batch {
         self.names = Some((batch.processes_shared().clone(), batch.devices_shared().clone()));
         if let Some(reissues) = &mut self.reissues {
@@ -110,7 +110,7 @@ impl RequestScreen {
     /// Adds the counts of the screen to the ledger of the source.
     pub fn count(&self, ledger: &mut Ledger) {
         let left_out = self.selection.as_ref().map_or(0, RequestSelection::left_out);
-        // A Parquet trace stores the ledger of its first import.
+        // A Parquet trace stores the ledger of its first import, so requests that are left out now must be subtracted.
         ledger.kept = ledger.kept.saturating_sub(left_out + self.dropped);
         ledger.filtered += left_out;
         let judged = self.reissues.as_ref().is_none_or(ReissueDetector::could_detect);

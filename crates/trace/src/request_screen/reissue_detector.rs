@@ -76,7 +76,7 @@ fn of_another_process(first: &Request, second: &Request) -> bool {
 }
 
 const OPTION: &str = "--reissue-window";
-/// Maximum end of the window; a later request with the same range is more likely a different one.
+/// Maximum end of the re-issue window; a later request with the same range is more likely a different request.
 const LATEST: Nanos = Nanos(1_000_000_000);
 
 /// The time from the first issue of a request to the second as a range that includes both bounds.
@@ -124,7 +124,7 @@ impl fmt::Display for ReissueWindow {
     }
 }
 
-/// Initial capacity, which fits into the first-level cache.
+/// Initial capacity of the ring in requests; this many fit into the first-level cache.
 const FIRST_ROOM: usize = 1 << 8;
 /// Maximum number of remembered requests; when it is exceeded, the oldest are dropped early. It suffices for 20 million requests
 /// per second for 3 ms, and 655 thousand per second for 100 ms.

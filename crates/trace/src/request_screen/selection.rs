@@ -44,7 +44,7 @@ impl NameSelection {
         self.patterns.is_empty() || id.is_some_and(|id| self.fits.get(id.0 as usize).copied().unwrap_or(false))
     }
 
-    /// A pattern that matches no name of a request; `None` if all patterns match one.
+    /// A selected pattern that matches no name in the requests; `None` if every pattern matches a name.
     fn unmet(&self, names: &NameTable) -> Option<&str> {
         let met = |pattern: &String| names.iter().enumerate().any(|(id, name)| self.shares.of(id) > 0 && fits(pattern, name));
         self.patterns.iter().find(|pattern| !met(pattern)).map(String::as_str)
@@ -52,7 +52,7 @@ impl NameSelection {
 }
 
 impl RequestSelection {
-    /// A selection by `only`; `origin` is the first arrival of the whole trace if this is a part of one.
+    /// A selection by the conditions `only`; `origin` is the first arrival of the whole trace if only a part of it is read.
     pub fn new(only: &RequestFilter, origin: Option<Nanos>) -> Self {
         Self {
             devices: NameSelection::new(&only.devices),
@@ -117,7 +117,7 @@ impl RequestSelection {
     /// At the end of the trace, checks that each selected value occurred in a request, and that some request satisfied all conditions.
     pub fn check(&self, processes: &NameTable, devices: &NameTable) -> Result<()> {
         if self.first.is_none() {
-            // A trace without requests is another error.
+            // A trace without requests is reported by another error.
             return Ok(());
         }
         let unmet = |what: &str, value: &str, there: String| {
@@ -164,7 +164,7 @@ impl RequestSelection {
     }
 }
 
-/// The option with the conditions.
+/// The name of the command-line option that contains the conditions.
 pub(super) const OPTION: &str = "--only";
 const KEYS: [&str; 6] = ["device", "process", "pid", "op", "from", "to"];
 
@@ -265,7 +265,7 @@ fn conditions(text: &str) -> Vec<&str> {
 pub(super) fn fits(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
-    // The latest star; the next value is the first character after those that it matches so far.
+    // Where to continue after a failed match: after the latest star, and after the characters that this star matches so far.
     let mut star = None;
     while n < name.len() {
         match pattern.get(p) {

@@ -1,8 +1,8 @@
-"""`emmclab apps`: applications in closed loop; `run_options` contains what the commands share."""
+"""`emmclab apps`: runs applications in closed loop; `run_options` contains the options that its commands share."""
 
 from emmclab.cli.command import command
 
-#: The modules of the commands, in the order of the help.
+#: The modules that define the commands of `emmclab apps`, in the order of the help.
 MODULES = ("presets", "run", "solutions", "live", "learn")
 
 

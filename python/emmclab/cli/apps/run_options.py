@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from emmclab.simulation.device import Device
 
 RUN = "Run"
-#: The names of the option for one or several networks.
+#: Names of the command-line option that selects one or several networks.
 _NETWORK_OPTION = ("--network", "--networks")
 
 Application = Annotated[
@@ -79,20 +79,20 @@ Page = Annotated[Path | None, option("Also write a page: time lines and tables."
 
 @dataclass(frozen=True)
 class Running:
-    """Options of the command line on how applications are run."""
+    """Command-line options for how applications are run."""
 
     execution: ExecutionOptions
     used: Used = None
     check: Annotated[bool, declared("check", APPLICATION_OPTIONS)] = False
 
     def options(self) -> ExecutionOptions:
-        """Return the options of a run, with the preconditioning of `--used`, if given."""
+        """Return the options of a run; with `--used`, they include its preconditioning."""
         return {**self.execution, "precondition": preconditioned(self.execution["precondition"], self.used)}
 
     def run(
         self, name: str, device: "Device", network: str, *, solution: "Solution | None" = None, **more: Any
     ) -> AppResult:
-        """Run an application with progress lines; `more` are options of `run_application`."""
+        """Run an application and print progress lines; `more` are options of `run_application`."""
         run = run_application if solution is None else solution.run
         with_solution = "" if solution is None else f", {solution.name}"
         # Neither preconditioning nor the run of a program reports progress.
@@ -103,7 +103,7 @@ class Running:
 def software(
     host: str | None, devices: "Sequence[Device]", layer_settings: Mapping[str, Setting], options: SoftwareOptions
 ) -> SoftwareOptions:
-    """Convert options of the command line to the options of a run for its host, layers and applications."""
+    """Convert command-line options to the options of a run: host, layers, and other applications."""
     second = options["second"]
     return {
         **options,
@@ -136,7 +136,7 @@ def require_single(command: str, device: str, network: str) -> None:
 def write_page(
     results: Sequence[AppResult], faster: Sequence[AppResult], html: Path | None, provenance: ProvenanceFields
 ) -> None:
-    """Write the page of runs, if requested."""
+    """Write the HTML page of application runs, if requested."""
     if html is not None:
         from emmclab.pages.applications import render
 
@@ -146,7 +146,7 @@ def write_page(
 def show_results(
     results: Sequence[AppResult], faster: Sequence[AppResult], as_json: bool, provenance: ProvenanceFields
 ) -> None:
-    """Print runs, and the runs with faster parts of the storage."""
+    """Print application runs, and the runs in which parts of the storage were infinitely fast."""
     if as_json:
         runs = [result.to_dict() for result in results]
         fields: Any = runs[0] if len(runs) == 1 else {"runs": runs}

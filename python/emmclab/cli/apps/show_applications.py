@@ -16,7 +16,7 @@ from emmclab.core_types import ThreadResult
 from emmclab.runtime.number_format import percent_text
 
 _BAR = 32
-#: Shorter parts of the user's time are not reported, ns.
+#: Parts of the user's waiting time that are shorter are not reported, in ns.
 _LEAST_REPORTED_NS = 10_000_000
 #: Maximum number of parts of the time that are listed; the JSON contains all.
 _PARTS = 8
@@ -60,7 +60,7 @@ def _host_line(result: AppResult) -> str:
 
 
 def show_run(console: Console, result: AppResult) -> None:
-    """Print a run: summary, parts of the runtime, threads, requests."""
+    """Print the result of an application run: summary, parts of the runtime, threads, requests."""
     app = result.app
     runtime = app.runtime_ns
     show_app_warnings(console, [result])
@@ -175,7 +175,7 @@ def _show_user_time(console: Console, user: LearnedTime) -> None:
 
 
 def show_agreement(console: Console, rows: Sequence[Agreement]) -> None:
-    """Print a live run compared with the run in the model."""
+    """Print a comparison of a live run with the simulated run."""
     console.print()
     table = framed("Live and in the model", "", "Live", "Model", "Model - live, %")
     for row in rows:
@@ -198,7 +198,7 @@ def show_runs(console: Console, results: Sequence[AppResult]) -> None:
 
 
 def show_what_if(console: Console, result: AppResult, faster: Sequence[AppResult]) -> None:
-    """Print the runtimes with infinitely fast parts of the storage, by descending gain."""
+    """Print the runtimes, each with one part of the storage infinitely fast, by descending gain."""
     show_table(console, what_if_table(result, faster))
     best_of_kind: dict[str, AppResult] = {}
     for run in sorted(faster, key=lambda run: run.runtime_s):

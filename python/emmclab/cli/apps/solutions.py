@@ -70,7 +70,7 @@ def solutions(
         except ConfigError as error:
             if solution.name == "plain" or len(settings_of_runs) == 1:
                 raise
-            # The other runs are still shown: a file system may need more space than one of many devices has.
+            # Report the error and continue: a file system may need more space than one of the devices has.
             run_setting = {"application": name, "device": device.name, "network": network}
             impossible.append({**run_setting, "solution": solution.name, "reason": str(error)})
     comparison = compare_solutions(runs, impossible)

@@ -2,7 +2,7 @@
 
 from emmclab.cli.command import command
 
-#: The modules of the commands, in the order of the help.
+#: Modules of the commands of `emmclab papers`, in the order of the help.
 MODULES = ("list", "tables")
 
 

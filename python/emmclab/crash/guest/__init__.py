@@ -1,5 +1,5 @@
-"""Guests: another kernel, in QEMU, on which workloads are recorded and states are mounted.
+"""Guests: virtual machines in QEMU with another kernel, on which workloads run and crash states are mounted.
 
-A guest has one disk. `agent` runs in it, as its only process; `machine` starts it and sends requests to the
-agent. Kernel and modules come from a Linux distribution; Python comes from this machine.
+A guest has one disk. `agent` is the only process in it; `machine` starts the guest and sends requests to the agent.
+Kernel and modules come from a Linux distribution; Python comes from this machine.
 """

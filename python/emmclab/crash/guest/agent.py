@@ -1,8 +1,8 @@
-"""The only process of a guest: mounts its disk, reads files, and runs workloads on request of the host.
+"""The only process of a guest: mounts its disk, reads files, and runs workloads, as the host requests.
 
-Runs as `/init` of an initial RAM disk, with the modules of this package that need only the standard library.
-Each request is a line of JSON with one key, the kind of request; each answer is a line of JSON. The
-guest ends when the host does.
+Runs as `/init` of an initial RAM disk, with the modules of this package that need only the standard library. Each
+request is a line of JSON with one key, the kind of request; each answer is a line of JSON. The guest ends when the
+host's process ends.
 """
 
 import ctypes
@@ -22,9 +22,9 @@ from emmclab.crash.kernel_log import BlockReads, KernelLog
 from emmclab.crash.mounted_files import Mounted, UnreadableError
 from emmclab.crash.workloads import Thinking, sync_file_system
 
-#: The disk, and its mount point.
+#: Disk device in the guest, and its mount point.
 _DISK, _FOLDER = "/dev/vda", Path("/mnt")
-#: System call that loads a module (x86-64), and the command of reboot() that restarts, upon which QEMU ends.
+#: Number of the system call that loads a module (x86-64), and reboot() command for a restart, which ends QEMU.
 _FINIT_MODULE, _RESTART = 313, 0x01234567
 #: Mount options that the kernel expects as flags (linux/mount.h); all others are passed to the file system.
 _FLAGS = {
@@ -54,7 +54,7 @@ def _mount(source: str, target: Path, kind: str, options: str = "") -> None:
 
 
 def _load(module: str) -> None:
-    """Load a module; ignore modules that are already loaded or that this processor does not support."""
+    """Load a kernel module; ignore it if it is already loaded or this processor does not support it."""
     file = os.open(module, os.O_RDONLY)
     try:
         _LIBC.syscall(_FINIT_MODULE, file, b"", 0)
@@ -63,7 +63,7 @@ def _load(module: str) -> None:
 
 
 def _channels() -> dict[str, int]:
-    """Open the channels to the host, by their names."""
+    """Open the virtio ports to the host; return their file descriptors by name."""
     channels: dict[str, int] = {}
     while len(channels) < len((wire.CONTROL, wire.LINES)):
         for port in Path("/sys/class/virtio-ports").glob("*"):
@@ -78,7 +78,7 @@ class Agent:
     """Handles the requests of the host."""
 
     def __init__(self, control: int, lines: int) -> None:
-        """Set the channels."""
+        """Set the file descriptors of the channels to the host: requests and answers, and lines of the workload."""
         self._control, self._lines = control, lines
         self._files = Mounted(_FOLDER)
         self._reads = BlockReads(Path("/tmp"))  # noqa: S108 - the guest has no other users.
@@ -134,7 +134,7 @@ class Agent:
         return {"nodes": None if nodes is None else wire.nodes_packed(nodes)}
 
     def _do_run(self, name: str, arguments: list[Any], text: str | None, thinks: int) -> wire.Answer:
-        """Run a workload in the mounted folder; its lines are sent on a separate channel."""
+        """Run a workload in the mounted folder; its output lines are sent to the host on a separate channel."""
         process = os.fork()
         if process == 0:
             self._work(name, arguments, text)
@@ -173,7 +173,7 @@ def main() -> None:
         _FOLDER.mkdir(exist_ok=True)
         for module in json.loads(Path(wire.ORDERS).read_text())["modules"]:
             _load(module)
-        # Without tracing in the kernel, the blocks that were read are not reported.
+        # If the guest's kernel lacks tracing, the guest does not report which blocks were read.
         if Path("/sys/kernel/tracing").is_dir():
             _mount("tracefs", Path("/sys/kernel/tracing"), "tracefs")
         channels = _channels()

@@ -1,4 +1,4 @@
-"""A kernel of a Linux distribution with its modules, and the initial RAM disk that starts the agent on it."""
+"""Finds the kernel and modules of a Linux distribution, and builds the RAM disk that starts a guest's agent."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from emmclab.crash.guest import wire
 from emmclab.crash.tools import run_tool
 from emmclab.errors import ConfigError, InputError, UnsupportedError
 
-#: Header of an x86 kernel (Documentation/arch/x86/boot.rst): the magic word, and the offset of the version.
+#: Header of an x86 kernel (Documentation/arch/x86/boot.rst): magic word, and pointer to the version, with offsets.
 _MAGIC_AT, _MAGIC, _VERSION_AT, _SETUP = 0x202, b"HdrS", 0x20E, 0x200
-#: Modules that every guest needs: for a disk and for channels to the host.
+#: Kernel modules that every guest needs for its disk and for the channels to the host.
 _ALWAYS = ("virtio_pci", "virtio_blk", "virtio_console")
-#: Modules of each file system; those that are requested by name at run time come first.
+#: Kernel modules of file systems that need more than one; those that are requested by name at run time come first.
 _OF_FILE_SYSTEM = {"vfat": ("nls_cp437", "nls_ascii", "nls_iso8859_1", "nls_utf8", "vfat")}
 #: Folders of modules that file systems request by the name of an algorithm.
 _ALGORITHMS = ("kernel/crypto", "kernel/lib")
@@ -46,7 +46,7 @@ class Kernel:
 
     @classmethod
     def of(cls, path: str) -> Kernel:
-        """Find the modules of a kernel file: in the folder of its package, else in `/lib/modules`."""
+        """Find the modules of a kernel image: in the folder of its package, else in `/lib/modules`."""
         file = Path(path)
         version = _version(file)
         top = file.absolute().parent.parent
@@ -90,7 +90,7 @@ class Kernel:
         yield path
 
     def _algorithm(self, name: str) -> str:
-        """Return the name of a module that provides an algorithm; `""` if there is none."""
+        """Return the name of a kernel module that provides a crypto or checksum algorithm; `""` if there is none."""
         for folder in _ALGORITHMS:
             for path in sorted((self.modules / folder).rglob("*.ko*")):
                 if {name, f"crypto-{name}"} & {*_module_info(contents(path)).get("alias", ())}:
@@ -103,7 +103,7 @@ class Kernel:
 
 
 def contents(path: Path) -> bytes:
-    """Return the decompressed contents of a module."""
+    """Return the decompressed contents of a kernel module."""
     data = path.read_bytes()
     if path.suffix == ".xz":
         return lzma.decompress(data)
@@ -115,7 +115,7 @@ def contents(path: Path) -> bytes:
 
 
 def _module_info(module: bytes) -> dict[str, list[str]]:
-    """Return the metadata of a module (section .modinfo): `key=value` strings, each terminated by a zero."""
+    """Return the metadata of a kernel module (section .modinfo): lists of values by key."""
     info: dict[str, list[str]] = {}
     for key in ("depends", "softdep", "alias"):
         for value in _values(module, b"\0" + key.encode() + b"="):
@@ -152,20 +152,20 @@ def _wrong(problem: str, hint: str) -> ConfigError:
 
 
 _AGENT = "emmclab.crash.guest.agent"
-#: Imports the agent as in the guest, and prints the files that were loaded.
+#: Python code that imports the agent as the guest does, and prints the files of all loaded modules.
 _ASK = f"""import encodings.ascii, encodings.latin_1, encodings.utf_8, encodings.idna, {_AGENT}
 for name, module in sorted(sys.modules.items()):
     if getattr(module, "__file__", None):
         print(module.__file__)
 """
-#: Packages of emmclab that are empty in the guest, so that they import no other module.
+#: Python code that replaces emmclab's packages by empty ones, as in the guest, so that they import no other module.
 _STUBS = """import sys, types, os
 for name in ("emmclab", "emmclab.crash", "emmclab.crash.guest"):
     package = types.ModuleType(name)
     package.__path__ = [os.path.join(sys.argv[1], *name.split("."))]
     sys.modules[name] = package
 """
-#: The init program: starts Python without user settings, with the agent.
+#: Init program of the guest: starts Python without user settings and runs the agent.
 _INIT = """#!{python} -IS
 import sys
 sys.path.insert(0, "/lib/guest")
@@ -207,7 +207,7 @@ def _python() -> tuple[tuple[str, bytes, int], ...]:
 
 
 def _compiled(file: Path) -> bytes:
-    """Return the compiled form of a module, which works without its source."""
+    """Return the bytecode of a Python module, which works without its source."""
     with tempfile.NamedTemporaryFile(suffix=".pyc") as compiled:
         py_compile.compile(
             str(file),
@@ -252,7 +252,7 @@ def write_initramfs(kernel: Kernel, file_system: str, path: Path) -> None:
 
 
 def _archive(files: Iterable[tuple[str, bytes, int]]) -> bytes:
-    """Pack files with their folders (cpio, format newc; Linux, driver-api/early-userspace/buffer-format)."""
+    """Pack files and their folders into a cpio archive (newc; Linux, driver-api/early-userspace/buffer-format)."""
     packed, folders = bytearray(), {""}
     for name, data, mode in dict.fromkeys(files):
         inside = name.strip("/").split("/")
@@ -262,7 +262,7 @@ def _archive(files: Iterable[tuple[str, bytes, int]]) -> bytes:
                 folders.add(folder)
                 packed += _entry(folder, b"", stat.S_IFDIR | 0o755)
         packed += _entry("/".join(inside), data, stat.S_IFREG | mode)
-    # The kernel opens the console for the init program before devices are created.
+    # The kernel opens /dev/console for the init program before it creates devices, so the archive contains this device.
     for folder in sorted({"dev", "tmp", "proc", "sys", "mnt"} - folders):
         packed += _entry(folder, b"", stat.S_IFDIR | 0o755)
     packed += _entry("dev/console", b"", stat.S_IFCHR | 0o600, device=(5, 1))

@@ -1,4 +1,4 @@
-"""Starts a guest in QEMU, sends requests to its agent, and has it run a workload or mount states."""
+"""Starts a guest in QEMU and sends it requests, for example to run a workload or to mount crash states."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ from emmclab.crash.tools import TOOLS_PATH
 from emmclab.errors import EmmclabError, UnsupportedError
 
 QEMU, _MEMORY_MB = "qemu-system-x86_64", 512
-#: Timeouts of a boot without hardware virtualisation on a busy machine, and of a request, seconds.
+#: Timeout for a boot (on a busy machine without hardware virtualisation), and for a request to the guest, seconds.
 _BOOT_S, _PATIENCE_S = 180.0, 120.0
 #: Maximum number of attempts to boot.
 _BOOTS = 3
@@ -41,11 +41,11 @@ _VIRTUALISING = {"vmx", "svm"}
 
 
 class GuestEndedError(Exception):
-    """A guest ended or did not answer; the text is the reason."""
+    """Raised if a guest ended or did not answer; the text is the reason."""
 
 
 def require(kernel: str, file_system: str | None = None) -> None:
-    """Reject a guest that cannot be started here, before any work is done."""
+    """Reject a guest that cannot be started on this machine, before any work is done."""
     if platform.machine() != "x86_64":
         raise UnsupportedError(f"guests run only on x86-64, and this machine is {platform.machine()}")
     for tool, package in ((QEMU, "qemu-system-x86"), ("setpriv", "util-linux"), ("ldd", "libc-bin")):
@@ -57,7 +57,7 @@ def require(kernel: str, file_system: str | None = None) -> None:
 
 
 def accelerator() -> str:
-    """Return `kvm` if this processor supports it, else `tcg`, which is about ten times slower."""
+    """Return the QEMU accelerator: `kvm` if this machine supports it, else `tcg`, which is about ten times slower."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -83,7 +83,7 @@ def nbd(socket_path: str) -> dict[str, Any]:
 
 
 class Guest:
-    """A running guest with one disk; a context manager that ends it. QEMU dies with this process."""
+    """A running guest with one disk; a context manager that ends it. QEMU is killed when this process ends."""
 
     def __init__(self, kernel: Kernel, file_system: str, disk: Mapping[str, Any], folder: Path) -> None:
         """Set kernel, file system and disk of the guest, and a private folder for its files."""
@@ -92,7 +92,7 @@ class Guest:
         self._pending = b""
 
     def __enter__(self) -> "Guest":
-        # A boot may fail only because the machine is busy.
+        # A failed boot is repeated, because the only reason may be a busy machine.
         for _ in range(_BOOTS):
             with ExitStack() as cleanup:
                 problem = self._start(cleanup)
@@ -167,7 +167,7 @@ class Guest:
         return bool(select.select([self._control], [], [], 0)[0])
 
     def answered(self) -> wire.Answer:
-        """Return the answer of the last request.
+        """Return the guest's answer to the last request.
 
         Raises:
             GuestEndedError: the guest ended, or does not answer.
@@ -191,7 +191,7 @@ class Guest:
         return answer
 
     def _end_reason(self) -> str:
-        """Return the reason why the guest ended, from its console, else from QEMU."""
+        """Return the reason why the guest ended, from the output of its console and of QEMU."""
         texts = []
         for name in ("console", "qemu"):
             with contextlib.suppress(OSError):
@@ -201,7 +201,7 @@ class Guest:
         return crash[0] if crash is not None else "; ".join(last_lines) or "it ended"
 
     def mount(self, options: str, read: set[int]) -> None:
-        """Mount the disk until the guest ends; if the mount fails, add the blocks read (4 KiB) to `read`."""
+        """Mount the disk until the guest ends; if the mount fails, add the 4 KiB blocks that it read to `read`."""
         answer = self.ask("mount", kind=self.file_system, options=options)
         if "refused" in answer:
             read |= {*answer["blocks"]}
@@ -209,10 +209,10 @@ class Guest:
 
     @contextmanager
     def mounted(self, read: set[int]) -> "Iterator[GuestFiles]":
-        """Mount the disk for this context; add the blocks of 4 KiB that the guest read from it to `read`.
+        """Mount the disk for this context; add the numbers of the 4 KiB blocks that the guest read to `read`.
 
         Raises:
-            NotMountedError: the guest's kernel refuses; the text is its reason.
+            NotMountedError: the guest's kernel refuses the mount; the text is its reason.
             GuestEndedError: the guest ended.
         """
         self.mount("", read)
@@ -226,11 +226,11 @@ class GuestFiles:
     """Reads files of a disk that a guest has mounted."""
 
     def __init__(self, guest: Guest) -> None:
-        """Set the guest."""
+        """Set the guest in which the disk is mounted."""
         self._guest = guest
 
     def read(self, path: str) -> bytes | None:
-        """Return the contents of a file.
+        """Return the contents of a file; `None` if it does not exist.
 
         Raises:
             UnreadableError: the kernel cannot read it.
@@ -239,10 +239,10 @@ class GuestFiles:
         return None if data is None else wire.unpacked(data)
 
     def tree(self, folder: str) -> dict[str, Node] | None:
-        """Return everything below a folder.
+        """Return all files and folders below a folder; `None` if it does not exist.
 
         Raises:
-            UnreadableError: the kernel cannot read a part of it.
+            UnreadableError: the kernel cannot read some of them.
         """
         nodes = self._ask("tree", folder=folder)["nodes"]
         return None if nodes is None else wire.nodes_unpacked(nodes)
@@ -284,7 +284,7 @@ def mounted_in_guest(kernel: str, uri: str, file_system: str, options: str | Non
 
 
 class GuestMounts:
-    """Mounts an image that may change between mounts; a context manager that ends the guest."""
+    """Mounts a disk image in a guest; the image may change between mounts. A context manager that ends the guest."""
 
     def __init__(self, kernel: str, disk: Path) -> None:
         """Set the paths of the kernel and the image; files of the guest are stored in the image's folder."""
@@ -300,7 +300,7 @@ class GuestMounts:
 
     @contextmanager
     def mounted(self, read: set[int]) -> Iterator[GuestFiles]:
-        """Mount the image; add the blocks that were read to `read`."""
+        """Mount the image; add the numbers of the blocks that were read to `read`."""
         kind = kind_of(self.disk)
         if not kind:
             raise NotMountedError("the disk contains no known file system")
@@ -327,7 +327,7 @@ class GuestMounts:
 
 @contextmanager
 def guest_of(kernel: str | None, size: int) -> Iterator[GuestMounts | None]:
-    """Provide a guest for images of `size` bytes, which boots on first use; `None` without a kernel."""
+    """Provide a guest for disk images of `size` bytes, which boots on first use; `None` if no kernel is given."""
     if kernel is None:
         yield None
         return

@@ -8,19 +8,19 @@ from typing import Any, TypedDict
 
 from emmclab.crash.mounted_files import Node
 
-#: Names of the two channels: requests and answers; lines of the workload and the bytes that confirm them.
+#: Names of a guest's two channels: for requests and answers, and for workload lines and their confirmations.
 CONTROL, LINES = "control", "lines"
 #: Path of the agent's configuration in the guest.
 ORDERS = "/orders.json"
 
 
 def packed(data: bytes) -> str:
-    """Return bytes as text."""
+    """Encode bytes as Base64 text."""
     return binascii.b2a_base64(data, newline=False).decode()
 
 
 def unpacked(text: str) -> bytes:
-    """Return the bytes of a text."""
+    """Decode the bytes of a Base64 text."""
     return binascii.a2b_base64(text)
 
 
@@ -56,22 +56,22 @@ def nodes_unpacked(values: list[Any]) -> dict[str, Node]:
 class Answer(TypedDict, total=False):
     """An answer of the guest; its keys depend on the request."""
 
-    #: At the start: the release of the kernel.
+    #: Answer at the start: the release of the guest's kernel.
     kernel: str
-    #: To `mount`: the reason if it was refused. To `mount` and `unmount`: the blocks of 4 KiB that were read.
+    #: Answers to `mount` and `unmount`: why a mount was refused, and which blocks of 4 KiB were read.
     refused: str
     blocks: list[int]
-    #: To `read` and `tree`: the reason if the kernel cannot read, else the packed contents; None if there are none.
+    #: Answers to `read` and `tree`: why the kernel cannot read, or the packed contents; None if there are none.
     unreadable: str
     data: str | None
     nodes: list[Any] | None
-    #: To `run`: the exit status, and the number of the workload's think pauses.
+    #: Answers to `run`: the exit status of the workload, and the number of its think pauses.
     status: int
     pauses: int
 
 
 def send(write: Callable[[bytes], int], message: Mapping[str, object]) -> None:
-    """Send a message."""
+    """Send a message as a line of JSON."""
     data = f"{json.dumps(message)}\n".encode()
     while data:
         data = data[write(data) :]

@@ -1,4 +1,4 @@
-"""The page of `advil12`: claims, Figures 7 to 9, and the work of each layer."""
+"""The page of the study `advil12`: claims, Figures 7 to 9, and the work of each layer."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from emmclab.runtime.document import Cells, Heading, Number, TextTable, number_c
 from emmclab.simulation.result_fields import layer_field
 from emmclab.studies.results import Results
 
-#: Counters of a layer that the page shows, with their headings.
+#: Counters of a layer that the page lists, with their column headings.
 _COUNTS = {
     "logged_writes": "Logged",
     "passed_writes": "Passed",

@@ -1,4 +1,4 @@
-"""The page of `advil-live`: claims, and Figure 7 and Table II with real programs instead of traces."""
+"""The page of the study `advil-live`: claims, and Figure 7 and Table II with real programs instead of traces."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Compares Advil with ReSSD and the bare device: the measures of Kim & Kim's claims, on the study `advil12`."""
+"""Compares Advil with ReSSD and the bare device: measures the claims of Kim & Kim with the study `advil12`."""
 
 import functools
 import itertools
@@ -12,7 +12,7 @@ from emmclab.simulation.device import Device
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 
-#: Labels of the grids of the study.
+#: Label of each grid of the study on the page.
 VARIANTS = {
     "ressd": "ReSSD",
     "padding": "Advil, padding only",
@@ -21,9 +21,9 @@ VARIANTS = {
     "rewritten": "Advil, rewritten only",
     "recovery": "rewritten only, with recovery",
 }
-#: The paper's values of Figure 7, Advil over the bare device.
+#: Published ratios of Advil to the bare device in the paper's Figure 7.
 PUBLISHED = {"WebBench": 3.0, "Postmark": 1.4, "SequentialWrite": 1.0}
-#: The workload of the paper's Figure 9, and the workloads that the paper calls realistic.
+#: Workload in the paper's Figure 9 (`DRAWN`), and workloads that the paper calls realistic (`PHONES`).
 DRAWN = "Phone_6H"
 PHONES = ("Phone_6H", "WebBench")
 SEQUENTIAL = "SequentialWrite"
@@ -31,16 +31,16 @@ SEQUENTIAL = "SequentialWrite"
 WORKLOADS = (SEQUENTIAL, "RandomWrite", "Postmark", *PHONES)
 #: Writes of fewer sectors than this (8 KB) are small.
 _SMALL = 16
-#: The layers whose gain is shown by the length of a recording, as the suffixes of their grids.
+#: Layers whose gain is shown as a function of the length of the recording, as suffixes of their grids.
 LENGTH_LAYERS = ("ressd", "advil")
-#: Row and column in Table II of random writes of 4 KB to the eMMC, and of sequential writes to the card.
+#: Cells of Table II (row, column): random writes of 4 KB to the eMMC, and sequential writes to the card.
 TABLE2_SMALL = ((0, "random_write_mb_s"), (3, "seq_write_mb_s"))
 #: Logged bytes that fill a section of the reserved area: 70 % of 128 MB (section V-E).
 _SECTION_BYTES = (128 << 20) * 7 // 10
 
 
 def bandwidth(run: Run, *, drained: bool = False) -> float:
-    """Return the MB/s that the workload writes during its replay; `drained` includes the final drain in the time.
+    """Return the MB/s that the workload writes during its replay; with `drained`, the time includes the final drain.
 
     The paper does not state what happens to the data that is still in the log at the end of a replay.
     """
@@ -71,7 +71,7 @@ def gain_of(results: Results, name: str, grid: str = "advil", over: str = "bare"
 
 
 def _of_paper(ratios: dict[str, float]) -> dict[str, float]:
-    """Return the gains of the paper's workloads that a layer changes; the user's traces are not judged."""
+    """Return the gains for the paper's workloads that a layer changes, without the user's traces."""
     return {name: gain for name, gain in ratios.items() if name in WORKLOADS and name != SEQUENTIAL}
 
 
@@ -82,7 +82,7 @@ def _gains_text(ratios: dict[str, float], sign: str = "x") -> str:
 
 
 def _other_readings(results: Results, names: Iterable[str], over: str = "bare", sign: str = "x") -> str:
-    """Describe the gains under the other interpretations: with the log drained, and with another hot region."""
+    """Describe the gains under other interpretations of the paper: with the log drained, or with another hot region."""
     names = list(names)
     drained = gains(results, "advil", over, names, drained=True)
     data = gains(results, "data", over, names)
@@ -93,12 +93,12 @@ def _other_readings(results: Results, names: Iterable[str], over: str = "bare", 
 
 
 def _workloads(results: Results) -> list[str]:
-    """Return the paper's workloads that a layer changes; the user's traces are not judged."""
+    """Return the paper's workloads that a layer changes, without the user's traces."""
     return [name for name in results.inputs if name in WORKLOADS and name != SEQUENTIAL]
 
 
 def _over_bare(results: Results, name: str, note: str) -> Measurement:
-    """Measure the gain of Advil over the bare device for one workload."""
+    """Measure the gain in write bandwidth of Advil over the bare device for one workload."""
     gain = gain_of(results, name)
     return Measurement(f"{gain:.2f}x", {"gain": gain}, f"{note} {_other_readings(results, [name])}")
 
@@ -139,7 +139,7 @@ def _collecting(run: Run) -> str:
 
 @measure
 def advil_web(results: Results) -> Measurement:
-    """Measure the gain for WebBench (Figure 7)."""
+    """Measure the gain in write bandwidth for WebBench (Figure 7)."""
     layer = results.run("advil", input="WebBench").layers[0]
     emmc, card = (float(table("advil12_table2_bandwidth")[row][column]) for row, column in TABLE2_SMALL)
     long = [row for row in lengths(results) if row["layer"] == VARIANTS["advil"]]
@@ -160,14 +160,14 @@ def advil_web(results: Results) -> Measurement:
 
 @measure
 def advil_postmark(results: Results) -> Measurement:
-    """Measure the gain for Postmark (Figure 7)."""
+    """Measure the gain in write bandwidth for Postmark (Figure 7)."""
     note = "With 72 to 290 log blocks the gain is 1.38 to 1.97 (docs/papers/advil12.md)."
     return _over_bare(results, "Postmark", note)
 
 
 @measure
 def advil_phones(results: Results) -> Measurement:
-    """Measure the gain for the realistic workloads (Figure 7)."""
+    """Measure the gain in write bandwidth for the realistic workloads (Figure 7)."""
     ratios = gains(results, "advil", names=PHONES)
     values = {"least": min(ratios.values()), "most": max(ratios.values())}
     return Measurement(_gains_text(ratios), values, _other_readings(results, PHONES))
@@ -175,7 +175,7 @@ def advil_phones(results: Results) -> Measurement:
 
 @measure
 def advil_range(results: Results) -> Measurement:
-    """Measure the gain for every workload but the sequential one (section V-C)."""
+    """Measure the gain in write bandwidth for every workload but the sequential one (section V-C)."""
     ratios = gains(results, "advil", names=_workloads(results))
     values = {"least": min(ratios.values()), "most": max(ratios.values())}
     return Measurement(_gains_text(ratios), values, _other_readings(results, ratios))
@@ -183,7 +183,7 @@ def advil_range(results: Results) -> Measurement:
 
 @measure
 def advil_fill(results: Results) -> Measurement:
-    """Measure the writes to the original area while a section of the reserved area fills (section V-E)."""
+    """Measure how much is written to the original area while a section of the reserved area fills (section V-E)."""
     layer = results.run("advil", input=DRAWN).layers[0]
     passed = layer["passed_writes"] / max(layer["logged_bytes"] / _SECTION_BYTES, 1e-9)
     return Measurement(
@@ -195,21 +195,21 @@ def advil_fill(results: Results) -> Measurement:
 
 @measure
 def advil_sequential(results: Results) -> Measurement:
-    """Measure the gain for sequential writes (Figure 7)."""
+    """Measure the gain in write bandwidth for sequential writes (Figure 7)."""
     gain = gain_of(results, SEQUENTIAL)
     return Measurement(f"{gain:.3f}x", {"gain": gain}, "The simulated layer itself takes no time.")
 
 
 @measure
 def advil_over_ressd(results: Results) -> Measurement:
-    """Compare Advil with ReSSD (Figure 7)."""
+    """Compare the write bandwidth of Advil with that of ReSSD (Figure 7)."""
     ratios = gains(results, "advil", "ressd", _workloads(results))
     return Measurement(_gains_text(ratios), {"least": min(ratios.values())}, _other_readings(results, ratios, "ressd"))
 
 
 @measure
 def advil_padding(results: Results) -> Measurement:
-    """Measure the effect of padding (Figure 8)."""
+    """Measure the effect of Advil's padding on the write bandwidth (Figure 8)."""
     names = _workloads(results)
     ratios = gains(results, "padding", "ressd", names)
     drained = gains(results, "padding", "ressd", names, drained=True)
@@ -224,14 +224,14 @@ def advil_padding(results: Results) -> Measurement:
 
 @measure
 def advil_hot_gain(results: Results) -> Measurement:
-    """Measure the gain from hot data on Phone_6H (Figure 8)."""
+    """Measure how much Advil gains on Phone_6H by separating hot data (Figure 8)."""
     gain = 100 * (gain_of(results, DRAWN, over="padding") - 1)
     return Measurement(f"{signed(gain)} %", {"gain_pct": gain}, _other_readings(results, [DRAWN], "padding", "%"))
 
 
 @measure
 def advil_hot_loss(results: Results) -> Measurement:
-    """Measure the loss from hot data for workloads without any (Figure 8)."""
+    """Measure how much workloads without hot data lose because Advil separates hot data (Figure 8)."""
     names = ("RandomWrite", "Postmark")
     ratios = gains(results, "advil", "padding", names)
     changes = [100 * (gain - 1) for gain in ratios.values()]
@@ -249,7 +249,7 @@ def _bandwidths(device: str, settings: str, page_kb: int, block_kb: int) -> list
 
 @measure
 def advil_ratios(results: Results) -> Measurement:
-    """Measure the ratios of Table II: sequential reads to clustered writes, clustered to random 4 KB writes."""
+    """Measure the bandwidth ratios of Table II: sequential read to clustered write, clustered to random 4 KB write."""
     run = results.run("advil", input="RandomWrite")
     settings = json.dumps(run.settings)
     devices = [(run.device, settings), (run.options["second"], "{}")]
@@ -267,7 +267,7 @@ def advil_ratios(results: Results) -> Measurement:
 
 
 def pattern(results: Results, grid: str) -> list[tuple[int, int]]:
-    """Return start and length, in sectors, of the first writes to the original area (Figure 9)."""
+    """Return start and length, in sectors, of the first writes that reach Advil's original area (Figure 9)."""
     return [(sector, sectors) for sector, sectors in results.run(grid, input=DRAWN).first_writes]
 
 
@@ -281,7 +281,7 @@ def random_writes(writes: list[tuple[int, int]]) -> int:
 
 @measure
 def advil_pattern(results: Results) -> Measurement:
-    """Compare the patterns of writes without and with Advil (Figure 9)."""
+    """Compare the address patterns of writes without and with Advil (Figure 9)."""
     before, after = (random_writes(pattern(results, grid)) for grid in ("bare", "advil"))
     run = results.run("advil", input=DRAWN)
     layer = run.layers[0]

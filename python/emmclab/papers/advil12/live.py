@@ -1,4 +1,4 @@
-"""Advil above a served device: the measures of Kim & Kim's claims, on the study `advil-live`."""
+"""Advil on a served device: measures the claims of Kim & Kim with the study `advil-live`."""
 
 from collections.abc import Iterable
 
@@ -8,9 +8,9 @@ from emmclab.studies.results import Results
 
 #: Suffix of the grids that run models of the programs instead of the programs.
 SIMULATED = "-simulated"
-#: Programs of the paper that a layer changes; SQLite is not in the paper.
+#: Programs of the paper whose performance a layer changes; SQLite is missing, because it is not in the paper.
 _CHANGED = ("RandomWrite", "Postmark")
-#: Columns of Table II by fio's name of the mode.
+#: Columns of Table II, by fio's name of the access mode.
 COLUMNS = {
     "read": "seq_read_mb_s",
     "write": "seq_write_mb_s",
@@ -22,14 +22,14 @@ _DEVICE = "eMMC"
 
 
 def modelled(results: Results, grid: str, names: Iterable[str], over: str = "bare") -> dict[str, float]:
-    """Return the gain of a layer for the models of programs, for the programs that have a model."""
+    """Return the gain of a layer in simulated runs of programs, for the programs that have a model."""
     with_model = [run.input for run in results.select(grid + SIMULATED)]
     selected = [name for name in names if name in with_model]
     return gains(results, grid + SIMULATED, over + SIMULATED, selected) if selected else {}
 
 
 def _comparison(results: Results, names: Iterable[str], over: str = "bare") -> str:
-    """Describe gains for comparison with a live one: with the log drained, and with the models."""
+    """Describe gains for comparison with a live run: with the log drained, and with models of the programs."""
     names = list(names)
     drained = gains(results, "advil", over, names, drained=True)
     models = modelled(results, "advil", names, over)
@@ -45,7 +45,7 @@ def _gains_text(ratios: dict[str, float]) -> str:
 
 @measure
 def advil_postmark(results: Results) -> Measurement:
-    """Measure the gain for Postmark (Figure 7)."""
+    """Measure the gain in write bandwidth for Postmark (Figure 7)."""
     gain = gains(results, "advil", names=["Postmark"])["Postmark"]
     bare = results.run("bare", input="Postmark").requests
     note = (
@@ -60,7 +60,7 @@ def advil_postmark(results: Results) -> Measurement:
 
 @measure
 def advil_sequential(results: Results) -> Measurement:
-    """Measure the gain for sequential writes (Figure 7)."""
+    """Measure the gain in write bandwidth for sequential writes (Figure 7)."""
     gain = gains(results, "advil", names=[SEQUENTIAL])[SEQUENTIAL]
     return Measurement(
         f"{gain:.3f}x",
@@ -72,13 +72,13 @@ def advil_sequential(results: Results) -> Measurement:
 
 @measure
 def advil_over_ressd(results: Results) -> Measurement:
-    """Compare Advil with ReSSD (Figure 7)."""
+    """Compare the write bandwidth of Advil with that of ReSSD (Figure 7)."""
     ratios = gains(results, "advil", "ressd", _CHANGED)
     return Measurement(_gains_text(ratios), {"least": min(ratios.values())}, _comparison(results, ratios, "ressd"))
 
 
 def rates(results: Results) -> dict[tuple[str, int], float]:
-    """Return MB/s of direct I/O on a file, by fio's mode and request size in KB."""
+    """Return the bandwidth of direct I/O on a file in MB/s, by fio mode and request size in KB."""
     measured = {}
     for run in results.select("table2"):
         _, mode, kb = run.input.split()
@@ -88,14 +88,14 @@ def rates(results: Results) -> dict[tuple[str, int], float]:
 
 
 def published_rates() -> dict[tuple[str, int], float]:
-    """Return the rates of `rates` as published in Table II for the eMMC."""
+    """Return the bandwidths that Table II gives for the eMMC, by fio mode and request size in KB."""
     rows = [row for row in table("advil12_table2_bandwidth") if row["device"] == _DEVICE]
     return {(mode, int(row["unit_kb"])): float(row[column]) for row in rows for mode, column in COLUMNS.items()}
 
 
 @measure
 def advil_ratios(results: Results) -> Measurement:
-    """Measure the ratios of Table II: sequential reads to clustered writes, clustered to random 4 KB writes."""
+    """Measure the bandwidth ratios of Table II: sequential read to clustered write, clustered to random 4 KB write."""
     measured, paper = rates(results), published_rates()
     write = measured["read", 4096] / measured["write", 4096]
     random = measured["write", 4096] / measured["randwrite", 4]

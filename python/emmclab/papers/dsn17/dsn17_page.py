@@ -1,4 +1,4 @@
-"""The page of `dsn17`: claims, applications under each mode, and the gain of each feature."""
+"""The page of the study `dsn17`: claims, applications under each journal mode, and the gain of each feature."""
 
 from collections.abc import Sequence
 
@@ -58,7 +58,7 @@ def _inputs(results: Results) -> list[str]:
 
 
 def _gained(results: Results, device: str) -> TextTable:
-    """Return a table of the seconds of each input in `legacy`, and by how many percent each other mode is faster."""
+    """Return a table of the run time of each input in mode `legacy` (s), and how much faster other modes are (%)."""
     rows: list[Cells] = []
     for name in _inputs(results):
         base = seconds(results.run(BASE, input=name, device=device))
@@ -72,7 +72,7 @@ def _gained(results: Results, device: str) -> TextTable:
 
 
 def _work(results: Results, device: str) -> TextTable:
-    """Return a table of the device's work and the time of durable requests, for each input and mode."""
+    """Return a table of the device's work and the time of durable requests, for each input and journal mode."""
     rows: list[Cells] = [
         [
             name,

@@ -1,4 +1,4 @@
-"""Compares modes of the journal layer: the measures of the claims, on the studies `dsn17` and `dsn17-crash`."""
+"""Compares modes of the journal layer: measures the claims with the studies `dsn17` and `dsn17-crash`."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 from emmclab.traces.reading import bundled
 
-#: Modes of the layer, which are grids of the study, with a description of each.
+#: Modes of the journaling layer, with a description of each; each mode is a grid of the study.
 MODES = {
     "legacy": "as ext4 asks",
     "no_barrier": "no flushes (unsafe)",
@@ -22,19 +22,19 @@ MODES = {
     "packed": "one write",
     "aware": "all three",
 }
-#: Modes that keep the promises of ext4.
+#: Modes that keep the durability promises of ext4.
 SAFE = ("ordered_fua", "delta", "packed", "aware")
 BASE, BOUND, AWARE = "legacy", "no_journal", "aware"
 #: The grid of the same programs on ext4 without a journal, and the suffix of its inputs' names.
 IDEAL, _NO_JOURNAL = "ext4-no-journal", "-no-journal"
-#: Devices; claims are judged on the first one, which has a cache to flush, like the prototype.
+#: Device presets; claims are judged on the first one, which has a cache to flush, like the paper's prototype.
 DEVICES = ("emmc50-cache", "emmc50-write-through", "emmc51-cache")
-#: Recorded programs: applications, and benchmarks of a single call. The user's traces are shown, but not judged.
+#: Recorded programs: applications, and benchmarks of one operation. Traces of the user are shown, but not judged.
 APPLICATIONS = ("mail", "chat", "app-install", "camera")
 SQLITE = ("sqlite-delete", "sqlite-truncate", "sqlite-persist", "sqlite-wal")
 BENCHMARKS = (*SQLITE, "create-files")
 PROGRAMS = (*BENCHMARKS, *APPLICATIONS)
-#: Assumed ratio of the computing time on a core of a phone of 2014 to that on the recording machine.
+#: Assumed factor by which computing takes longer on a core of a phone of 2014 than on the recording machine.
 CPU_FACTOR = 4.0
 _KERNELS = "-kernels"
 
@@ -43,7 +43,8 @@ _KERNELS = "-kernels"
 def _cpu_s() -> dict[str, float]:
     """Return the processor time of each program and its system calls, on the recording machine, in s.
 
-    The same time is used with and without a journal, because the difference is smaller than that between two runs.
+    The same time is used with and without a journal, because the difference is smaller than that between two
+    recordings.
     """
     measured: dict[str, float] = json.loads(
         (bundled(annotated=True)[0].parent / "cpu_s.json").read_text(encoding="utf-8")
@@ -53,7 +54,7 @@ def _cpu_s() -> dict[str, float]:
 
 @cache
 def _contents() -> dict[str, dict[str, float]]:
-    """Return for each program the number of blocks that were logged again, and the unchanged shares of these blocks."""
+    """Return for each program how many blocks were logged repeatedly, and how much of their data was unchanged."""
     contents: dict[str, dict[str, float]] = json.loads(
         (bundled(annotated=True)[0].parent / "journal_contents.json").read_text(encoding="utf-8")
     )
@@ -61,7 +62,7 @@ def _contents() -> dict[str, dict[str, float]]:
 
 
 def device_seconds(run: Run) -> float:
-    """Return the simulated time of a closed-loop run, without the time of the host, in s."""
+    """Return the simulated time of a closed-loop run without the host's processor time, in s."""
     return float(run.run.simulated_s)
 
 
@@ -78,7 +79,7 @@ def durable_pct(run: Run) -> float:
 
 
 def ideal_run(results: Results, name: str, device: str) -> Run:
-    """Return the run of a program on ext4 without a journal; for a user's trace, the run of the lower bound."""
+    """Return the run of a program on ext4 without a journal; for a user's trace, the run that is a lower bound."""
     if name in PROGRAMS:
         return results.run(IDEAL, input=name + _NO_JOURNAL, device=device)
     return results.run(BOUND, input=name, device=device)
@@ -91,7 +92,7 @@ def times(
     names: Iterable[str] = APPLICATIONS,
     cpu_factor: float = CPU_FACTOR,
 ) -> dict[str, float]:
-    """Return the run times of programs in a mode, or on ext4 without a journal, in s."""
+    """Return the run times of programs in a journal mode, or on ext4 without a journal, in s."""
     runs = {
         name: ideal_run(results, name, device) if mode == IDEAL else results.run(mode, input=name, device=device)
         for name in names
@@ -100,7 +101,7 @@ def times(
 
 
 def faster(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """Return by how many percent each program is faster: the ratio of its times minus 1."""
+    """Return by how many percent each program is faster: the ratio of run times before and after, minus 1."""
     return {name: 100 * (before[name] / after[name] - 1) for name in before}
 
 
@@ -111,7 +112,7 @@ def gains(
     names: Iterable[str] = APPLICATIONS,
     cpu_factor: float = CPU_FACTOR,
 ) -> dict[str, float]:
-    """Return by how many percent each program is faster in a mode than in `legacy`."""
+    """Return by how many percent each program is faster in a journal mode than in `legacy`."""
     names = tuple(names)
     return faster(times(results, BASE, device, names, cpu_factor), times(results, mode, device, names, cpu_factor))
 
@@ -126,7 +127,7 @@ def _range(values: Iterable[float], text: Callable[[float], str] = _plain) -> st
 
 
 def _under_kernels(results: Results) -> str:
-    """Describe the gain of `aware` with the kernels of the other interpretations."""
+    """Describe the gain of mode `aware` under the other interpretations of how the kernel writes."""
     parts = []
     runs = {grid: list(results.select(grid + _KERNELS)) for grid in (BASE, AWARE)}
     for kernel in dict.fromkeys(run.settings["host.kernel"] for run in runs[BASE]):
@@ -148,7 +149,7 @@ def _journals(results: Results, field: str, names: Iterable[str] = APPLICATIONS)
 
 @measure
 def journal_share(results: Results) -> Measurement:
-    """Measure the journal's share of the written bytes."""
+    """Measure the journal's share of the written bytes, in percent."""
     shares = _journals(results, "journal_pct")
     benchmarks = _journals(results, "journal_pct", BENCHMARKS)
     return Measurement(
@@ -206,7 +207,7 @@ def barrier(results: Results) -> Measurement:
 
 @measure
 def gain(results: Results) -> Measurement:
-    """Measure the gain of `aware` over `legacy`."""
+    """Measure the gain of journal mode `aware` over `legacy`."""
     judged_gains = gains(results, AWARE)
     saved = [100 * percent / (100 + percent) for percent in judged_gains.values()]
     alone = gains(results, AWARE, cpu_factor=0.0)
@@ -225,7 +226,7 @@ _ASSUMED_CPU = f"The processor is assumed to take {CPU_FACTOR:g} times as long a
 
 
 def _on_other_devices(results: Results, mode: str) -> str:
-    """Describe the gains of a mode on the devices on which claims are not judged."""
+    """Describe the gains of a journal mode on the devices on which no claims are checked."""
     return "; ".join(f"on {device} {_range(gains(results, mode, device).values(), signed)}" for device in DEVICES[1:])
 
 
@@ -236,7 +237,7 @@ def over_ideal(results: Results, device: str, ideal: str = IDEAL, *, mode: str =
 
 @measure
 def ideal(results: Results) -> Measurement:
-    """Measure how much longer `aware` takes than ext4 without a journal."""
+    """Measure how much longer mode `aware` takes than ext4 without a journal."""
     costs = over_ideal(results, DEVICES[0])
     bound = fmean(over_ideal(results, DEVICES[0], BOUND).values())
     other_devices = "; ".join(
@@ -261,7 +262,7 @@ def _values_text(value_by_name: dict[str, float], text: Callable[[float], str] =
 
 @measure
 def wal_truncate(results: Results) -> Measurement:
-    """Compare transactions per second with a write-ahead log and with a truncated rollback journal."""
+    """Compare SQLite's transactions per second with a write-ahead log and with a truncated rollback journal."""
     ratios = {}
     for device in DEVICES:
         program_times = times(results, BASE, device, SQLITE)
@@ -284,7 +285,7 @@ def wal_truncate(results: Results) -> Measurement:
 
 @measure
 def journal_of_journal(results: Results) -> Measurement:
-    """Measure the cost of the file system's journal for SQLite."""
+    """Measure how much longer SQLite takes because the file system has a journal, too."""
     costs, *others = (
         faster(times(results, BASE, device, SQLITE), times(results, IDEAL, device, SQLITE)) for device in DEVICES
     )
@@ -300,7 +301,7 @@ def journal_of_journal(results: Results) -> Measurement:
 
 @measure
 def delta_gain(results: Results) -> Measurement:
-    """Measure the gain of logging only changed sectors."""
+    """Measure the gain from logging only the changed sectors of a block."""
     judged_gains = gains(results, "delta")
     return Measurement(
         f"{signed(fmean(judged_gains.values()))} % (mean; {_range(judged_gains.values(), signed)})",
@@ -313,7 +314,7 @@ def delta_gain(results: Results) -> Measurement:
 
 @measure
 def journal_bytes(results: Results) -> Measurement:
-    """Measure which share of the written bytes belongs to the journal if each file is synced by itself."""
+    """Measure the journal's share of the written bytes if each file is synced separately."""
     shares = _journals(results, "journal_pct", PROGRAMS)
     return Measurement(
         f"{shares['create-files']:.0f} %",
@@ -323,23 +324,23 @@ def journal_bytes(results: Results) -> Measurement:
     )
 
 
-#: The tested grid, and the control grid, which must lose data.
+#: The grid that is tested, and the control grid, in which data must be lost for the test to be valid.
 TESTED, CONTROL = "aware", "no_barrier"
 
 
 def cells(results: Results, grid: str) -> list[CutRun]:
-    """Return the runs of a grid with power cuts."""
+    """Return the power-cut runs of a grid."""
     return [run for run in results.cut_runs() if run.cell.grid == grid]
 
 
 def broken(runs: list[CutRun]) -> list[CutRun]:
-    """Return the runs with a state that broke a documented promise."""
+    """Return the runs in which a crash state broke a documented promise."""
     return [run for run in runs if run.result.verdict not in (KEPT, DOCUMENTED)]
 
 
 @measure
 def recovers(results: Results) -> Measurement:
-    """Measure how many of the runs under the layer lose data that should be durable."""
+    """Measure in how many runs with the layer no durable data is lost after any power cut."""
     tested, control = cells(results, TESTED), cells(results, CONTROL)
     lost, lost_control = broken(tested), broken(control)
     cuts = sum(run.result.cuts for run in tested)

@@ -1,1 +1,1 @@
-"""The claims of Kim, Agrawal and Ungureanu (FAST 2012): their measures, study and page."""
+"""The claims of Kim, Agrawal and Ungureanu (FAST 2012): how they are measured, and their study and page."""

@@ -1,4 +1,4 @@
-"""Applications on storage devices: the measures of the claims on `fast12`, and the fit of the number of log blocks."""
+"""Applications on storage devices: measures the claims with the study `fast12`, and fits numbers of log blocks."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from emmclab.studies.stored_types import Run
 
 #: The applications of the talk (slide 16).
 APPLICATIONS = ("webbench", "maps", "email", "facebook", "pulse", "appinstall", "rlbench", "applaunch")
-#: The internal flash; its speed is an assumption.
+#: Preset of the phone's internal flash; its speed is an assumption.
 INTERNAL = "nexusone"
-#: Device presets of the cards by their names in the talk, in the order of its table.
+#: Device presets of the SD cards by their names in the talk, in the order of its table.
 CARDS = {
     "Transcend": "transcend-c2",
     "RiData": "ridata-c2",
@@ -29,13 +29,13 @@ CARDS = {
     "PNY": "pny-c10",
 }
 KINGSTON = CARDS["Kingston"]
-#: The cards except Kingston, which slides 18 to 20 leave out.
+#: SD cards except Kingston, which slides 18 to 20 of the talk leave out.
 OTHERS = tuple(name for name in CARDS.values() if name != KINGSTON)
 NETWORKS = ("wifi", "usb")
 WEBBENCH = "webbench"
 #: Grids of the study: the unchanged presets, and the second mapping scheme that fits the published figures.
 GRID, LOG_BLOCKS = "cards", "log-blocks"
-#: The setting for the number of log blocks of a card, and its value in the presets.
+#: Setting for the number of log blocks of an SD card, and its value in the presets.
 LOG_BLOCKS_KEY, PRESET_LOG_BLOCKS = "mapping.log_blocks", 4
 #: Block size of the file systems, bytes.
 _BLOCK = 4096
@@ -49,7 +49,7 @@ def seconds(run: Run) -> float:
 
 
 def runs_of(results: Results, name: str, network: str, log_blocks: int = 0) -> dict[str, Run]:
-    """Return the run of an application on each device; `log_blocks` above 0 selects `bast` with this number of them."""
+    """Return an application's run on each device; `log_blocks` above 0 adds the runs of `bast` with this number."""
     runs = {run.device: run for run in results.select(GRID, input=name, network=network)}
     if log_blocks:
         others = results.select(LOG_BLOCKS, input=name, network=network)
@@ -89,12 +89,12 @@ def webbench_spread(results: Results) -> Measurement:
 
 
 def fits_axis(slowest_s: float, axis_s: float) -> bool:
-    """Return whether the longest bar of a chart is between half of the axis and the whole axis."""
+    """Return whether the longest bar of a chart has between half and all of the length of the axis."""
     return axis_s / 2 <= slowest_s <= axis_s
 
 
 def slowest_against_axes(results: Results) -> list[tuple[str, float, float]]:
-    """Return for each chart of slides 18 to 20 its name, the slowest card's run time and the axis length, both in s."""
+    """Return, for each chart of slides 18 to 20, its name, the slowest card's run time (s) and its axis length (s)."""
     charts = []
     for row in table("fast12_axes"):
         runs = runs_of(results, row["application"], "wifi")
@@ -107,7 +107,7 @@ def slowest_against_axes(results: Results) -> list[tuple[str, float, float]]:
 
 @measure
 def axes(results: Results) -> Measurement:
-    """Compare the run times on the slowest card with the axes of the talk's charts."""
+    """Compare the run times on the slowest card with the lengths of the axes of the talk's charts."""
     charts = slowest_against_axes(results)
     within = sum(fits_axis(slowest, axis) for _, slowest, axis in charts)
     times_text = ", ".join(f"{name} {slowest:,.0f} of {axis:,.0f} s" for name, slowest, axis in charts)
@@ -146,7 +146,7 @@ def network(results: Results) -> Measurement:
 
 
 def _requests(run: Run) -> ReadWriteCounts:
-    """Return the counts of requests of a run; a run in the model always has them."""
+    """Return the request counts of a simulated run, which always has them."""
     return cast("RequestCounts", run.app.requests).all
 
 
@@ -246,7 +246,7 @@ def spreads(results: Results) -> Measurement:
 
 @measure
 def webbench_writes(results: Results) -> Measurement:
-    """Measure the reads and writes of WebBench."""
+    """Measure the share of reads in WebBench's requests, and how many writes are sequential."""
     runs = _cards(results)
     counts = [_requests(run) for run in runs.values()]
     reads = [100 * row.read.requests / (row.read.requests + row.write.requests) for row in counts]
@@ -271,7 +271,7 @@ def _early(run: Run) -> float:
 
 
 def processor_s(run: Run) -> float:
-    """Return the processor time of cores and kernel threads, in s."""
+    """Return the processor time of the program and of kernel threads, in s."""
     return float(run.app.cpu_ns + (run.app.kernel_cpu_ns or 0)) / 1e9
 
 
@@ -299,17 +299,17 @@ def _values_text(value_by_name: Mapping[str, float], text: Callable[[float], str
     return ", ".join(f"{name} {text(value)}{unit}" for name, value in value_by_name.items())
 
 
-# The published figures of six cards do not determine how many log blocks they have (`bast`). Each number of the study's
-# grid is tried on all six cards, and the applications are compared with the axes of slides 18 to 20 and the published
-# spreads. For cross-validation, each application is held out once: the number is chosen on the others, and compared
-# with the figures of this application.
+# The published figures of six SD cards do not determine the number of log blocks of their mapping (`bast`). Each number
+# in the study is tried on all six cards. The application times are compared with the axes of slides 18 to 20, and their
+# spreads over the cards with the published spreads. For cross-validation, each application is held out once: the number
+# is chosen by the other applications, and compared with the figures of this one.
 
-#: The published spreads in percent, widened by 20 % at both ends, as in the claims.
+#: Published spreads of the run time over the cards, in percent, widened by 20 % at both ends, as in the claims.
 _SPREADS, _SPREAD_OF_WEBBENCH = (80.0, 360.0), (160.0, 240.0)
 
 
 def _octaves(value: float, least: float, most: float) -> float:
-    """Return the distance of a value from its range in octaves: 1 if it is outside by a factor of two, 0 inside."""
+    """Return the distance of a value from a range in octaves: 0 inside, 1 if outside by a factor of two."""
     return max(0.0, log2(least / value), log2(value / most))
 
 
@@ -318,35 +318,35 @@ class Point:
     """Run times of an application on the seven cards other than Kingston, for one number of log blocks."""
 
     slowest_s: float
-    #: The length of the chart's axis. The longest bar should be between half of the axis and the whole axis.
+    #: Length of the published chart's time axis, seconds. The longest bar should fill at least half of the axis.
     axis_s: float
     spread_pct: float
     published_pct: tuple[float, float]
 
     @property
     def on_axis(self) -> bool:
-        """Whether the slowest card fits the axis."""
+        """Whether the slowest card's run time fits the axis of the published chart."""
         return fits_axis(self.slowest_s, self.axis_s)
 
     @property
     def as_spread(self) -> bool:
-        """Whether the spread is within the published range."""
+        """Whether the spread of the run times is within the published range."""
         return self.published_pct[0] <= self.spread_pct <= self.published_pct[1]
 
     @property
     def miss(self) -> float:
-        """How far run time and spread are from the published values, in octaves."""
+        """How far the longest run time and the spread are from the published values, in octaves."""
         least, most = (1 + pct / 100 for pct in self.published_pct)
         axis = _octaves(self.slowest_s, self.axis_s / 2, self.axis_s)
         return axis + _octaves(1 + self.spread_pct / 100, least, most)
 
     @property
     def length(self) -> float:
-        """Factor for the length of the program with which the slowest card would end at 3/4 of the axis."""
+        """Factor by which the program must be longer so that the slowest card's bar ends at 3/4 of the axis."""
         return 0.75 * self.axis_s / self.slowest_s
 
 
-#: Points by application, then by number of log blocks.
+#: Results for each application, then for each number of log blocks.
 Points = Mapping[str, Mapping[int, Point]]
 
 
@@ -356,7 +356,7 @@ def counts(results: Results) -> list[int]:
 
 
 def points(results: Results) -> Points:
-    """Return the points of every application that has an axis, for every number of log blocks."""
+    """Return a point for every number of log blocks and every application whose chart has an axis."""
     points_by_name: dict[str, dict[int, Point]] = {}
     for row in table("fast12_axes"):
         if row["with_kingston"] == "yes":
@@ -375,18 +375,18 @@ def points(results: Results) -> Points:
 
 
 def miss(points_by_name: Points, count: int, without: Iterable[str] = ()) -> float:
-    """Return the sum of the distances of all applications from the talk with this number of log blocks, in octaves."""
+    """Return the distance of all applications' run times from the talk's with so many log blocks, in octaves."""
     return sum(by_count[count].miss for name, by_count in points_by_name.items() if name not in without)
 
 
 def best(points_by_name: Points, without: Iterable[str] = ()) -> int:
-    """Return the number of log blocks that is closest to the talk; if two are equally close, the smaller one."""
+    """Return the number of log blocks with run times closest to the talk's; of two equal ones, the smaller."""
     counts_tried = sorted(next(iter(points_by_name.values())))
     return min(counts_tried, key=lambda count: miss(points_by_name, count, without))
 
 
 def held_out(points_by_name: Points) -> dict[str, tuple[int, Point]]:
-    """Return for each application the number that is best for the others, and the point of the application with it."""
+    """Return, for each application, the number of log blocks fitted to all others, and its point for this number."""
     chosen = {name: best(points_by_name, (name,)) for name in points_by_name}
     return {name: (count, points_by_name[name][count]) for name, count in chosen.items()}
 

@@ -1,4 +1,4 @@
-"""The page of `fast12`: claims, what users wait for on each device, and whether this still holds today."""
+"""The page of the study `fast12`: claims, what users wait for on each device, and whether it still holds today."""
 
 from collections.abc import Sequence
 
@@ -84,7 +84,7 @@ def _runtime(run: Run) -> Number:
 
 
 def _runtimes(results: Results, network: str) -> TextTable:
-    """Return run times, shares of storage and the spread without Kingston for each application."""
+    """Return a table of each application's run times, storage shares, and spread without the card Kingston."""
     rows: list[Cells] = []
     for name in APPLICATIONS:
         runs = runs_of(results, name, network)
@@ -122,7 +122,7 @@ def _background(results: Results) -> TextTable:
 
 
 def _fit(results: Results) -> list[Part]:
-    """Return the section on the number of log blocks: all tried numbers, and each held-out application."""
+    """Return the section on the fitted number of log blocks: all tried numbers, and each application held out."""
     tried_points = points(results)
     of = f"of {len(tried_points)}"
     count_rows = [
@@ -184,7 +184,7 @@ def _today_devices(results: Results) -> list[str]:
 
 
 def _today(results: Results) -> TextTable:
-    """Return run times and shares of storage of each application on a phone of 2020."""
+    """Return a table of each application's run times and storage shares on a phone of 2020."""
     rows: list[Cells] = [
         [name, *map(_runtime, results.select(TODAY, input=name, network="wifi"))] for name in APPLICATIONS
     ]
@@ -193,7 +193,7 @@ def _today(results: Results) -> TextTable:
 
 
 def _today_answer(results: Results) -> str:
-    """Return a sentence on whether the result still holds for devices of today, without the cards."""
+    """Return a sentence on whether the paper's result still holds for devices of today; SD cards are excluded."""
     shares: list[float] = []
     spreads = []
     for name in APPLICATIONS:
@@ -211,7 +211,7 @@ def _today_answer(results: Results) -> str:
 
 
 def drawings(results: Results) -> list[Drawing]:
-    """Draw each application on each device, and the share of storage on the devices of today."""
+    """Draw the run time of each application on each device, and the storage share on devices of today."""
     cards = [_states(name, results, DEVICES) for name in APPLICATIONS]
     return [*cards, _still(results)]
 

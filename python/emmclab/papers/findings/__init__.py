@@ -3,5 +3,5 @@
 `findings.toml` declares them; a function of `findings.py` or `phones.py` answers each from the results of a study.
 """
 
-#: The name of the findings in `emmclab reproduce`.
+#: Name under which `emmclab reproduce` reproduces the findings.
 NAME = "findings"

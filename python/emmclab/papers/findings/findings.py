@@ -1,4 +1,4 @@
-"""The declared findings, and their answers from results of studies, profiles, and data of emmclab."""
+"""The declared findings, and the functions that answer them from studies, profiles and data of emmclab."""
 
 import functools
 import tomllib
@@ -22,7 +22,7 @@ from emmclab.traces.profile import Profile
 
 
 class Answer(NamedTuple):
-    """The answer of a finding, and its chart: rows (`trace`, `option`, `value`) and the title of the axis."""
+    """The answer to the question of a finding, the rows of its chart, and the title of the chart's axis."""
 
     answer: str
     rows: Rows
@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 
 
 def hybrid_merit(results: Results) -> Answer:
-    """Compare hybrid pages with pages of 8 KB in time and space."""
+    """Compare hybrid page sizes with pages of 8 KB by response time and space utilisation."""
     names = results.applications
     four, eight, hybrid = (mean_responses(results, PRIMARY, device, names) for device in (FOUR, EIGHT, HYBRID))
     shorter = {
@@ -79,7 +79,7 @@ def queues_help(results: Results) -> Answer:
 
 
 def two_at_once(results: Results) -> Answer:
-    """Compare the bytes per second of two applications at once with the sum of both alone."""
+    """Compare the throughput of two applications at once with the sum of both alone."""
     alone = {(run.input, run.device): run for run in results.select("cards", network="wifi")}
     over: dict[str, dict[str, float]] = {}
     longer = []
@@ -155,7 +155,7 @@ def logging_wal(results: Results) -> Answer:
 
 
 def sqlite_lost() -> Answer:
-    """Count the states after power cuts that lost acknowledged data, by solution and workload."""
+    """Count the crash states that lost acknowledged data, by solution and workload."""
     shares: dict[str, dict[str, float]] = {}
     broken = []
     for solution, rows in risks()["solutions"].items():
@@ -215,13 +215,13 @@ class Finding:
     #: `MODULE.FUNCTION` of this package that computes the answer, and the command that reproduces it.
     measure: str
     command: str
-    #: The study whose results it needs; empty if it needs none.
+    #: Name of the study whose results the answer needs; empty if it needs none.
     study: str = ""
-    #: Whether it needs profiles of recorded traces.
+    #: Whether the answer needs profiles of recorded traces.
     traces: bool = False
 
     def answer(self, results: Mapping[str, Results], profiles: Sequence[Profile]) -> Answer | None:
-        """Return the answer; None if it needs recorded traces and there are none."""
+        """Return the answer to the finding's question; None if it needs recorded traces and there are none."""
         module, _, function = self.measure.partition(".")
         measure = getattr(import_module(f"{__package__}.{module}"), function)
         result: Answer | None

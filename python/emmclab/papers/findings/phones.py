@@ -19,22 +19,22 @@ from emmclab.traces.workload import workload_groups
 
 #: The device on which settings are swept.
 UFS = "ufs31"
-#: The size of the WriteBooster of this device, in blocks.
+#: Size of the WriteBooster buffer of `ufs31`, in blocks.
 _BOOSTER = 60
-#: Tolerance of limits that are rounded figures of the paper, percentage points, as in its claims.
+#: Tolerance for limits that the paper has rounded, percentage points; the claims use the same tolerance.
 _ROUNDING = 0.5
 #: Time until auto-hibernate, us: the default of Linux, and the shortest of the study.
 _LINUX_US, _EAGER_US = 150_000, 100
 #: Least mean service time of the five quiet applications of 2015, divided by the median of the others.
 _RISE = 1.82
-#: Mean wait for collection below which collection is not noticeable, ms.
+#: Mean wait for garbage collection below which the wait counts as not noticeable, ms.
 _UNFELT_MS = 0.1
-#: Hit rate below which it is low, percent; ratio of the most worn block up to which simple levelling is enough.
+#: Limit of a low hit rate, percent; maximum ratio of the most worn block with simple to that with full levelling.
 _LOW_PCT, _SIMPLE = 50.0, 1.25
-#: Difference below which it is not noticeable, percent.
+#: Differences below this percentage count as not noticeable.
 _NOTICEABLE_PCT = 2
 _INSTALL = "Install"
-#: Pages of the flash other than 16 KB, the state of the device, and the grid.
+#: Flash layouts with pages other than 16 KB: share of these pages, state of the device, and grid of the study.
 _LAYOUTS = (
     ("an eighth of 4 KB", "new", "pages-hybrid"),
     ("4 KB", "new", "pages-4k"),
@@ -48,7 +48,7 @@ Runs = dict[str, Run]
 
 @dataclass(frozen=True)
 class _Characteristic:
-    """A characteristic of 2015: `then` is how many of 18 applications showed it; `values` are those of 2022."""
+    """A characteristic of phone I/O: `then` of 18 applications showed it in 2015; `values` are those of 2022."""
 
     number: int
     name: str
@@ -73,7 +73,9 @@ class _Characteristic:
 
 
 def by_share(count: int, of: int, then: int, then_of: int) -> str:
-    """Judge a characteristic that `count` of `of` applications show, and that `then` of `then_of` showed in 2015.
+    """Return whether a characteristic is still true, if `count` of `of` applications show it.
+
+    In 2015, `then` of `then_of` applications showed it.
 
     >>> [by_share(count, 4, 15, 18) for count in (4, 3, 2, 1, 0)]
     ['still true', 'still true', 'in part', 'no longer', 'no longer']
@@ -83,7 +85,7 @@ def by_share(count: int, of: int, then: int, then_of: int) -> str:
 
 
 def characteristics(results: Results) -> Answer:
-    """Judge the six characteristics of IISWC 2015 by the definitions of the paper's own study."""
+    """Test whether the six characteristics of IISWC 2015 still hold, by the definitions of the paper's study."""
     apps = _applications(results)
 
     def judge(
@@ -147,7 +149,7 @@ def characteristics(results: Results) -> Answer:
     by_number: dict[int, set[str]] = {}
     for characteristic in compared:
         by_number.setdefault(characteristic.number, set()).add(characteristic.verdict)
-    # A characteristic whose two parts have different verdicts is true in part.
+    # A characteristic with two parts is true in part if the verdicts on its parts differ.
     verdicts = [next(iter(parts)) if len(parts) == 1 else "in part" for parts in by_number.values()]
     counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in ("still true", "in part", "no longer"))
     others = "; ".join(f"{device} {_range(pct.values(), 2)} %" for device, pct in no_wait.items() if device != UFS)
@@ -165,7 +167,7 @@ def characteristics(results: Results) -> Answer:
 
 
 def implications(results: Results) -> Answer:
-    """Judge the five implications of IISWC 2015 on UFS by the experiments of the study `implications`."""
+    """Test the five implications of IISWC 2015 on UFS devices with the experiments of the study `implications`."""
     new = _new(results)[UFS]
     card: dict[str, dict[str, float]] = {}
     for run in results.select("card"):
@@ -223,7 +225,7 @@ def implications(results: Results) -> Answer:
 
 
 def responses(results: Results) -> Answer:
-    """Compare the mean response of all devices, new and 90 % full, and the share of queueing in it on UFS."""
+    """Compare the mean response time of all devices, new and 90 % full, and the share of queueing on UFS."""
     new = _new(results)
     devices = ", ".join(new)
     response_texts = [
@@ -252,7 +254,7 @@ def responses(results: Results) -> Answer:
 
 
 def write_booster(results: Results) -> Answer:
-    """Measure the gain of WriteBooster, the size and fill level at which it runs full, and its cost in wear."""
+    """Measure the gain of WriteBooster, the size and fill level at which its buffer fills up, and its cost in wear."""
     without, boosted = _runs(results, "no-booster"), _boosted(results)
     sizes = {
         blocks: _runs(results, "booster", slc__blocks=blocks)
@@ -339,7 +341,7 @@ def zones(results: Results) -> Answer:
 
 
 def large_blocks(results: Results) -> Answer:
-    """Compare blocks of the file system of 16 KB with those of 4 KB."""
+    """Compare file-system blocks of 16 KB with blocks of 4 KB."""
     programmed: dict[str, dict[str, float]] = {}
     booster_texts = []
     for grid, booster in (("blocks", "without WriteBooster"), ("blocks-booster", "with WriteBooster")):
@@ -369,12 +371,12 @@ def _workloads(results: Results) -> list[str]:
 
 
 def _applications(results: Results) -> list[str]:
-    """Return the applications in use, without the installations."""
+    """Return the traces of applications in use, without those of installations."""
     return [name for name in _workloads(results) if not name.endswith(_INSTALL)]
 
 
 def _runs(results: Results, grid: str, device: str = "", **settings: Any) -> Runs:
-    """Return the runs of a grid on a device with these settings, by input (`__` in a name means `.`)."""
+    """Return the runs of a grid on a device with these settings, by input (`__` in a setting's name means `.`)."""
     return {
         run.input: run
         for run in results.select(grid)
@@ -389,13 +391,13 @@ def _device(run: Run) -> str:
 
 
 def _new(results: Results) -> dict[str, Runs]:
-    """Return the runs on each new device."""
+    """Return the runs on each device in new condition."""
     devices = dict.fromkeys(_device(run) for run in results.select("new"))
     return {device: _runs(results, "new", device) for device in devices}
 
 
 def _boosted(results: Results) -> Runs:
-    """Return the runs with the WriteBooster of the preset, 80 % full."""
+    """Return the runs on a device that is 80 % full, with the preset's WriteBooster."""
     return _runs(results, "booster", slc__blocks=_BOOSTER)
 
 
@@ -404,7 +406,7 @@ def _mean_ms(run: Run) -> float:
 
 
 def _over(runs: Runs, base: Runs) -> dict[str, float]:
-    """Return the mean response divided by the mean response of a base, by input."""
+    """Return the ratio of the mean response time to that of a base run, by input."""
     return {name: _mean_ms(run) / _mean_ms(base[name]) for name, run in runs.items()}
 
 
@@ -427,7 +429,7 @@ def _programmed(run: Run) -> float:
 
 
 def _past(run: Run) -> float:
-    """Return the number of bytes that bypassed a full WriteBooster."""
+    """Return the number of bytes written past WriteBooster because its buffer was full."""
     return float(run["ufs.write_booster.bytes_past_it"])
 
 
@@ -456,7 +458,7 @@ def _cells_life(run: Run) -> str:
 
 
 def _terabytes(run: Run, endured: float, written: float) -> str:
-    """Return as text how much the host can write until blocks to which it wrote `written` bytes endured `endured`."""
+    """Return as text how much the host can write until blocks that endure `endured` bytes are worn out."""
     if written <= 0:
         return "any amount"
     return f"{endured * run.requests.bytes_written / written / 1e12:,.0f} TB"
@@ -469,7 +471,7 @@ def _range(values: Iterable[float], digits: int = 3) -> str:
 
 
 def _listed(values: Mapping[str, float]) -> str:
-    """Return values with their names, the largest first."""
+    """Return a text of names and values, the largest value first."""
     order = sorted(values, key=lambda name: -values[name])
     return ", ".join(f"{name} {significant(values[name])}" for name in order)
 

@@ -1,1 +1,1 @@
-"""The claims of Zhou, Pan, Wang and Xie (IISWC 2015): their measures, studies and pages."""
+"""The claims of Zhou, Pan, Wang and Xie (IISWC 2015): how they are measured, and their studies and pages."""

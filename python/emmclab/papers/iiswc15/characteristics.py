@@ -1,4 +1,4 @@
-"""Sections II-C and III: the measures of characteristics, figures, combos, and of the overhead of the tracer."""
+"""Sections II-C and III: measures characteristics, figures, combos, and the overhead of the tracer."""
 
 import itertools
 import json
@@ -12,7 +12,7 @@ from emmclab.studies.results import Results
 
 @measure
 def overhead(_results: Results) -> Measurement:
-    """Measure the requests that writing a log of 32 KB for every 300 requests adds on ext4."""
+    """Measure how many requests the tracer adds on ext4, by writing a log of 32 KB for every 300 requests."""
     measured = json.loads(files(__package__).joinpath("tracer-overhead.json").read_text("utf-8"))
     added, on_device = measured["added_per_log"], measured["recorder_added_on_the_device"]
     return Measurement(
@@ -29,9 +29,9 @@ def overhead(_results: Results) -> Measurement:
     )
 
 
-#: Tolerance of limits that are figures of a table, percentage points, because the no-wait column is rounded.
+#: Tolerance for limits from a table of the paper, percentage points; its no-wait column is rounded.
 _ROUNDING = 0.5
-#: The size limit of "Small requests (i.e., 4 KB)" (Characteristic 2), and other interpretations of Figure 4, KB.
+#: Size limit of "Small requests (i.e., 4 KB)" (Characteristic 2), and limits for other readings of Figure 4, KB.
 _SMALL = 4
 _SMALL_KB = (4, 8, 16, 32)
 #: Rank correlation from which a correlation is usually called strong.
@@ -97,7 +97,7 @@ def small_share(results: Results) -> Measurement:
 
 @measure
 def no_wait(results: Results) -> Measurement:
-    """Measure Characteristic 3: most requests do not wait."""
+    """Measure Characteristic 3: most requests are served without waiting."""
     shares = results.of(results.applications, "no_wait_pct")
     low, high = (sum(value >= limit - _ROUNDING for value in shares.values()) for limit in (63, 80))
     above = sum(row["no_wait_pct"] not in ("", None) and float(row["no_wait_pct"]) > 80 for row in _applications())
@@ -199,14 +199,14 @@ def size_decides(results: Results) -> Measurement:
 
 @measure
 def movie_gaps(results: Results) -> Measurement:
-    """Measure the times between arrivals of Movie (Figure 6)."""
+    """Measure the times between arrivals of requests for Movie (Figure 6)."""
     movie = share(results.profiles["Movie"], "inter_arrival_distribution", to=1)
     return Measurement(f"{movie:.1f} % within 1 ms", {"share": movie})
 
 
 @measure
 def combo_gaps(results: Results) -> Measurement:
-    """Measure the times between arrivals of combos (Figure 7)."""
+    """Measure the times between arrivals of requests for combos (Figure 7)."""
     combos = results.combos
     means = [1000 / results.profiles[name]["arrival_rate_per_s"] for name in combos]
     over = [name for name in combos if share(results.profiles[name], "inter_arrival_distribution", above=4) > 20]
@@ -223,7 +223,7 @@ def combo_gaps(results: Results) -> Measurement:
 
 @measure
 def combo_rate(results: Results) -> Measurement:
-    """Compare the access rate of Music with Facebook with those of both alone (Section III-D)."""
+    """Compare the access rate of Music and Facebook together with the rates of each alone (Section III-D)."""
     rate = results.of(["Music/FB", "Music", "Facebook"], "access_rate_kb_per_s")
     alone = rate["Music"] + rate["Facebook"]
     return Measurement(
@@ -231,7 +231,7 @@ def combo_rate(results: Results) -> Measurement:
     )
 
 
-#: The applications in combos, by their abbreviations in the names.
+#: Applications by their abbreviations in the names of combos (applications that run together).
 _PARTS = {"FB": "Facebook", "Msg": "Messaging", "WB": "WebBrowsing"}
 
 
@@ -241,7 +241,7 @@ def _parts(combo: str) -> list[str]:
 
 @measure
 def combo_all(results: Results) -> Measurement:
-    """Compare both rates of all combos with the sums of their applications (Section III-D)."""
+    """Compare both rates of all combos of applications with the sums for the single applications (Section III-D)."""
     above: dict[str, list[str]] = {}
     for kind, field in (("arrival", "arrival_rate_per_s"), ("access", "access_rate_kb_per_s")):
         rates = results.of(results.inputs, field)
@@ -256,7 +256,7 @@ def combo_all(results: Results) -> Measurement:
 
 @measure
 def combo_response(results: Results) -> Measurement:
-    """Compare the mean response of Music with WebBrowsing with those of both alone (Section III-D)."""
+    """Compare the mean response time of Music with WebBrowsing with that of each alone (Section III-D)."""
     mean_ms = results.of(["Music/WB", "Music", "WebBrowsing"], "mean_response_ms")
     together, music, browsing = mean_ms.values()
     return Measurement(
@@ -267,7 +267,7 @@ def combo_response(results: Results) -> Measurement:
 
 @measure
 def localities(results: Results) -> Measurement:
-    """Return the localities from which the paper concludes Implication 4."""
+    """Measure temporal and spatial locality, from which the paper concludes Implication 4."""
     temporal = sum(value < 40 for value in results.of(results.applications, "temporal_locality_pct").values())
     spatial_ = sum(value < 30 for value in results.of(results.applications, "spatial_locality_pct").values())
     return Measurement(

@@ -1,4 +1,4 @@
-"""Describes findings that are not in the paper, computed from the results."""
+"""Describes findings that go beyond the paper, computed from the results of its study."""
 
 import statistics
 
@@ -21,7 +21,7 @@ from emmclab.runtime.number_format import signed
 from emmclab.studies.results import Results
 from emmclab.traces.published import published
 
-#: Maximum distance from a published percentage for a figure to be near it, percentage points.
+#: Maximum difference from a published percentage, in percentage points, up to which a figure is called near.
 _NEAR = 5.0
 
 

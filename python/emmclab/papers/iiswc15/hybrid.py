@@ -1,4 +1,4 @@
-"""Section V: the measures of hybrid pages under every reading of the paper, and of synthetic copies of recordings."""
+"""Section V: measures hybrid pages under every interpretation of the paper, and compares recordings with copies."""
 
 import itertools
 import math
@@ -17,7 +17,7 @@ from emmclab.traces.profile import FieldDifference
 from emmclab.traces.reading import read
 from emmclab.traces.workload import differences
 
-#: The paper's -24.0, -61.9 and -86 %, over 18 applications.
+#: The paper's reductions of the mean response (-24.0, -61.9 and -86 %), over 18 applications.
 PUBLISHED = {"worst": 24.0, "mean": 61.9, "best": 86.0}
 PARTS: dict[str, Callable[[list[float]], float]] = {"worst": min, "mean": statistics.mean, "best": max}
 _WAYS = {"none": "chip", "interleave": "die", "multi_plane": "die's planes", "both": "plane"}
@@ -25,48 +25,48 @@ _WAYS = {"none": "chip", "interleave": "die", "multi_plane": "die's planes", "bo
 
 @dataclass(frozen=True)
 class Reading:
-    """An interpretation of what the paper leaves open: parallelism, completion of writes, loop."""
+    """An interpretation of what the paper leaves open: parallelism, when a write is complete, and replay mode."""
 
     parallelism: str
     write_complete: str
     mode: str
-    #: Whether SSDsim's rules apply: its bus, and its order of reads before writes.
+    #: Whether SSDsim's rules apply: its model of the bus, and reads before writes.
     ssdsim: bool = False
 
     @property
     def text(self) -> str:
-        """Description of the reading."""
+        """Description of the interpretation."""
         if self.ssdsim:
             return f"SSDsim's bus, reads first, complete when transferred, parallel by {self.way}"
         return f"{self.mode} loop, writes complete when {self.write_complete}, parallel by {self.way}"
 
     @property
     def label(self) -> str:
-        """Short description of the reading, for the axis of a chart."""
+        """Short description of the interpretation, for the axis of a chart."""
         return f"SSDsim, {self.way}" if self.ssdsim else f"{self.mode}, {self.write_complete}, {self.way}"
 
     @property
     def way(self) -> str:
-        """Name of the unit of parallelism, which executes one operation at a time."""
+        """Name of the flash unit (such as a die) that executes one operation at a time."""
         return _WAYS[self.parallelism]
 
 
-#: "We implement the HPS scheme in SSDsim" (section V): its rules, and its replay of recorded times.
+#: Interpretation of "We implement the HPS scheme in SSDsim" (section V): SSDsim's rules and recorded times.
 PRIMARY = Reading("none", "transferred", "open", ssdsim=True)
-#: `PRIMARY` without SSDsim's bus and order.
+#: The interpretation `PRIMARY`, but without SSDsim's model of the bus and order of requests.
 SIMPLE = Reading("none", "transferred", "open")
-#: `SIMPLE` with the completion of writes of a device without a write buffer, as in the presets.
+#: The interpretation `SIMPLE`, but a write completes when it is programmed, as in presets without a write buffer.
 STRICT = Reading("none", "programmed", "open")
 ALL = [
     Reading(way, complete, mode)
     for mode, complete, way in itertools.product(("open", "closed"), ("programmed", "transferred"), _WAYS)
 ] + [Reading(way, "transferred", "open", ssdsim=True) for way in _WAYS]
 FOUR, EIGHT, HYBRID = "iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps"
-#: Grid for the other reading of the 8 KB device, only under SSDsim's rules: its pages begin at multiples of 8 KB, and
+#: Grid for another interpretation of the 8 KB device, only under SSDsim's rules: pages begin at multiples of 8 KB, and
 #: a partial page is read, modified and written. The paper splits a write by its size alone ("20 KB ... 3
 #: sub-requests"), so all claims are judged on `EIGHT`, whose pages take units of 4 KB from any address.
 EIGHT_ALIGNED = "iiswc15-8ps, aligned"
-#: Grids of the devices under SSDsim's rules.
+#: Grid of each device under SSDsim's rules.
 _SSDSIM = {FOUR: "ssdsim-4k", EIGHT: "ssdsim-8k", EIGHT_ALIGNED: "ssdsim-8k-aligned", HYBRID: "ssdsim-hps"}
 
 
@@ -85,25 +85,25 @@ def _runs(results: Results, reading: Reading, device: str, among: Collection[str
 def mean_responses(
     results: Results, reading: Reading, device: str, among: Collection[str] | None = None
 ) -> dict[str, float]:
-    """Return the mean response in ms by input; `among` restricts the inputs."""
+    """Return the mean response time in ms by input; `among` restricts the inputs."""
     runs = _runs(results, reading, device, among)
     return {name: run.response.mean_response_ms for name, run in runs.items()}
 
 
 def reductions(results: Results, reading: Reading, against: str = FOUR) -> dict[str, float]:
-    """Return by how many percent hybrid pages shorten the mean response, by application."""
+    """Return by how many percent hybrid pages shorten the mean response time, by application."""
     base, hybrid = (mean_responses(results, reading, device, results.applications) for device in (against, HYBRID))
     return {name: 100 * (1 - hybrid[name] / base[name]) for name in results.applications}
 
 
 def readings(results: Results) -> dict[Reading, dict[str, float]]:
-    """Return the three published figures as computed under every reading."""
+    """Return the three figures that the paper publishes, as computed under every interpretation of the paper."""
     gains_by_reading = {reading: [*reductions(results, reading).values()] for reading in ALL}
     return {reading: {part: of(gains) for part, of in PARTS.items()} for reading, gains in gains_by_reading.items()}
 
 
 def nearest(figures: dict[Reading, dict[str, float]]) -> Reading:
-    """Return the reading that is closest to the three published figures, in percentage points."""
+    """Return the interpretation that is closest to the three published figures, in percentage points."""
     return min(
         figures,
         key=lambda reading: math.dist(list(figures[reading].values()), [PUBLISHED[part] for part in figures[reading]]),
@@ -111,7 +111,7 @@ def nearest(figures: dict[Reading, dict[str, float]]) -> Reading:
 
 
 def utilisation(results: Results, name: str, eight: str = EIGHT) -> dict[str, float]:
-    """Return the space utilisation of the three devices; only the reading of the 8 KB device affects it."""
+    """Return the space utilisation of the devices with 4 KB, 8 KB (`eight`) and hybrid pages."""
     return {
         label: _runs(results, PRIMARY, device, [name])[name].space.space_utilisation
         for label, device in (("4ps", FOUR), ("8ps", eight), ("hps", HYBRID))
@@ -119,9 +119,9 @@ def utilisation(results: Results, name: str, eight: str = EIGHT) -> dict[str, fl
 
 
 def over_8ps(results: Results, eight: str = EIGHT) -> dict[str, list[float]]:
-    """Return how much better hybrid pages use space than 8 KB pages, in percentage points and in percent.
+    """Return how much more space hybrid pages utilise than 8 KB pages, in percentage points and in percent.
 
-    Both lists have the order of the applications.
+    Both lists are in the order of the applications.
     """
     use = [utilisation(results, name, eight) for name in results.applications]
     return {
@@ -131,7 +131,7 @@ def over_8ps(results: Results, eight: str = EIGHT) -> dict[str, list[float]]:
 
 
 def mean_gains_over_8ps(results: Results) -> dict[str, float]:
-    """Return by how many percent hybrid pages shorten the mean response of 8 KB pages, over all readings."""
+    """Return by how many percent hybrid pages shorten the mean response time of 8 KB pages, by interpretation."""
     devices = [(reading, EIGHT) for reading in ALL]
     devices += [(reading, EIGHT_ALIGNED) for reading in ALL if reading.ssdsim]
     return {
@@ -142,7 +142,7 @@ def mean_gains_over_8ps(results: Results) -> dict[str, float]:
     }
 
 
-#: The applications that the paper names in Figure 8.
+#: Applications that the paper names as the best and the worst in Figure 8.
 _APPLICATION = {"best": ["Booting"], "worst": ["Movie"], "mean": []}
 #: Applications whose responses the paper draws separately, on a log scale (Figure 8b).
 _OUTLIERS = ("Booting", "CameraVideo", "Amazon", "Installing")
@@ -185,19 +185,19 @@ def _saturated(results: Results) -> str:
 
 @measure
 def hybrid_best(results: Results) -> Measurement:
-    """Measure the gain of the best application (Figure 8)."""
+    """Measure the gain of hybrid pages for the application that gains most (Figure 8)."""
     return _reduction(results, "best")
 
 
 @measure
 def hybrid_worst(results: Results) -> Measurement:
-    """Measure the gain of the worst application (Figure 8)."""
+    """Measure the gain of hybrid pages for the application that gains least (Figure 8)."""
     return _reduction(results, "worst")
 
 
 @measure
 def hybrid_mean(results: Results) -> Measurement:
-    """Measure the mean gain (Figure 8)."""
+    """Measure the mean gain of hybrid pages (Figure 8)."""
     return _reduction(results, "mean")
 
 
@@ -214,12 +214,12 @@ def hybrid_everywhere(results: Results) -> Measurement:
 
 
 def _slowest(results: Results, responses: dict[str, float]) -> list[str]:
-    """Return the applications in order of mean response, the slowest first."""
+    """Return the applications by mean response time, the slowest first."""
     return sorted(results.applications, key=lambda name: -responses[name])
 
 
 def _outliers_among(slowest: list[str]) -> int:
-    """Count the paper's outliers among the same number of the slowest applications."""
+    """Count how many of the paper's N outliers are among the N slowest applications."""
     return sum(name in _OUTLIERS for name in slowest[: len(_OUTLIERS)])
 
 
@@ -245,7 +245,7 @@ def outliers(results: Results) -> Measurement:
 
 @measure
 def hybrid_against_8ps(results: Results) -> Measurement:
-    """Compare hybrid pages with 8 KB pages (Figure 8)."""
+    """Compare the response times of hybrid pages with those of 8 KB pages (Figure 8)."""
     gains = reductions(results, PRIMARY, EIGHT)
     aligned = reductions(results, PRIMARY, EIGHT_ALIGNED)
     name = max(gains, key=lambda workload: abs(gains[workload]))
@@ -278,13 +278,13 @@ def _utilisation(results: Results, best: bool) -> Measurement:
 
 @measure
 def utilisation_best(results: Results) -> Measurement:
-    """Measure the space utilisation of the best application (Figure 9)."""
+    """Measure the gain in space utilisation for the application that gains most (Figure 9)."""
     return _utilisation(results, best=True)
 
 
 @measure
 def utilisation_mean(results: Results) -> Measurement:
-    """Measure the mean space utilisation (Figure 9)."""
+    """Measure the mean gain in space utilisation (Figure 9)."""
     return _utilisation(results, best=False)
 
 
@@ -315,7 +315,7 @@ _READINGS = (STRICT, Reading("both", "programmed", "open"), PRIMARY)
 
 
 class TwinResponse(TypedDict):
-    """Simulated mean responses of a recording and of its synthetic twin, for one reading and device."""
+    """Mean response times of a recording and of its synthetic twin, simulated under one interpretation and device."""
 
     reading: str
     device: str
@@ -340,7 +340,7 @@ class Twin:
 
     @property
     def worst(self) -> TwinResponse:
-        """Return the simulated response that differs most."""
+        """The mean response time with the largest difference between recording and synthetic twin."""
         return max(self.responses, key=lambda row: abs(row["difference_pct"]))
 
 

@@ -1,4 +1,4 @@
-"""The page of `iiswc15`: the answer first, then every table and figure with the published values."""
+"""The page of the study `iiswc15`: a summary, then every table and figure with the published values."""
 
 from collections.abc import Sequence
 

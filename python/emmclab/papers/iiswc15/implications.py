@@ -1,4 +1,4 @@
-"""Measures of the implications of IISWC 2015 and of Characteristic 4, on the study `implications`."""
+"""Measures the implications of IISWC 2015 and Characteristic 4 with the study `implications`."""
 
 import math
 import statistics
@@ -13,15 +13,15 @@ from emmclab.studies.stored_types import Run
 
 #: The five applications that the paper names in Characteristic 4.
 _SLEEPY = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing")
-#: Mean wait for collection below which collection is not noticeable, ms.
+#: Mean wait for garbage collection below which the wait counts as not noticeable, ms.
 _UNFELT_MS = 0.1
-#: The cards that are added to the phone, by grid: the best cards of FAST 2012 for sequential and for random writes.
+#: SD cards that are added to the phone, by grid: the best cards of FAST 2012 for sequential and for random writes.
 _CARDS = {"card-pny": "pny-c10", "card-transcend": "transcend-c2"}
-#: Reduction of the mean response above which an option helps, percent.
+#: Reduction of the mean response time above which a design option counts as helpful, percent.
 HELPS_PCT = 5.0
 #: The device that was fitted to Figure 3, in which large requests are packed commands.
 _FITTED_TO_FIGURE_3 = "nexus5"
-#: The RAM size of the claims, KB; the study has other sizes, too.
+#: RAM size with which the claims are judged, KB; the study also has other sizes.
 _RAM_KB = 4096
 
 
@@ -37,7 +37,7 @@ def by_input(
 
 
 def by_routing(results: Results) -> dict[str, dict[str, dict[str, Run]]]:
-    """Return the runs with a card by card, by routing of requests, and by input."""
+    """Return the runs with an external card, by card, by routing of requests, and by input."""
     runs_by_card: dict[str, dict[str, dict[str, Run]]] = {}
     for grid, card in _CARDS.items():
         for run in results.select(grid):
@@ -47,7 +47,7 @@ def by_routing(results: Results) -> dict[str, dict[str, dict[str, Run]]]:
 
 
 def change_pct(before: Run, after: Run) -> float:
-    """Return the change of the mean response, in percent; above 0 is slower."""
+    """Return the change of the mean response time in percent; positive means slower."""
     return 100 * (_mean_ms(after) / _mean_ms(before) - 1)
 
 
@@ -56,7 +56,7 @@ def _mean_ms(run: Run) -> float:
 
 
 def unevenness(run: Run) -> float:
-    """Return the erases of the most worn block divided by the mean erases."""
+    """Return the erase count of the most worn block divided by the mean erase count."""
     counts = run.wear.erase_counts
     return float(counts.max / max(counts.mean, 1e-9))
 
@@ -73,7 +73,7 @@ def _recorded_text(results: Results, values: dict[str, float], unit: str) -> str
 
 @measure
 def low_rate_service(results: Results) -> Measurement:
-    """Measure the mean service time if the device falls asleep between requests (Characteristic 4)."""
+    """Measure the mean service time of a device that falls asleep between requests (Characteristic 4)."""
     runs = by_input(results, "new", among=results.applications)
     service = {name: runs[name].service.mean_service_ms for name in results.applications}
     sleepy = [service[name] for name in _SLEEPY]
@@ -100,7 +100,7 @@ def low_rate_service(results: Results) -> Measurement:
 
 
 def _every_idle_wakes_ms(run: Run, published: dict[str, str]) -> float:
-    """Return the mean service time under the assumption that every request that finds the device idle wakes it."""
+    """Return the mean service time if every request that arrives at an idle device has to wake it."""
     wait_ms, wake_ups = run.waits.wake_up_ms, run.power.wake_ups
     awake: float = run.service.mean_service_ms - wait_ms
     wake = wait_ms * run.requests.total / wake_ups if wake_ups else 0.0
@@ -132,7 +132,7 @@ def card_beside(results: Results) -> Measurement:
 
 @measure
 def pauses_for_collection(results: Results) -> Measurement:
-    """Compare garbage collection in pauses with collection while requests wait (Implication 2)."""
+    """Compare garbage collection during idle time with collection while requests wait (Implication 2)."""
     aged, idle, stubborn = (
         by_input(results, "aged"),
         by_input(results, "idle-gc", gc__hpi=True),
@@ -162,7 +162,7 @@ def pauses_for_collection(results: Results) -> Measurement:
 
 @measure
 def ram_for_data(results: Results) -> Measurement:
-    """Measure the hit rates of RAM for data in the device (Implication 3)."""
+    """Measure the hit rates of a data cache in the device's RAM (Implication 3)."""
     writes = by_input(results, "ram-write", cache__size_kb=_RAM_KB, cache__policy="lru")
     reads = by_input(results, "ram-read", cache__read_kb=_RAM_KB)
     new = by_input(results, "new")
@@ -209,7 +209,7 @@ def levelling(results: Results) -> Measurement:
 
 @measure
 def slc_for_small_writes(results: Results) -> Measurement:
-    """Measure small writes to blocks in SLC mode, which have half of the capacity (Implication 5)."""
+    """Measure the effect of serving small writes in SLC mode, with half of the capacity (Implication 5)."""
     values, parts, notes = {}, [], []
     recorded: dict[str, float] = {}
     for state in ("new", "aged"):
@@ -259,13 +259,13 @@ def _lost_of_slc_blocks(base: Run, lost_bytes: float) -> float:
 
 
 def queued_changes(results: Results) -> dict[str, float]:
-    """Return the change of the mean response with 32 requests inside the device in percent, by input."""
+    """Return the change of the mean response time with 32 requests inside the device, in percent, by input."""
     base = by_input(results, "new")
     return {name: change_pct(base[name], run) for name, run in by_input(results, "queues").items()}
 
 
 def helps(changes: Iterable[float]) -> int:
-    """Count the changes of the mean response (in percent) that are noticeable improvements."""
+    """Count the noticeable improvements among changes of the mean response time, in percent."""
     return sum(change < -HELPS_PCT for change in changes)
 
 
@@ -287,7 +287,7 @@ def parallel_queues(results: Results) -> Measurement:
 
 
 def packing_gains(results: Results) -> dict[str, float]:
-    """Return by how many percent long writes in packed commands are faster, by device."""
+    """Return by how many percent packed commands speed up long writes, by device."""
     rates: dict[str, dict[int, float]] = {}
     for run in results.select("packing"):
         rate = run.requests.bytes_written / run.run.simulated_s
@@ -321,7 +321,7 @@ def waf_by_pages(results: Results) -> dict[str, dict[str, float]]:
 
 @measure
 def page_sizes_worn(results: Results) -> Measurement:
-    """Compare the bytes written to the flash, which wear it, for pages of 8 KB and 4 KB (Section V)."""
+    """Compare how many bytes are written to the flash, and thus its wear, with pages of 8 KB and 4 KB (Section V)."""
     waf = waf_by_pages(results)
     names = _workloads(results, waf["8 KB"])
     wear, hybrid = ([waf[pages][name] / waf["4 KB"][name] for name in names] for pages in ("8 KB", "both sizes"))

@@ -1,4 +1,4 @@
-"""The page of the implications: question, answer, chart and verdict of each."""
+"""The page of the study `implications`: question, answer, chart and verdict of each implication."""
 
 from collections.abc import Sequence
 

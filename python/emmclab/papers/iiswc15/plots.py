@@ -1,4 +1,4 @@
-"""The charts of `iiswc15`: converts results to rows, and rows to charts."""
+"""The charts of the study `iiswc15`: converts results to rows, and rows to charts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +29,7 @@ from emmclab.traces.profile import Profile
 
 _EIGHT, _ALIGNED = "8 KB pages", "8 KB pages, aligned"
 _DEVICES = {FOUR: "4 KB pages", EIGHT: _EIGHT, HYBRID: "hybrid"}
-#: The values of Figure 3 that the paper states in its text.
+#: Throughput values of Figure 3 that the paper states in its text: MB/s by operation and request size in KB.
 _FIGURE_3 = {"read": {4: 13.94, 256: 99.65}, "write": {4: 5.18, 256: 19.0, 16384: 56.15}}
 
 
@@ -59,7 +59,7 @@ def drawings(results: Results) -> list[Drawing]:
 
 
 def _rows_of(results: Results) -> list[str]:
-    """Return the applications, each followed by its recorded trace, if any, and then the user's traces."""
+    """Return the applications, each followed by its recorded trace, if any, and then the user's own traces."""
     users_traces = [name for name in results.recorded if name not in stand_ins(results)]
     return with_substitutes(results, results.applications) + users_traces
 

@@ -1,4 +1,4 @@
-"""Identifies the paper's workload in a recorded trace, by Table III or by the file name."""
+"""Identifies which workload of the paper a recorded trace contains, by Table III or by the file name."""
 
 import itertools
 import re
@@ -16,14 +16,14 @@ from emmclab.traces.reading import read, trace_name
 
 #: The archive with the original traces, and the folder in it that contains them.
 ARCHIVE, INSIDE = "Nexus5_Kernel_BIOTracer_traces.tar.gz", "WorkSpace_nexus5/Trace_files"
-#: Maximum distance of requests and data size from the figures of a row for a trace to match it, percent; the last
-#: requests of a log may be missing.
+#: Maximum difference of a trace's number of requests and data size from a row of the published table, percent, for the
+#: trace to match the row; the last requests of a log may be missing.
 _NEAR_PCT = 1.0
-#: How a trace was identified; the most certain way is first.
+#: How a trace was identified, most certain first: by exact figures, by near figures, or by its name.
 _EXACT, _NEAR, _NAME = range(3)
-#: Abbreviations of the paper in the names of combos, and their spelling in the archive.
+#: Abbreviations in the paper's names of combos (two applications together), and their spelling in the archive.
 _SHORT = {"FB": ("Facebook",), "WB": ("WebBrowsing",), "Msg": ("Messaging", "HandOuts", "HangOuts")}
-#: Minimum number of letters of a name that is matched as part of another.
+#: Minimum number of letters of a name that may match a part of another name.
 _LEAST_LETTERS = 4
 #: Maximum number of left-out files that a message lists, because an archive may contain kernel sources.
 _MOST_LEFT_OUT = 20
@@ -108,7 +108,7 @@ def _figures(path: Path, reading: Mapping[str, Any]) -> tuple[int, float]:
 
 
 def _identify(file: str, figures: tuple[int, float]) -> _Match | str:
-    """Identify a file by its figures and name; return the reason as text if it is no workload of the paper."""
+    """Identify the workload in a file by its figures and name; if there is none, return the reason as text."""
     requests, kb = figures
     size = f"{requests:,} requests, {kb:,.0f} KB"
     rows = {row["name"]: row for row in published()["rows"]}
@@ -133,7 +133,7 @@ def _identify(file: str, figures: tuple[int, float]) -> _Match | str:
 
 
 def _has(row: Mapping[str, Any], column: str, value: float, within_pct: float) -> bool:
-    """Return whether a value matches the published one, or the range that the rest of its row allows."""
+    """Return whether a value is within a tolerance of the published one, or of the range that its row allows."""
     allowed = [
         (low, high)
         for entry in published()["inconsistencies"]
@@ -152,7 +152,9 @@ def _matches(published_value: float, value: float, within_pct: float) -> bool:
 
 
 def named(file: str) -> str:
-    """Return the workload that a file name contains, without the number of the log; empty if there is none.
+    """Return the workload that a file name contains; empty if there is none.
+
+    The number of the log in the file name is ignored.
 
     >>> [named(name) for name in ("log106_Messaging.txt", "below/log202_GoogleMap.txt", "readme.txt")]
     ['Messaging', 'GoogleMaps', '']
@@ -182,7 +184,7 @@ def _keys(name: str) -> set[str]:
 
 
 def _most_certain(matches: Iterable[_Match], left_out: list[tuple[str, str]]) -> list[StandIn]:
-    """Choose the most certain file of each workload, in the order of the paper; list the others as left out.
+    """Choose the most certain file of each workload, in the order of the paper; add the others to `left_out`.
 
     Among files that are identified by name, the most certain one has the nearest number of requests.
     """

@@ -1,1 +1,1 @@
-"""The claims of Marcus et al. (SYSTOR 2024): their measures, study and page."""
+"""The claims of Marcus et al. (SYSTOR 2024): how they are measured, and their study and page."""

@@ -1,4 +1,4 @@
-"""The measures of the claims, on the study `systor24`, and figures as functions of the memory size."""
+"""Measures the claims with the study `systor24`, which computes figures as functions of the memory size."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,15 +14,15 @@ from emmclab.studies.stored_types import Run
 APPLICATIONS = {"cod": "Call of Duty", "genshin_impact": "Genshin Impact", "pubg": "PUBG", "telegram": "Telegram"}
 #: The preset on which the claims are checked, and the preset whose device packs small writes into one page.
 DEVICE, PACKED = "systor24-clustered", "systor24-packed"
-#: LeaFTL with approximate segments, in addition to the schemes themselves.
+#: LeaFTL with approximate segments, which is compared in addition to the plain mapping schemes.
 GAMMA = "leaftl, gamma 4"
 SCHEMES = ("dftl", "tpftl", "leaftl", GAMMA, "rqftl")
-#: Size of a map entry of DFTL, bytes.
+#: Size of an entry of DFTL's mapping table, bytes.
 _ENTRY_BYTES = 8
 
 
 class Point(NamedTuple):
-    """A run, and its memory for entries of the map, KB."""
+    """A run, and its memory for mapping entries in KB."""
 
     kb: int
     run: Run
@@ -43,7 +43,7 @@ def map_reads(run: Run) -> float:
 
 
 def points(results: Results, application: str, scheme: str, device: str = DEVICE) -> list[Point]:
-    """Return the runs of a scheme on a trace, sorted by memory."""
+    """Return the runs of a mapping scheme on a trace, sorted by memory size."""
     if scheme == "dftl":
         runs = results.select(f"{application}-dftl", device=device)
         runs_by_memory = [Point(run.settings["mapping.cached_entries"] * _ENTRY_BYTES // 1024, run) for run in runs]
@@ -64,7 +64,7 @@ def at(sorted_points: Sequence[Point], kb: int) -> Run:
 
 
 class Needed(NamedTuple):
-    """Memory that a scheme needs, KB; with `beyond` it is only a bound, at the end of the tried range."""
+    """Memory that a mapping scheme needs in KB; if `beyond`, only a bound, because no tried size is sufficient."""
 
     kb: float
     beyond: bool = False
@@ -101,7 +101,7 @@ SIZES_KB = (64, 128, 256, 512, 1024)
 
 
 class MemoryValue(NamedTuple):
-    """The value of a trace with `kb` of memory; with `beyond` it is only a bound, outside the tried sizes."""
+    """A value for a trace with `kb` of memory; if `beyond`, only a bound, because it lies outside the tried sizes."""
 
     application: str
     kb: int
@@ -110,7 +110,7 @@ class MemoryValue(NamedTuple):
 
 
 def lower_miss(results: Results, other: str, device: str = DEVICE, figure: Figure = miss_pct) -> list[MemoryValue]:
-    """Return by how many percent the figure of RQFTL is lower than that of another scheme with the same memory."""
+    """Return by how many percent a figure of RQFTL is lower than that of another scheme with equal memory."""
     reductions = []
     for application in APPLICATIONS:
         ours = points(results, application, "rqftl", device)
@@ -123,7 +123,7 @@ def lower_miss(results: Results, other: str, device: str = DEVICE, figure: Figur
 
 
 def effective(results: Results, other: str, device: str = DEVICE) -> list[MemoryValue]:
-    """Return the memory that another scheme needs for the same miss rate, as a multiple of that of RQFTL."""
+    """Return the memory that another scheme needs for RQFTL's miss rate, as a multiple of RQFTL's memory."""
     ratios = []
     for application in APPLICATIONS:
         ours = points(results, application, "rqftl", device)
@@ -156,7 +156,7 @@ def _range(memory_values: Iterable[MemoryValue], unit: str) -> str:
 
 
 def _by_application(memory_values: list[MemoryValue], unit: str) -> str:
-    """Describe the mean and the range of each trace."""
+    """Return a text with the mean and the range of the values for each trace."""
     texts = []
     for application, name in APPLICATIONS.items():
         of_application = [memory_value for memory_value in memory_values if memory_value.application == application]
@@ -165,7 +165,7 @@ def _by_application(memory_values: list[MemoryValue], unit: str) -> str:
 
 
 def _beyond(memory_values: list[MemoryValue]) -> Iterator[str]:
-    """Describe how many values are only bounds."""
+    """Yield a sentence on how many of the values are only bounds; nothing if none are."""
     count = sum(memory_value.beyond for memory_value in memory_values)
     if count:
         yield (
@@ -193,7 +193,7 @@ def _miss(results: Results, other: str) -> Measurement:
 
 
 def _written(results: Results) -> str:
-    """Describe the share of writes of each trace, and the cost of a small write and of a miss in both schemes."""
+    """Describe each trace's share of writes, and what a small write and a miss cost in RQFTL and LeaFTL."""
     shares = ", ".join(
         f"{name} {results.profiles[f'{application}_exec']['write_requests_pct']:.0f} %"
         for application, name in APPLICATIONS.items()

@@ -1,4 +1,4 @@
-"""The page of `systor24`: claims, and the results of each scheme for each memory size and trace."""
+"""The page of the study `systor24`: claims, and the results of each mapping scheme by memory size and trace."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from emmclab.studies.stored_types import Run
 
 @dataclass(frozen=True)
 class PlottedFigure:
-    """A figure of runs that is drawn as a function of the memory size."""
+    """A figure of runs, and how to draw it as a function of the memory size."""
 
     name: str
     title: str
@@ -112,7 +112,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
 
 
 def _missed(results: Results, application: str) -> TextTable:
-    """Return a table of miss rate and page reads of the map by scheme, at the memory sizes of the claims."""
+    """Return a table of miss rates and map page reads by mapping scheme, at the memory sizes of the claims."""
     rows: list[Cells] = []
     for scheme in SCHEMES:
         runs = [at(points(results, application, scheme), kb) for kb in SIZES_KB]
@@ -122,7 +122,7 @@ def _missed(results: Results, application: str) -> TextTable:
 
 
 def _unwritten(results: Results) -> list[tuple[str, float]]:
-    """Return the share of looked-up units that had never been written, in percent."""
+    """Return the share of map lookups for units that had never been written, in percent, by application."""
     shares = []
     for application in APPLICATIONS:
         run = at(points(results, application, "dftl"), SIZES_KB[0])

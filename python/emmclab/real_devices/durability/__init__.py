@@ -1,4 +1,4 @@
-"""Tests whether a real device keeps acknowledged data when its power is cut: records, a log, a verdict."""
+"""Tests on a real device whether acknowledged data survives a power cut: writer, log of syncs, and check."""
 
 from emmclab.real_devices.durability.log import (
     FINDINGS,

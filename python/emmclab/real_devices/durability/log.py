@@ -1,10 +1,10 @@
-"""The log of a durability test: the acknowledged syncs of each run, the verdict on each cut, and a summary.
+"""The log of a durability test: acknowledged syncs of each run, the verdict on each power cut, and a summary.
 
-Each line is a checksum and a JSON list. Lines are independent: if a log lost its end, or lines in the middle,
-the others remain valid.
+Each line is a checksum and a JSON list. Lines are independent: if a log lost its end, or lines in the middle, the
+others remain valid.
 
     begin, run, {..}        a run with its plan and its target
-    ack, run, writer, step  a sync has returned: after a flush all steps up to it are durable, else this one
+    ack, run, writer, step  a sync has returned: after a flush all steps up to it are durable, else only this step
     end, run, {..}          why the writers stopped; missing if the machine lost its power
     checked, run, {..}      the verdict
 """
@@ -41,18 +41,18 @@ WEAKNESSES = ("torn", "garbled")
 
 @dataclass
 class Verdict:
-    """State of the target after a cut, in blocks of 4 KB.
+    """State of the target disk after a power cut, as numbers of 4 KB blocks.
 
     Attributes:
-        is_cut: whether there is evidence that the power was cut; other verdicts are not counted.
+        is_cut: whether there is evidence that the power was cut; verdicts without it are not counted.
         syncs: syncs that were acknowledged before the cut.
         promised: blocks that a sync after the first pass had made durable.
-        lost: promised by a flush, but missing.
-        lost_through: promised by a write-through write, but missing.
+        lost: blocks that a flush had made durable, but whose data is missing.
+        lost_through: blocks that a write-through write had made durable, but whose data is missing.
         order: of `lost` and `lost_through`, blocks whose writer has newer data on the target.
-        corrupt: durable before the cut, but with neither old nor new content.
-        torn: not promised: a block with sectors of old and of new data.
-        garbled: not promised: a block with sectors of neither old nor new data.
+        corrupt: blocks that were durable before the cut, but contain neither old nor new data.
+        torn: blocks, not promised, with sectors of old and of new data.
+        garbled: blocks, not promised, with sectors of neither old nor new data.
         unflushed: writes of blocks that were not promised.
         unflushed_lost: of `unflushed`, the missing writes: this is allowed.
         trimmed: blocks whose trim was followed by an acknowledged flush.
@@ -77,7 +77,7 @@ class Verdict:
 
     @property
     def broken(self) -> list[str]:
-        """The findings that break a promise.
+        """The findings after this power cut that break a durability promise.
 
         >>> Verdict(is_cut=True, lost=3, torn=1).broken
         ['lost']
@@ -86,7 +86,7 @@ class Verdict:
 
     @property
     def found(self) -> list[str]:
-        """All findings.
+        """All findings after this power cut.
 
         >>> Verdict(is_cut=True, lost=3, torn=1).found
         ['lost', 'torn']
@@ -98,7 +98,7 @@ class Verdict:
         return asdict(self)
 
 
-#: Version of the format of the lines, and of the steps derived from a plan; logs of other versions are rejected.
+#: Version of the log format and of the steps that are derived from a plan; logs of other versions are rejected.
 VERSION = 1
 #: The path that stands for stdout or stdin.
 STREAM = Path("-")
@@ -106,16 +106,16 @@ STREAM = Path("-")
 _MOST_BYTES = 1 << 30
 #: Largest number of blocks of a run: 64 GB.
 _MOST_BLOCKS = 1 << 24
-#: Number of syncs of a writer whose lines a log may have lost, and the maximum number of steps for each sync
+#: Maximum number of syncs of a writer whose lines may be missing from a log, and maximum number of steps per sync
 #: (about 10 on average).
 _MISSING_SYNCS, _STEPS_OF_A_SYNC = 20_000, 64
-#: Maximum number of lines that may wait for the disk of the log before the writers wait, too. At most this
-#: number may be missing at the end of a log.
+#: Maximum number of log lines that may wait to be written to disk before the writers wait, too. At most this number may
+#: be missing at the end of a log.
 MOST_LINES = 64
 
 
 def line(*parts: Any) -> str:
-    r"""Return a line of a log.
+    r"""Encode a line of the log of a durability test.
 
     >>> line("ack", 7, 1, 12)
     '8dbeac52 ["ack",7,1,12]\n'
@@ -125,7 +125,7 @@ def line(*parts: Any) -> str:
 
 
 def parts_of(text: bytes) -> list[Any] | None:
-    r"""Parse a line into its parts; None if it is damaged.
+    r"""Parse a line of the log into its parts; None if the line is damaged.
 
     >>> parts_of(b'8dbeac52 ["ack",7,1,12]'), parts_of(b'63471fb9 ["ack",7,1,1')
     (['ack', 7, 1, 12], None)
@@ -141,7 +141,7 @@ def parts_of(text: bytes) -> list[Any] | None:
 
 
 class WriterEnd(TypedDict):
-    """Why the writers stopped: a keyword, and the message of the operating system."""
+    """Why the writers of a run stopped: a keyword, and the message of the operating system."""
 
     reason: str
     said: str
@@ -149,16 +149,16 @@ class WriterEnd(TypedDict):
 
 @dataclass
 class Run:
-    """One run in a log.
+    """One run in the log of a durability test.
 
     Attributes:
-        plan: the parameters that determine its steps.
+        plan: the parameters that determine the steps of the run.
         target: properties of the target: `name`, `bytes`, `identity`.
         boot: the boot ID of the machine that wrote, if it has one.
         acknowledged: for each writer, the steps whose sync has returned; 0 is the first pass over all blocks.
-        end: why it ended; None if the log does not contain it.
-        verdict: result of the check; None before it.
-        damaged: number of damaged lines between its first line and that of the next run.
+        end: why the run ended; None if the log does not contain it.
+        verdict: result of the check; None if the run has not been checked.
+        damaged: number of damaged lines between the first line of this run and that of the next run.
     """
 
     plan: Plan
@@ -170,9 +170,9 @@ class Run:
     damaged: int = 0
 
     def most_steps(self, writer: int) -> int:
-        """Return the largest step of a writer that is possible after the syncs known so far.
+        """Return the largest step that a writer can have reached after the syncs known so far.
 
-        The check repeats all steps, so a forged step could keep it busy for ever.
+        This is a limit for the check, which repeats all steps: a forged step number could keep it busy for ever.
         """
         return (len(self.acknowledged[writer]) + _MISSING_SYNCS) * _STEPS_OF_A_SYNC
 
@@ -183,13 +183,13 @@ class Run:
 
     @property
     def was_filled(self) -> bool:
-        """Whether the first pass over all blocks was flushed; before that, nothing is promised."""
+        """Whether the first pass over all blocks was flushed; without it, no data counts as promised."""
         return all(self.acknowledged)
 
 
 @dataclass
 class Session:
-    """The content of a log.
+    """The content of a log of durability tests.
 
     Attributes:
         runs: its runs, in their order.
@@ -201,7 +201,7 @@ class Session:
 
 
 def read_log(path: Path, text: bytes | None = None) -> Session:
-    """Read a log, whose end may be missing; `text` is its content if it is not a file."""
+    """Read the log of a durability test, whose end may be missing; if `text` is given, it is the content."""
     if text is None:
         try:
             with path.open("rb") as file:
@@ -233,7 +233,7 @@ def _no_run(path: Path, lines: int) -> FormatError:
 
 
 def _add_line(parts: list[Any], runs: dict[int, Run]) -> bool:
-    """Add a line to its run; return whether it is valid."""
+    """Add a line of the log to its run; return whether the line is valid."""
     try:
         match parts:
             case [
@@ -258,7 +258,7 @@ def _add_line(parts: list[Any], runs: dict[int, Run]) -> bool:
                 )
             case ["ack", int(number), int(writer), int(step)]:
                 run = runs[number]
-                # A negative index would count from the last writer.
+                # A negative number is rejected, because as an index it would count from the last writer.
                 if writer < 0 or not 0 <= step <= run.most_steps(writer):
                     return False
                 run.acknowledged[writer].append(step)
@@ -274,22 +274,22 @@ def _add_line(parts: list[Any], runs: dict[int, Run]) -> bool:
 
 
 class Log:
-    """A log written by its own thread; each of its syncs makes all earlier lines durable.
+    """A log file that a separate thread writes; each sync of the file makes all earlier lines durable.
 
-    Writers do not wait for it: a device could write back its cache in a pause after each flush, which would
-    hide that it ignores flushes. If this machine loses its power too, the lines of the last milliseconds are
-    missing; syncs without a line count as not promised.
+    The writers under test do not wait for the log: a device could write back its cache in a pause after each flush,
+    which would hide that it ignores flushes. If this machine loses its power too, the lines of the last milliseconds
+    are missing; syncs without a line count as not promised.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a log for appending; `-` is stdout."""
+        """Open a log file for appending; the path `-` is stdout."""
         self.name = "the standard output" if path == STREAM else str(path)
         self._is_file = path != STREAM
         try:
             self._file = _appended(path) if self._is_file else os.dup(1)
         except OSError as error:
             raise InputError.of(error, path) from error
-        # An earlier log may have lost the end of its last line.
+        # The first line feed ends a line that an earlier log in this file may have left incomplete.
         self._lines = ["\n"]
         self._changed = threading.Condition()
         self._is_over = False
@@ -312,7 +312,7 @@ class Log:
         return self._file
 
     def add(self, *parts: Any, wait: bool = True) -> None:
-        """Append a line; with `wait`, return when the line is durable, if the disk of the log is reliable."""
+        """Append a line; with `wait`, return only after the log file has been synced."""
         with self._changed:
             self._lines.append(line(*parts))
             self._changed.notify_all()
@@ -360,7 +360,7 @@ def _appended(path: Path) -> int:
 
 
 def begin(log: Log, plan: Plan, target: TargetIdentity) -> None:
-    """Append the first line of a run."""
+    """Append the first line of a run to the log."""
     settings = plan._asdict()
     number = settings.pop("run")
     log.add("begin", number, {"version": VERSION, "plan": settings, "target": target, "boot": boot()})
@@ -374,21 +374,21 @@ def boot() -> str | None:
         return None
 
 
-#: Confidence of every bound.
+#: Confidence level of every bound on a probability.
 CONFIDENCE = 0.99
-#: Probabilities of a loss for which the needed number of clean cuts is printed.
+#: Probabilities of a loss; for each, the number of cuts without a loss that would exclude it is printed.
 _GOALS = (0.1, 0.01, 0.001)
 
 
 @dataclass(frozen=True)
 class Share:
-    """Number of cuts with a finding.
+    """How many power cuts show a finding.
 
     Attributes:
         finding: a name of `FINDINGS`, or `broken` for any finding that breaks a promise.
         cuts: number of cuts that show it.
-        low: lower bound of its probability per cut.
-        high: upper bound of its probability per cut.
+        low: lower bound of the probability that a cut shows it.
+        high: upper bound of the probability that a cut shows it.
     """
 
     finding: str
@@ -399,18 +399,18 @@ class Share:
 
 @dataclass(frozen=True)
 class Report:
-    """Summary of all cuts of a log.
+    """Summary of all power cuts in a log.
 
     Attributes:
         cuts: runs that ended with a cut and were checked.
         uncut: runs that were checked, but show no evidence of a cut; they are not counted.
-        unchecked: runs that were not checked before the next one began.
-        damaged: lines of the log that are damaged.
+        unchecked: runs that were not checked before the next run began.
+        damaged: number of damaged lines in the log.
         harmless: cuts that lost nothing, not even unflushed data: the cache may have been empty.
         shares: how many cuts show each finding, with the bounds of its probability.
         trims_old: cuts after which trimmed blocks returned old data; this is allowed.
         confidence: confidence level of the bounds.
-        goals: for each probability, the number of clean cuts that prove a lower probability of a loss.
+        goals: for each probability of a loss, the number of cuts without loss that shows that the real one is lower.
     """
 
     cuts: int
@@ -425,7 +425,7 @@ class Report:
 
     @property
     def broken(self) -> int:
-        """Number of cuts that broke a promise."""
+        """Number of power cuts after which a promise was broken."""
         return next(share.cuts for share in self.shares if share.finding == "broken")
 
     def to_dict(self) -> dict[str, object]:
@@ -434,7 +434,7 @@ class Report:
 
 
 def report_of(session: Session) -> Report:
-    """Summarise the cuts of a log.
+    """Summarise the power cuts in the log of a durability test.
 
     >>> report_of(Session()).goals
     {'10 %': 44, '1 %': 459, '0.1 %': 4603}

@@ -1,4 +1,4 @@
-"""Reads a target after a cut, and compares its content with the acknowledged writes."""
+"""Reads the target of a durability test after a power cut, and compares its data with the acknowledged writes."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -21,54 +21,54 @@ from emmclab.real_devices.durability.records import (
 )
 from emmclab.real_devices.durability.targets import LONGEST, Target, lost_io
 
-#: Maximum number of syncs that a writer may have begun after the last known one. If the log is complete, this
-#: is the sync in progress; if its end is missing, also the syncs whose lines were not yet on its disk.
+#: Maximum number of syncs that a writer may have begun after the last one in the log. If the log is complete, this is
+#: the sync in progress; if its end is missing, also the syncs whose lines were not yet on the disk of the log.
 _SYNCS_OF_A_WHOLE_LOG = 1
 _SYNCS_OF_A_TORN_LOG = _SYNCS_OF_A_WHOLE_LOG + MOST_LINES + 1
 #: Maximum number of examples in a verdict.
 _EXAMPLES = 5
-#: Properties by which a device is recognised.
+#: Properties of a device by which it is recognised after the cut.
 _NAMES = ("cid", "serial", "wwid")
 
 
 class Version(NamedTuple):
-    """The content that a step left in a block."""
+    """A possible content of a block: the step that wrote it, and the kind of this step."""
 
     number: int
     kind: Kind
 
 
-#: The version that the first pass wrote.
+#: Version of a block that the first pass of a run wrote.
 _FIRST = Version(0, Kind.WRITE)
-#: Labels of sectors without a possible version: older data of the block, or data from elsewhere.
+#: Labels of sectors that contain no possible version: older data of the block, or foreign data.
 _OLDER, _FOREIGN = "older", "foreign"
 
 
 @dataclass
 class _Writer:
-    """What is known of a writer: its acknowledged steps, and the newest of its steps found on the target."""
+    """What is known about a writer: its acknowledged steps, and the newest of its steps found on the target."""
 
-    #: Acknowledged flushes in order, and acknowledged write-through writes.
+    #: Step numbers of acknowledged flushes in order, and of acknowledged write-through writes.
     flushes: list[int] = field(default_factory=lambda: [0])
     through: set[int] = field(default_factory=set)
-    #: The newest step found on the target, and the newest step known to have begun.
+    #: Number of the newest step found on the target, and number of the newest step known to have begun.
     newest: int = 0
     newest_begun: int = 0
-    #: For each block written after the first pass: the promised version, then all later ones.
+    #: For each block written after the first pass: the version that must be present, then all later versions.
     versions: dict[int, list[Version]] = field(default_factory=dict)
 
     def promised_through(self, version: Version) -> bool:
-        """Return whether only a write-through write, and no later flush, promised that a version is durable."""
+        """Return whether only a write-through write made a version durable, without a later flush."""
         return version.number in self.through and version.number > self.flushes[-1]
 
     def promise_of(self, version: Version) -> int:
-        """Return the step whose acknowledgement first promised a version."""
+        """Return the step whose acknowledgement was the first to promise that a version is durable."""
         if version.number in self.through:
             return version.number
         return self.flushes[bisect_left(self.flushes, version.number)]
 
     def take(self, step: Step) -> None:
-        """Record the version that a step may have left."""
+        """Record the version that a step may have left in each of its blocks."""
         version = Version(step.number, step.kind)
         is_promised = step.number <= self.flushes[-1] or step.number in self.through
         for block in range(step.first, step.first + step.blocks):
@@ -79,9 +79,9 @@ class _Writer:
 
 
 def judge(run: Run, target: Target, *, same_device: bool = False) -> Verdict:
-    """Compare the content of a target after a cut with what was acknowledged as durable.
+    """Compare the content of a target after a power cut with what was acknowledged as durable.
 
-    With `same_device`, a target is accepted that is smaller, or contains nothing of the run.
+    With `same_device`, a target is accepted even if it is smaller, or contains no data of the run.
 
     Raises:
         ConfigError: the target is not the one of the run.
@@ -92,7 +92,7 @@ def judge(run: Run, target: Target, *, same_device: bool = False) -> Verdict:
         return Verdict(is_cut=False)
     readable = min(run.plan.blocks, target.size // BLOCK)
     content_of = dict(_read(target, readable))
-    # Blocks that are missing because the device returned with a smaller capacity.
+    # Blocks that are missing, because the device returned with a smaller capacity, count as garbage.
     content_of |= {block: [GARBAGE] * SECTORS for block in range(readable, run.plan.blocks)}
     _check_content(run, target, content_of, same_device)
     judging = _VerdictBuilder(run, content_of)
@@ -114,7 +114,7 @@ def _read(target: Target, blocks: int) -> Iterator[tuple[int, list[Content]]]:
 
 
 def _check_identity(run: Run, target: Target, same_device: bool) -> None:
-    """Reject another device, and one that is smaller than before unless it is known to be the same."""
+    """Reject a target with another identity, or a smaller one unless it is known to be the same device."""
     logged, current = run.target.get("identity", {}), target.identity()["identity"]
     for name in _NAMES:
         if name in logged and name in current and logged[name] != current[name]:
@@ -125,7 +125,7 @@ def _check_identity(run: Run, target: Target, same_device: bool) -> None:
 
 
 def _check_content(run: Run, target: Target, content_of: dict[int, list[Content]], same_device: bool) -> None:
-    """Reject a target without any record of the run, unless it is known to be the same."""
+    """Reject a target without any record of the run, unless it is known to be the same device."""
     if same_device:
         return
     for content in content_of.values():
@@ -193,12 +193,12 @@ class _VerdictBuilder:
         return writer
 
     def judge(self, block: int, content: list[Content]) -> None:
-        """Judge one block."""
+        """Classify one block of the target (such as lost or torn), and count it in the verdict."""
         writer, verdict = self.writers[self.plan.writer_of(block)], self.verdict
         versions = writer.versions.get(block, [_FIRST])
         verdict.promised += versions[0] is not _FIRST
         if any(version.kind is Kind.TRIM for version in versions):
-            # A trim guarantees nothing about later reads.
+            # A trim guarantees nothing about later reads, so a trimmed block is only counted.
             if len(versions) == 1:
                 verdict.trimmed += 1
                 verdict.trimmed_old += all(isinstance(sector, Stamp) for sector in content)
@@ -254,7 +254,8 @@ class _VerdictBuilder:
 def _possible_steps(run: Run, writer: int, newest_begun: int) -> Iterator[Step]:
     """Yield the steps of a writer that may have begun: the known steps, and all up to the syncs in progress.
 
-    Steps that are missing in the log matter if they wrote zeros: a sector of zeros does not identify its step.
+    Steps that the log lacks matter if they wrote zeros, because a sector of zeros does not identify the step that wrote
+    it.
     """
     remaining = _SYNCS_OF_A_WHOLE_LOG if run.is_whole else _SYNCS_OF_A_TORN_LOG
     for step in steps(run.plan, writer):

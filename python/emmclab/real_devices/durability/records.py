@@ -1,8 +1,8 @@
 """Records of 4 KB, whose sectors contain run, block, step and checksum, and the steps of each writer.
 
-Each writer has its own blocks. Its steps form episodes, and a device may lose the data of each kind of episode
-in a different way: writes with a flush after them, writes through the cache without a flush, writes without
-any promise, and blocks that are trimmed or zeroed.
+Each writer has its own blocks. Its steps form episodes of several kinds, because a device may lose the data of each
+kind in a different way: writes followed by a flush, writes through the cache without a flush, writes without any
+promise, and blocks that are trimmed or zeroed.
 """
 
 import hashlib
@@ -17,19 +17,19 @@ BLOCK = 4096
 SECTOR = 512
 SECTORS = BLOCK // SECTOR
 _MAGIC = b"emmcLab1"
-#: Magic, run, block, number of the step, index of the sector in the block.
+#: Header of a record: magic number, run, block, number of the step, index of the sector in the block.
 _HEADER = struct.Struct("<8sQQQH")
 _CHECKSUM = struct.Struct("<I")
 _ZEROS = bytes(SECTOR)
 
 
 class Stamp(NamedTuple):
-    """The identity that a sector contains.
+    """The identity that a sector of a record contains.
 
     Attributes:
-        run: number of the run that wrote it.
+        run: number of the run that wrote the sector.
         block: block for which it was written.
-        number: step of its writer that wrote it; 0 for the first pass over all blocks.
+        number: step of the writer that wrote it; 0 for the first pass over all blocks.
     """
 
     run: int
@@ -37,7 +37,7 @@ class Stamp(NamedTuple):
     number: int
 
 
-#: A sector of zeros, and one that is neither zeros nor a record.
+#: Contents of a sector that is not a record: zeros, or anything else.
 ZERO, GARBAGE = "zero", "garbage"
 Content = Stamp | str
 
@@ -81,25 +81,25 @@ def _content(sector: bytes, place: int) -> Content:
 
 
 class Kind(StrEnum):
-    """What a step does."""
+    """What a step of a writer does."""
 
     WRITE = "write"
     #: A write that is durable when it returns (`RWF_DSYNC`, FUA).
     THROUGH = "through"
     TRIM = "trim"
-    #: Zeros written by a command without data.
+    #: Zeros that are written by a command without data (write zeroes).
     ZEROES = "zeroes"
     FSYNC = "fsync"
     FDATASYNC = "fdatasync"
 
     @property
     def is_flush(self) -> bool:
-        """Whether the step makes all earlier ones of its writer durable."""
+        """Whether a step of this kind makes all earlier steps of its writer durable."""
         return self in (Kind.FSYNC, Kind.FDATASYNC)
 
     @property
     def is_sync(self) -> bool:
-        """Whether data is durable when the step returns, so that the return is logged."""
+        """Whether data is durable when a step of this kind returns, so that the return is logged."""
         return self.is_flush or self is Kind.THROUGH
 
 
@@ -107,10 +107,10 @@ class Step(NamedTuple):
     """One step of a writer.
 
     Attributes:
-        number: its number among the steps of the writer, from 1.
-        kind: what it does.
-        first: its first block.
-        blocks: number of its blocks; 0 for a flush.
+        number: number of the step among those of the writer, from 1.
+        kind: what the step does.
+        first: first block that it concerns.
+        blocks: number of blocks that it concerns; 0 for a flush.
     """
 
     number: int
@@ -124,7 +124,7 @@ class Plan(NamedTuple):
 
     Attributes:
         run: random number that identifies the run.
-        blocks: number of blocks of all writers, of 4 KB.
+        blocks: number of 4 KB blocks of all writers together.
         writers: number of writers, which work at the same time.
         trims: whether the target supports trim.
         zeroes: whether the target supports write-zeroes commands.
@@ -138,7 +138,7 @@ class Plan(NamedTuple):
 
     @property
     def share(self) -> int:
-        """Number of blocks of each writer."""
+        """Number of blocks that each writer owns."""
         return self.blocks // self.writers
 
     def writer_of(self, block: int) -> int:
@@ -150,10 +150,10 @@ class Plan(NamedTuple):
         return block // self.share
 
 
-#: Largest write in blocks; maximum number of writes in an episode.
+#: Maximum length of a write in blocks, and maximum number of consecutive writes of one kind (an episode).
 _LARGEST = 16
 _EPISODE = 24
-#: Frequently rewritten blocks, at the start of a writer's share.
+#: Number of frequently rewritten blocks at the start of each writer's share of the target.
 _HOT = 32
 
 

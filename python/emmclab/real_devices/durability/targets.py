@@ -39,7 +39,7 @@ _READ, _WRITE, _FLUSH, _TRIM, _WRITE_ZEROES = 0, 1, 3, 4, 6
 _FUA = 1
 _READ_ONLY, _CAN_FLUSH, _CAN_FUA, _CAN_TRIM, _CAN_ZERO = 1 << 1, 1 << 2, 1 << 3, 1 << 5, 1 << 6
 _PORT = 10809
-#: Timeout for an answer of the server, seconds.
+#: Timeout for an answer of the NBD server, seconds.
 _PATIENCE_S = 60.0
 
 
@@ -56,7 +56,7 @@ class Nbd:
     """A disk over NBD; each thread has its own connection."""
 
     def __init__(self, address: str) -> None:
-        """Connect."""
+        """Connect to the NBD server at this address."""
         self.name = address
         self._own = threading.local()
         self._connections: list[socket.socket] = []
@@ -117,7 +117,7 @@ class Nbd:
         return self._ask(_READ, offset, length)
 
     def can(self, kind: Kind) -> bool:
-        """Return whether the server supports trim, or write zeroes."""
+        """Return whether the server supports trim or write-zeroes commands."""
         return bool(self._flags & (_CAN_TRIM if kind is Kind.TRIM else _CAN_ZERO))
 
     def identity(self) -> TargetIdentity:
@@ -145,13 +145,13 @@ def _connected(address: str) -> socket.socket:
 
 
 def _negotiated(connection: socket.socket, export: str) -> tuple[int, int]:
-    """Negotiate the use of an export; return its size in bytes and its transmission flags."""
+    """Negotiate the use of an NBD export; return its size in bytes and its transmission flags."""
     magic, option_magic, offered = _GREETING.unpack(_received(connection, _GREETING.size))
     if magic != _NBD_MAGIC or option_magic != _OPTION_MAGIC:
         raise OSError(errno.EPROTO, "the server does not use the newstyle protocol of NBD")
     name = export.encode()
     body = struct.pack(">I", len(name)) + name + struct.pack(">H", 0)
-    # The client accepts the two handshake flags of the server that it knows: fixed newstyle, and no zeroes.
+    # The client accepts those handshake flags of the NBD server that it knows: fixed newstyle and no zeroes.
     connection.sendall(struct.pack(">I", offered & 3) + _OPTION.pack(_OPTION_MAGIC, _GO, len(body)) + body)
     size_and_flags = None
     while True:
@@ -180,7 +180,7 @@ def _received(connection: socket.socket, length: int) -> bytes:
     return b"".join(parts)
 
 
-#: ioctl requests of `linux/fs.h`.
+#: ioctl requests of <linux/fs.h> that discard or zero a range of blocks.
 _BLKDISCARD, _BLKZEROOUT = 0x1277, 0x127F
 #: Maximum length of a transfer, bytes.
 LONGEST = 1 << 20
@@ -210,7 +210,7 @@ class Target(Protocol):
         """Read from the device, not from the page cache."""
 
     def can(self, kind: Kind) -> bool:
-        """Return whether the target supports trim, or write zeroes; this is tried on its first block."""
+        """Return whether the target supports trim or write-zeroes commands, as tried on its first block."""
 
     def identity(self) -> TargetIdentity:
         """Return the properties by which the target is recognised."""
@@ -298,7 +298,7 @@ class Direct:
         identity: dict[str, str] = {}
         if self._is_block:
             device = Path(f"/sys/dev/block/{os.major(self._number)}:{os.minor(self._number)}").resolve()
-            # A partition has the identity of its disk.
+            # A partition has the identity of its disk, so the parent folders are searched, too.
             for folder in (device / "device", device, device.parent / "device", device.parent):
                 for name in ("cid", "serial", "wwid", "model", "name"):
                     with contextlib.suppress(OSError):
@@ -306,7 +306,7 @@ class Direct:
         return {name: value for name, value in identity.items() if value}
 
     def disk(self) -> int | None:
-        """Return the device number (`st_dev`) of the disk whose power is cut; for a file, of its disk."""
+        """Return the device number (`st_dev`) of the disk under test; for a file, of the disk that contains it."""
         return self._number if self._is_block else os.fstat(self._file).st_dev
 
     def close(self) -> None:
@@ -318,7 +318,7 @@ class Closing:
     """Context manager that closes a target."""
 
     def __init__(self, target: Target) -> None:
-        """Wrap the target."""
+        """Set the target to close."""
         self.target = target
 
     def __enter__(self) -> Target:
@@ -330,7 +330,7 @@ class Closing:
 
 
 def refuse_same_disk(target: Target, log: int) -> None:
-    """Reject a log on the device whose power is cut: syncs of the log would make the test data durable."""
+    """Reject a log file on the device under test: syncs of the log would make the test data durable, too."""
     disk = target.disk() if isinstance(target, Direct) else None
     status = os.fstat(log)
     if disk is not None and stat.S_ISREG(status.st_mode) and status.st_dev in _parts_of(disk):
@@ -356,7 +356,7 @@ def _parts_of(disk: int) -> set[int]:
 
 
 def lost_io(name: str, error: OSError) -> InputError:
-    """Return the error for a target that cannot be read."""
+    """Return the error for a target that fails while it is read."""
     return InputError(
         f"{name}: it cannot be read: {error.strerror or error}",
         file=name,

@@ -15,11 +15,11 @@ from emmclab.real_devices.durability.targets import LONGEST, Target
 
 #: Number of writers, which work in parallel, each on its own blocks.
 WRITERS = 4
-#: Minimum part of a target that is used, bytes.
+#: Minimum size of the tested region of a target, bytes.
 LEAST_BYTES = 1 << 20
-#: Interval of the checks for the end, and the time that writers have to stop (cards may pause for seconds), seconds.
+#: Interval of checks whether the run should end, and time that writers have to stop (cards may pause), seconds.
 _WAIT_S, _PATIENCE_S = 0.05, 30.0
-#: Errors that do not mean a loss of power.
+#: Errors of a full disk, which do not mean a loss of power.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -51,7 +51,7 @@ class _Work:
     faults: list[BaseException] = field(default_factory=list)
 
     def do(self, writer: int) -> None:
-        """Write until the end; the first writer whose target fails stops all others."""
+        """Execute the steps of a writer until the end; if its target fails, stop all other writers."""
         try:
             for step in steps(self.plan, writer):
                 if self.over.is_set():
@@ -90,7 +90,7 @@ def write(
 ) -> RunEnd:
     """Write records to the first `span` bytes of a target until it fails or the caller requests the end.
 
-    `ready` is called when everything has been written once and the power may be cut.
+    `ready` is called when every block has been written once, so that the power may be cut.
     """
     work = _Work(target, log, _planned(target, span))
     begin(log, work.plan, target.identity())
@@ -124,7 +124,7 @@ def _planned(target: Target, span: int) -> Plan:
             hint=f"give {LEAST_BYTES >> 20} to {target.size >> 20} MB",
         )
     try:
-        # A flush before the first write, on purpose: some devices then ignore later flushes (Micron Q2J54A).
+        # The flush before the first write is intentional: some devices then ignore later flushes (Micron Q2J54A).
         target.flush(Kind.FSYNC)
         trims, zeroes = target.can(Kind.TRIM), target.can(Kind.ZEROES)
     except OSError as error:
@@ -145,7 +145,7 @@ def _fill(work: _Work) -> None:
 
 
 def _run(work: _Work, asked_to_end: Callable[[], bool]) -> bool:
-    """Let the writers work until one fails or the caller requests the end; return whether one hangs."""
+    """Run all writers until one fails or the caller requests the end; return whether any of them hangs."""
     threads = [threading.Thread(target=work.do, args=(writer,), daemon=True) for writer in range(WRITERS)]
     for thread in threads:
         thread.start()

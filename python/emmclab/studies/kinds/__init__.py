@@ -1,4 +1,4 @@
-"""The kinds of cells; `kind` defines their interface.
+"""The kinds of study cells; `kind` defines their interface.
 
 The modes of a grid determine its kind. Profiles of inputs are cells without a grid.
 """
@@ -13,16 +13,16 @@ from emmclab.studies.kinds.run_kinds import PROFILE, Apps, LivePrograms, Profile
 from emmclab.studies.power_cut_settings import Cuts
 from emmclab.studies.stored_types import CellOptions
 
-#: The kinds of grids; a grid of the first kind may have several modes.
+#: Kinds of grids; only a grid of the first kind (replays) can have several modes.
 KINDS: tuple[GridKind, ...] = (Replays(), LivePrograms(), PowerCuts(), Apps())
 PROFILES: CellKind = Profiles()
 _BY_MODE = {mode: kind for kind in KINDS for mode in kind.modes}
-#: All tables of a study.
+#: Names of all tables that a study can have.
 TABLES = (*dict.fromkeys(kind.tables[0] for kind in (*KINDS, PROFILES)), "failures", *PROFILES.tables[1:])
 
 
 def kind_of_modes(modes: Sequence[str]) -> GridKind:
-    """Return the kind of a grid with these modes.
+    """Return the kind of a study grid from its modes.
 
     >>> kind_of_modes(("open", "closed")).tables
     ('runs',)
@@ -31,7 +31,7 @@ def kind_of_modes(modes: Sequence[str]) -> GridKind:
 
 
 def kind_of_cell(grid: str, options: CellOptions | None) -> CellKind:
-    """Return the kind of a cell by the name of its grid and its options; a profile may lack options.
+    """Return the kind of a study cell from the name of its grid and its options; a profile may lack options.
 
     >>> kind_of_cell("profile", None).tables[0]
     'profiles'
@@ -40,7 +40,7 @@ def kind_of_cell(grid: str, options: CellOptions | None) -> CellKind:
 
 
 def read_grid(read: TomlTable, cuts: Cuts | None) -> Grid:
-    """Read a grid of any kind; `cuts` are the shared settings of power cuts of its study."""
+    """Read a study grid of any kind; `cuts` are the power-cut settings that the study's grids share."""
     modes = read.alternatives("modes", str, Grid.modes)
     if not modes:
         raise read.fault("modes", "this list is empty", "give at least one, or leave it out")

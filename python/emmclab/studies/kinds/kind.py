@@ -1,4 +1,4 @@
-"""Interface of a kind of cell: how its grids are read and expanded, how a cell is run, and its tables."""
+"""Interface of a kind of study cell: how its grids are read and expanded, how a cell is run, and its tables."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,26 +15,26 @@ from emmclab.studies.input import Input, Sources
 from emmclab.studies.power_cut_settings import Cuts
 from emmclab.studies.stored_types import CellFields, CellOptions, ImageOptions
 
-#: The table of runs on simulated or served devices.
+#: Name of the table of runs on simulated or served devices.
 RUNS = "runs"
 
 
 class Images(NamedTuple):
-    """A folder of preconditioned devices that cells share, and its maximum size in bytes; 0 stores none."""
+    """A folder of preconditioned devices that study cells share, and its maximum size in bytes; 0 stores none."""
 
     folder: Path
     limit: int
-    #: The folder for the logs of power cuts.
+    #: Folder for the logs of power-cut tests.
     logs: Path | None = None
 
     @property
     def options(self) -> ImageOptions:
-        """The options that make a run use the folder."""
+        """The options of a run that make it use this folder."""
         return {"images": self.folder, "images_limit": self.limit} if self.limit else {}
 
 
 class Common(NamedTuple):
-    """Settings of a study for all of its cells: those of power cuts, and the option `percentiles`, if any."""
+    """Settings that all cells of a study share: those of power cuts, and the option `percentiles`, if any."""
 
     cuts: Cuts | None
     percentiles: CellOptions
@@ -42,26 +42,26 @@ class Common(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """What a cell runs: the input, the options with local paths of files, and the device."""
+    """What a study cell runs: the input, the options with local paths of files, and the device."""
 
     input: Input
     options: CellOptions
-    #: The options with the file paths of the study.
+    #: Options with the file paths as the study names them.
     parts: CellOptions
-    #: Creates the device.
+    #: Function that creates the device of the cell.
     device: Callable[[], Device]
     images: Images | None
 
     @property
     def image_options(self) -> ImageOptions:
-        """The options of a run for sharing preconditioned devices; empty if they are not shared."""
+        """The options of a run for sharing preconditioned devices with other cells; empty if they are not shared."""
         return {} if self.images is None else self.images.options
 
 
 class CellKind(ABC):
-    """A kind of cell."""
+    """A kind of study cell."""
 
-    #: Tables of the results; the first one has a row for each cell.
+    #: Names of the tables with the results; the first table has a row for each cell.
     tables: tuple[str, ...]
     #: Whether the results depend on the kernel and the tools of the machine that runs the cell.
     is_of_machine = False
@@ -72,7 +72,7 @@ class CellKind(ABC):
 
     @abstractmethod
     def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
-        """Yield the flat rows of a result, each with its table's name; the row of the cell comes first."""
+        """Yield the table rows of a result, each with the name of its table; the row of the cell comes first."""
 
     def require(self, inputs: Sequence[Input]) -> None:  # noqa: B027 - most kinds need nothing.
         """Reject cells with these inputs if this machine cannot run them.
@@ -83,9 +83,9 @@ class CellKind(ABC):
 
 
 class GridKind(CellKind):
-    """A kind of cell that a grid defines: by default a run on a device."""
+    """A kind of study cell that a grid defines: by default a run on a device."""
 
-    #: Modes of grids of this kind.
+    #: Modes that a grid of this kind can have.
     modes: tuple[str, ...]
     tables = (RUNS,)
     #: Whether each grid of this kind has its own inputs, so that the study needs none.
@@ -93,7 +93,7 @@ class GridKind(CellKind):
 
     @abstractmethod
     def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:
-        """Read a grid; `cuts` are the shared settings of power cuts of its study.
+        """Read a grid from a study file; `cuts` are the power-cut settings that the study's grids share.
 
         Raises:
             ConfigError: a key is unknown, missing or wrong.
@@ -108,11 +108,11 @@ class GridKind(CellKind):
         """
 
     def variants(self, grid: Grid) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the names of the grid's variants: values besides devices, axes and modes, such as file systems."""
+        """Return the names of the grid's variants, such as file systems; these are varied besides devices and axes."""
         return ("",)
 
     def grid_options(self, grid: Grid) -> CellOptions:  # noqa: ARG002
-        """Return the options that this kind adds to all cells of a grid.
+        """Return the options that this kind adds to all cells of a study grid.
 
         Raises:
             ConfigError: no cell of the grid could use one of them.
@@ -120,11 +120,11 @@ class GridKind(CellKind):
         return {}
 
     def variant_options(self, grid: Grid, variant: str, common: Common) -> CellOptions:  # noqa: ARG002
-        """Return the options of the cells of one variant."""
+        """Return the options of the study cells of one variant of a grid."""
         chosen = common.percentiles.get("percentiles")
         return {"percentiles": chosen} if chosen else {}
 
     def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
-        """Yield the row of a run."""
+        """Yield the row of a run for the table `runs`."""
         row = flat({**result, **cell}, is_run=True) | percentile_columns(result.get("percentiles", ()))
         yield RUNS, with_settings(row, cell)

@@ -1,4 +1,4 @@
-"""Cells that cut power: a run is recorded and explored, and the result is one verdict."""
+"""Study cells that cut power: a run is recorded and explored, and the result is one verdict."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,21 +38,21 @@ from emmclab.studies.power_cut_settings import (
 )
 from emmclab.studies.stored_types import CellFields, CellOptions
 
-#: Names of the folder of a run, and of its disk.
+#: Matches paths that differ from run to run: the loop device, and the folder at which it is mounted.
 _OF_THIS_RUN = re.compile(r"/dev/loop\d+|/\S*/\.emmclab-[\w-]+/mount(?=\W)")
 #: Options of layers that `run_cuts` accepts.
 _SOFTWARE = ("layers", "layer_settings", "second")
 
 
 class PowerCuts(GridKind):
-    """Power cuts under workloads."""
+    """The kind of study cell that cuts power under workloads."""
 
     modes = ("cuts",)
     tables = ("cuts",)
     is_of_machine = True
 
     def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:
-        """Read a grid."""
+        """Read a grid of power cuts."""
         grid = Grid(
             **shared_fields(read),
             inputs=read.alternatives("inputs", str),
@@ -73,7 +73,7 @@ class PowerCuts(GridKind):
         return grid
 
     def variants(self, grid: Grid) -> tuple[str, ...]:
-        """Return the file systems."""
+        """Return the names of the grid's file systems."""
         return grid.file_systems
 
     def input(self, name: str, seed: int, grid: Grid, sources: Sources) -> Input:  # noqa: ARG002
@@ -88,7 +88,7 @@ class PowerCuts(GridKind):
         return options
 
     def run(self, work: Work) -> Mapping[str, object]:
-        """Record a run and explore it."""
+        """Record a run, and explore its crash states."""
         logs = None if work.images is None else work.images.logs
         chosen = msgspec.convert(work.options, CutOptions)
         software = {name: work.options[name] for name in _SOFTWARE if name in work.options}
@@ -98,12 +98,12 @@ class PowerCuts(GridKind):
         return result
 
     def require(self, inputs: Sequence[Input]) -> None:  # noqa: ARG002
-        """Require what is needed to serve a device, and the tools of ext4."""
+        """Raise an error if this machine cannot serve a device or lacks the tools of ext4."""
         require_loop()
         require_tools({"mkfs.ext4": "e2fsprogs"})
 
     def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
-        """Yield the row with the verdict."""
+        """Yield the row that contains the verdict."""
         yield "cuts", with_settings(flat({**result, **cell}), cell)
 
 
@@ -118,9 +118,9 @@ def run_cuts(
     layer_settings: Mapping[str, Setting] | None = None,
     second: str | Device | None = None,
 ) -> CutResult:
-    """Record a run on a device under layers and explore it.
+    """Record a run on a device under layers, and explore its crash states.
 
-    The log is stored in `logs`, unless it is None, for `emmclab crash --again`.
+    The log is stored in `logs` for `emmclab crash --again`, unless `logs` is None.
     """
     if logs is None:
         with scratch() as folder:
@@ -140,7 +140,7 @@ def run_cuts(
             on_message=lambda _line: None,
         )
     except ConfigError as error:
-        # Messages of the tools contain the folder and the disk; the result of a cell must not depend on them.
+        # Error messages of tools name the folder and the disk of the run; the result must not depend on them.
         message = _OF_THIS_RUN.sub("the disk", str(error))
         raise ConfigError(message, field=error.field, hint=error.hint) from error
     if stored_log.made["status"] != 0:
@@ -162,7 +162,7 @@ def run_cuts(
         controls = stored_log.controls(chosen)
         exploration = explore_in_parallel(str(stored_log.log), chosen, jobs=1)
     except UnsupportedError as error:
-        # A state that cannot be judged is the result of this cell; the other cells continue.
+        # If a crash state cannot be judged, only this cell fails; the other cells continue.
         raise EmmclabError(str(error), kind="failed", hint=error.hint) from error
     if not exploration.findings() and controls is not None and (doubts := controls.doubts()):
         raise EmmclabError(f"{workload}: {doubts[0]}", kind="failed", hint="use another workload, or more operations")
@@ -170,7 +170,7 @@ def run_cuts(
 
 
 def _result(workload: str, layers: Sequence[str], log: StoredLog, chosen: Options, outcome: Exploration) -> CutResult:
-    """Return the result of a cell: counts, the verdict, and the broken promises, by level."""
+    """Return the result of power cuts in a study: counts, the verdict, and broken promises, by level."""
     mode, level = workloads.sqlite_setting(workload) or (None, None)
     findings, documented = outcome.findings(), outcome.findings(documented=True)
     in_states = [finding for finding in findings if finding.way != COMMANDS]

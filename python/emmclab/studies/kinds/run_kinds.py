@@ -1,4 +1,4 @@
-"""Cells that profile an input, replay it, run a program on a served device, or run an application in closed loop."""
+"""Study cells that profile an input, replay it, run a program on a served device, or simulate an application."""
 
 import hashlib
 import json
@@ -22,9 +22,9 @@ from emmclab.studies.power_cut_settings import Cuts
 from emmclab.studies.program import Program, ServedOptions, require, run_program
 from emmclab.studies.stored_types import CellFields, CellOptions
 
-#: Name of the cells that profile inputs, in place of a grid's name.
+#: Name in place of a grid's name for cells that profile inputs.
 PROFILE = "profile"
-#: Figures of profiles that have their own tables.
+#: Figures of profiles that are stored in tables of their own.
 _FIGURES = (
     "throughput_by_size",
     "size_distribution",
@@ -35,7 +35,7 @@ _FIGURES = (
 
 
 class Profiles(CellKind):
-    """Profiles of inputs."""
+    """The kind of study cell that profiles an input."""
 
     tables = ("profiles", *_FIGURES)
 
@@ -54,12 +54,12 @@ class Profiles(CellKind):
 
 
 class Replays(GridKind):
-    """Replays of traces."""
+    """The kind of study cell that replays a trace."""
 
     modes = REPLAYS
 
     def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:  # noqa: ARG002
-        """Read a grid."""
+        """Read a grid of trace replays."""
         grid = Grid(
             **shared_fields(read, AXES),
             inputs=read.alternatives("inputs", str, ()),
@@ -88,7 +88,7 @@ class Replays(GridKind):
         options = cast("RunOptions", {**run_options, **work.image_options, **fixed})
         run = work.device().simulate(trace, **options)
         result = run.deterministic()
-        # Files have their names in the study, not the paths of local copies.
+        # The result names files by the paths in the study, not by the paths of local copies.
         for name in FILES:
             if name in result["options"]:
                 result["options"][name] = work.parts[name]
@@ -97,20 +97,20 @@ class Replays(GridKind):
         return result
 
 
-#: Options of a cell that `emmclab.serve` accepts.
+#: Cell options that `emmclab.serve` accepts.
 _SERVED: tuple[Literal["precondition", "layers", "layer_settings", "second"], ...] = (
     *("precondition", "layers", "layer_settings", "second"),
 )
 
 
 class LivePrograms(GridKind):
-    """Programs on served devices."""
+    """The kind of study cell that runs a program on a served device."""
 
     modes = ("live",)
     is_of_machine = True
 
     def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:  # noqa: ARG002
-        """Read a grid; it has no options of a replay, because the requests come from programs."""
+        """Read a grid of programs; it has no replay options, because the requests come from programs."""
         grid = Grid(**shared_fields(read, ("precondition", "second")), inputs=read.alternatives("inputs", str))
         read.reject_unknown()
         return grid
@@ -125,34 +125,34 @@ class LivePrograms(GridKind):
         return Input(name, name, synthetic=True, digest=program.digest, seed=seed, program=program.to_json())
 
     def run(self, work: Work) -> Mapping[str, object]:
-        """Run the program."""
+        """Run the program on a served device."""
         served = {name: work.options[name] for name in _SERVED if name in work.options}
         options = cast("ServedOptions", {**served, **work.image_options, "seed": work.input.seed})
         return run_program(Program.of(work.input.program), work.device(), options)
 
     def require(self, inputs: Sequence[Input]) -> None:
-        """Require what is needed to serve a device, and the tools of the programs."""
+        """Raise an error if this machine cannot serve a device or lacks a tool of the programs."""
         require(map(Program.of, sorted({source.program for source in inputs})))
 
 
-#: Options of a cell that `run_application` accepts.
+#: Cell options that `run_application` accepts.
 _CHOSEN = ("network", "host", "precondition", "layers", "layer_settings", "second")
 
 
 def _digest_of(described: _core.Program | _core.HostSetup) -> str:
-    """First 16 digits of the SHA-256 of the settings of an application or a host, without the comments in its file."""
+    """Return the start (16 digits) of the SHA-256 of an application's or host's settings, without comments."""
     text = json.dumps(described.to_dict(), separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Apps(GridKind):
-    """Applications in closed loop."""
+    """The kind of study cell that runs an application in closed loop."""
 
     modes = ("app",)
     has_own_inputs = True
 
     def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:  # noqa: ARG002
-        """Read a grid."""
+        """Read a grid of applications."""
         grid = Grid(
             **shared_fields(read, ("precondition", "second"), precondition=PRECONDITION),
             inputs=read.alternatives("inputs", str),
@@ -163,7 +163,7 @@ class Apps(GridKind):
         return grid if grid.host else replace(grid, host=host_for(map(Device.named, grid.devices)))
 
     def variants(self, grid: Grid) -> tuple[str, ...]:
-        """Return the networks."""
+        """Return the names of the grid's networks."""
         return grid.networks
 
     def input(self, name: str, seed: int, grid: Grid, sources: Sources) -> Input:  # noqa: ARG002
@@ -171,18 +171,18 @@ class Apps(GridKind):
         return Input(name, name, synthetic=True, digest=_digest_of(program_of(name)), seed=seed)
 
     def grid_options(self, grid: Grid) -> CellOptions:
-        """Return the host, with the networks of the grid."""
+        """Return the host on which the applications run, with the networks of the grid."""
         setup = setup_of(grid.host)
         for network in grid.networks:
             setup.check_network(network)
         return {"host": grid.host, "host_digest": _digest_of(setup)}
 
     def variant_options(self, grid: Grid, variant: str, common: Common) -> CellOptions:  # noqa: ARG002
-        """Return the network."""
+        """Return the network as an option of a run."""
         return {"network": variant}
 
     def run(self, work: Work) -> Mapping[str, object]:
-        """Run the application; return the result of the device, with that of the application as `app`."""
+        """Run the application; return the result of the device, with the application's result in the field `app`."""
         chosen = {name: work.options[name] for name in _CHOSEN if work.options.get(name)}
         run = run_application(work.input.source, work.device(), seed=work.input.seed, **chosen, **work.image_options)
         app = {**run.app, "runtime_s": run.runtime_s, "storage_s": run.storage_s}

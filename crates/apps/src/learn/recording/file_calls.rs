@@ -191,7 +191,7 @@ impl CallRecording {
         let (folder, path, flags) = if name.starts_with("openat") { (Some(0), 1, 2) } else { (None, 0, 1) };
         let shown = call.arguments.get(path).is_some_and(|argument| argument.word().is_some());
         let Some(path) = self.path(thread, call, folder, path) else {
-            // ftrace records only the address of the path, so each open counts as that of a different file.
+            // ftrace records only the address of the path string, so each open is treated as the open of a different file.
             if shown {
                 let file = self.files.of(&format!("{UNKNOWN_FOLDER}/opened-{}", self.times.calls));
                 self.files.decide_existence(file);
@@ -201,7 +201,7 @@ impl CallRecording {
             }
             return;
         };
-        // The path that `-y` shows has no symbolic links.
+        // `strace -y` prints the path with resolved symbolic links, so that path is preferred.
         let path = call.opened.clone().unwrap_or(path);
         if super::is_virtual(&path) {
             self.assign_descriptor(thread, call.result, DescriptorTarget::Other);
@@ -346,7 +346,7 @@ impl CallRecording {
             RecordedFileOp::Overwrite { bytes }
         };
         if matches!(operation, RecordedFileOp::Append { .. }) {
-            // In the model, an append does not change the position of the thread.
+            // In the program model, an append does not change the file position of the thread, so the previous position is restored.
             self.threads[thread].cursors.insert(file, cursor);
         }
         self.uses(thread, file, operation);
@@ -355,7 +355,7 @@ impl CallRecording {
     }
 }
 
-/// What the flags of a synchronous write make durable; `None` if it has none of them.
+/// Returns what a synchronous write makes durable according to its flags; `None` if neither flag is set.
 fn durable(has: impl Fn(&str) -> bool, all: &str, data: &str) -> Option<SyncWriteScope> {
     if has(all) {
         return Some(SyncWriteScope::All);
@@ -363,8 +363,8 @@ fn durable(has: impl Fn(&str) -> bool, all: &str, data: &str) -> Option<SyncWrit
     has(data).then_some(SyncWriteScope::Data)
 }
 
-/// Whether a call opens a file with a flag. Flags are names, or numbers in strace with `-X raw` and in ftrace. The bits are those of x86
-/// and ARM64, except `O_DIRECTORY`, which is that of x86.
+/// Whether a call opens a file with a flag. Flags are names, or numbers in strace with `-X raw` and in ftrace. The numeric values are those
+/// of x86 and ARM64, except `O_DIRECTORY`, for which only the value of x86 is recognised.
 fn opens_with(call: &SystemCall, at: usize, flag: &str) -> bool {
     let bit = match flag {
         "O_CREAT" => 0o100,
@@ -393,7 +393,7 @@ fn positioned(call: &SystemCall, name: &str) -> Option<u64> {
     call.number(3).and_then(|offset| u64::try_from(offset).ok())
 }
 
-/// The value of `st_size=` or `stx_size=` in a status.
+/// Returns the file size in a `stat` or `statx` result: the value of `st_size=` or `stx_size=`.
 fn size_of(call: &SystemCall, at: usize) -> Option<u64> {
     let words = call.arguments.get(at)?.word()?;
     let regular = words.contains("S_IFREG");
@@ -427,12 +427,12 @@ pub(super) fn reaches_storage(name: &str) -> bool {
     REACH_STORAGE.contains(&name)
 }
 
-/// Whether calls of this name wait.
+/// Whether system calls of this name wait for an event or a timer.
 pub(in crate::learn) fn is_wait(name: &str) -> bool {
     [POLLS, SLEEPS, WAITS].iter().any(|names| names.contains(&name))
 }
 
-/// Whether a call waits that is not on a file of a device. `on_channel` is true for a call on a pipe, event or local socket.
+/// Whether a call waits for something other than a file on a device. `on_channel` is true for a call on a pipe, event or local socket.
 pub(super) fn waits(call: &SystemCall, on_channel: bool) -> bool {
     let name = call.name.as_str();
     is_wait(name)
@@ -462,13 +462,13 @@ pub(super) fn is_timer(call: &SystemCall) -> bool {
         || of_a_clock
 }
 
-/// Whether a call continues a call of this kind after a signal: `restart_syscall(<... resuming interrupted clock_nanosleep ...>)`.
+/// Whether a call continues a call of this kind after a signal, as in `restart_syscall(<... resuming interrupted nanosleep ...>)`.
 fn resumes(call: &SystemCall, kind: &str) -> bool {
     call.name == "restart_syscall" && call.arguments.iter().filter_map(CallArgument::word).any(|word| word.contains(kind))
 }
 
 impl CallRecording {
-    /// How the time after the beginning of a call counts until the call returns.
+    /// Returns the category to which the time from the beginning of a call to its return is assigned.
     pub(super) fn in_progress(&mut self, thread: usize, call: &SystemCall) -> GapAttribution {
         let on_channel = self.channel(thread, call).is_some();
         let open = self.open(thread, call, 0);

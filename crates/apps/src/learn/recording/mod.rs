@@ -19,24 +19,24 @@ use file_calls::{POLLS, is_timer, reaches_storage, waits};
 /// Placeholder for an unknown working folder of a process; relative paths are placed below it.
 const UNKNOWN_FOLDER: &str = "?";
 
-/// Times in ns by cause, and counts of what a recording of calls cannot show.
+/// Times in ns by cause, and counts of activity that a recording of system calls cannot show.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CallTimes {
     /// Number of calls that have returned.
     pub calls: u64,
-    /// Time between calls, and in calls that neither wait nor use files; the program has it as work on a core.
+    /// Time between calls, and in calls that neither wait nor use files. In the program, it becomes work on a core.
     pub work_ns: i64,
-    /// Time in calls that wait for an unknown cause (another process, the user); the program has it as pauses.
+    /// Time in calls that wait for an unknown cause, such as another process or the user. In the program, it becomes pauses.
     pub pause_ns: i64,
-    /// Time in sleeps, timeouts and stops by a signal; the program also has it as pauses.
+    /// Time in sleeps, timeouts and stops by a signal. In the program, it becomes pauses.
     pub asleep_ns: i64,
-    /// Time of waits for other threads and processes of the recording; the program also waits for them.
+    /// Time of waits for other threads and processes of the recording. The program contains these waits.
     pub awaited_ns: i64,
     /// Number of calls whose duration is not in the recording.
     pub untimed_calls: u64,
-    /// Time of waits for the network; the host's network model replaces it.
+    /// Time of waits for the network. The program replaces them with transfers, whose duration the network model determines.
     pub network_ns: i64,
-    /// Time in calls on files; the host model replaces it.
+    /// Time in calls on files. The program replaces them with file operations, whose duration the simulation determines.
     pub storage_ns: i64,
     /// Bytes sent and received over the network.
     pub network_bytes: u64,
@@ -54,12 +54,12 @@ pub struct CallTimes {
     pub unknown_descriptors: u64,
 }
 
-/// A recording that is being read.
+/// The state of a recording that is being converted.
 #[derive(Debug, Default)]
 pub(super) struct CallRecording {
     pub threads: Vec<RecordedThread>,
     numbers: FxHashMap<u32, usize>,
-    /// Descriptor tables; threads and processes that share descriptors use the same table.
+    /// Descriptor tables. Threads and processes that share descriptors share a table.
     tables: Vec<FxHashMap<i64, DescriptorTarget>>,
     /// The working folder of each descriptor table, if known.
     folders: Vec<String>,
@@ -67,12 +67,12 @@ pub(super) struct CallRecording {
     pub times: CallTimes,
     /// Counts of calls by name.
     pub calls: BTreeMap<String, u64>,
-    /// By kind, the number of calls without an equivalent step, and of lines that are not calls.
+    /// By kind, the number of calls without an equivalent program step, and of lines that are not system calls.
     pub dropped: BTreeMap<String, u64>,
     causes: waking_actions::WakingActions,
     insertions: ItemInsertions,
     signals: u32,
-    /// The first and the last time in the recording, in ns.
+    /// The first time in the recording, in ns.
     pub first: Option<i64>,
     pub last: i64,
 }
@@ -85,7 +85,7 @@ impl CallRecording {
         self.ended(thread, at);
     }
 
-    /// Handles the beginning of a call that ends in another line.
+    /// Handles the beginning of a call whose return is reported on a later line.
     pub fn began(&mut self, call: &SystemCall) {
         let thread = self.cut_off(call);
         self.begins(thread, call);
@@ -100,7 +100,7 @@ impl CallRecording {
         thread
     }
 
-    /// Handles a stop of a thread by a signal (`stopped`), or its continuation.
+    /// Handles a stop of a thread by a signal (`stopped` is true), or the continuation of a stopped thread.
     pub fn stops(&mut self, number: u32, at: i64, stopped: bool) {
         let thread = self.thread(number, at);
         self.passes(thread, at, if stopped { GapAttribution::Sleep } else { GapAttribution::Work });
@@ -109,7 +109,7 @@ impl CallRecording {
         }
     }
 
-    /// Advances a thread to the time `at`; `open` determines how the time after it counts.
+    /// Advances a thread to the time `at`. `open` is the category of the time that follows.
     fn passes(&mut self, thread: usize, at: i64, open: GapAttribution) {
         self.between(thread, at);
         let current = &mut self.threads[thread];
@@ -117,7 +117,7 @@ impl CallRecording {
         self.last = self.last.max(at);
     }
 
-    /// Accounts for the time of a thread since its last call: it is work, or belongs to a call without a duration.
+    /// Accounts for the time between a thread's last call and `to`: it is work, or belongs to a call whose duration was not recorded.
     fn between(&mut self, thread: usize, to: i64) {
         let current = &mut self.threads[thread];
         let (gap, open) = (to - current.at, std::mem::replace(&mut current.open, GapAttribution::Work));
@@ -145,7 +145,7 @@ impl CallRecording {
         }
     }
 
-    /// Counts a call without an equivalent step, or a line that is not a call.
+    /// Counts a call without an equivalent program step, or a line that is not a call.
     pub fn drops(&mut self, name: &str) {
         *self.dropped.entry(name.to_owned()).or_default() += 1;
     }
@@ -164,7 +164,7 @@ impl CallRecording {
         let took = (call.ended_ns - call.started_ns).max(0);
         self.between(thread, call.started_ns);
         self.threads[thread].at = self.threads[thread].at.max(call.ended_ns);
-        // With `-y`, every call with a relative path also shows the working folder.
+        // With `strace -y`, a call with a relative path also shows the working directory (`AT_FDCWD</path>`).
         let here = call.arguments.iter().find(|argument| argument.word().is_some_and(|word| word.starts_with("AT_FDCWD<")));
         if let Some(folder) = here.and_then(CallArgument::path) {
             let table = self.threads[thread].table;
@@ -173,7 +173,7 @@ impl CallRecording {
         self.take(thread, call, took);
     }
 
-    /// Ends the recording and inserts the signals for waiting threads.
+    /// Ends the recording and inserts the signals on which waiting threads wait.
     pub fn finish(&mut self) {
         std::mem::take(&mut self.insertions).put_in(&mut self.threads);
     }
@@ -330,7 +330,7 @@ impl CallRecording {
         }
     }
 
-    /// If the call has no duration, sets how the time until the thread's next call counts.
+    /// Sets the category of the time until the thread's next call, if the duration of the call is not recorded.
     fn open_end(&mut self, thread: usize, call: &SystemCall, open: GapAttribution) {
         if !call.timed {
             self.threads[thread].open = open;
@@ -425,7 +425,7 @@ impl CallRecording {
             known.or_else(|| call.arguments[folder].path()).map(str::to_owned)
         });
         let here = match folder.and_then(|folder| call.arguments[folder].word()) {
-            // The folder was opened before the recording.
+            // The directory descriptor was opened before the recording began, so its path is unknown.
             Some(word) if base.is_none() && !is_here(word) => UNKNOWN_FOLDER,
             _ => self.folders[self.threads[thread].table].as_str(),
         };
@@ -442,7 +442,7 @@ fn is_spawn(name: &str) -> bool {
 /// Folders whose files are not stored on a device.
 const VIRTUAL: &[&str] = &["/proc/", "/sys/", "/dev/", "/run/", "/acct/", "anon_inode:"];
 
-/// Whether a folder argument is the working folder of the process.
+/// Whether a folder argument denotes the working folder of the process (`AT_FDCWD`).
 fn is_here(word: &str) -> bool {
     word.contains("AT_FDCWD") || word == "-100" || word.trim_start_matches("0x").trim_start_matches('f') == "9c"
 }

@@ -8,7 +8,7 @@ use crate::learn::strace::{CallArgument, SystemCall};
 use crate::learn::thread_items::ThreadItem;
 use crate::learn::thread_items::{DescriptorTarget, ItemIndex};
 
-/// An action for which other threads may wait: its thread, its position in that thread's items, and the time at which it began.
+/// An action that can end the wait of another thread: the acting thread, the position in that thread's items, and the start time.
 #[derive(Clone, Copy, Debug)]
 struct WakingAction {
     thread: usize,
@@ -24,20 +24,20 @@ struct SpawningCall {
     child: Option<usize>,
 }
 
-/// The actions for which other threads may wait.
+/// The recorded actions that can end the waits of other threads, by what the other thread waits for.
 #[derive(Debug, Default)]
 pub(super) struct WakingActions {
     channels: u32,
-    /// The last write and the last read of each channel.
+    /// The last write to each channel (pipe, event or local socket).
     written: FxHashMap<u32, WakingAction>,
     read: FxHashMap<u32, WakingAction>,
-    /// Channels by the name that `-y` shows.
+    /// Numbers of channels by the name that strace's `-y` shows.
     named: FxHashMap<String, u32>,
-    /// Paths of named pipes.
+    /// Paths that are known to be named pipes.
     pipes: FxHashSet<String>,
-    /// The last wake-up of each address, by descriptor table of the process and address.
+    /// The last wake-up of each futex, by the descriptor table of the process and the address.
     woken: FxHashMap<(usize, String), WakingAction>,
-    /// The last wake-up in each process, by descriptor table.
+    /// The last wake-up in each process, by the descriptor table of the process.
     woken_in: FxHashMap<usize, WakingAction>,
     /// The ends of threads, by thread id.
     ends: FxHashMap<u32, WakingAction>,
@@ -61,14 +61,14 @@ impl WakingActions {
 }
 
 impl CallRecording {
-    /// Adds a position for which other threads may wait to the items of a thread.
+    /// Adds a mark, for which other threads can wait, to the items of a thread. Returns its position.
     fn mark(&mut self, thread: usize) -> ItemIndex {
         let items = &mut self.threads[thread].items;
         items.push(ThreadItem::Mark);
         ItemIndex { thread, item: items.len() - 1 }
     }
 
-    /// Handles the beginning of a call, because threads that wait for it may continue before the line of its return.
+    /// Handles the beginning of a call. Threads that wait for the call may continue before the line that shows its return.
     pub(super) fn begins(&mut self, thread: usize, call: &SystemCall) {
         if is_spawn(&call.name) {
             self.causes.spawning.push(SpawningCall { parent: thread, shares: shares_files(call), child: None });
@@ -76,7 +76,7 @@ impl CallRecording {
         }
         let channel = self.channel(thread, call);
         if channel.is_some() || call.name.starts_with("futex") {
-            // Other threads may wait for this call from now on. Its return uses the same position in the items of this thread.
+            // The call may wake other threads before it returns, so its item is created now. The return of the call uses the same item.
             self.threads[thread].within = self.wakes(thread, call, None, channel);
         }
     }
@@ -129,7 +129,7 @@ impl CallRecording {
                     child
                 }
             };
-            // The parent in `vfork` waits until the child executes another program, or ends.
+            // A parent that called `vfork` waits until the child executes another program or exits.
             if waits && child != thread && !self.threads[child].items.is_empty() {
                 let place = self.mark(child);
                 self.wait_for(thread, place);
@@ -164,7 +164,7 @@ impl CallRecording {
         shown.starts_with("pipe:[").then(|| self.causes.channel_of_name(shown))
     }
 
-    /// Handles a call that returns two descriptors of one channel, such as `[3, 4]` or `[3<pipe:[5]>, 4<pipe:[5]>]`.
+    /// Handles a call that creates two descriptors of one pipe or socket pair, such as `[3, 4]` or `[3<pipe:[5]>, 4<pipe:[5]>]`.
     pub(super) fn pairs(&mut self, thread: usize, call: &SystemCall, at: usize) {
         let Some(word) = call.arguments.get(at).and_then(CallArgument::word) else { return };
         let numbers: Vec<i64> =
@@ -181,7 +181,7 @@ impl CallRecording {
         }
     }
 
-    /// Records an action for which other threads may wait; returns its position.
+    /// Records an action that can end the wait of another thread. Returns the position of the action.
     pub(super) fn wakes(
         &mut self, thread: usize, call: &SystemCall, place: Option<ItemIndex>, channel: Option<u32>,
     ) -> Option<ItemIndex> {
@@ -208,7 +208,7 @@ impl CallRecording {
         Some(place)
     }
 
-    /// The position in another thread for which a call waited; `None` if the recording does not show it.
+    /// Returns the position in another thread for which a call waited; `None` if the recording does not show it.
     pub(super) fn cause(&mut self, thread: usize, call: &SystemCall, channel: Option<u32>) -> Option<ItemIndex> {
         let name = call.name.as_str();
         let during = |deed: &&WakingAction| deed.thread != thread && (call.started_ns..=call.ended_ns).contains(&deed.at);
@@ -216,7 +216,7 @@ impl CallRecording {
             let writes = matches!(name, "write" | "writev" | "sendto" | "sendmsg");
             let side = if writes { &self.causes.read } else { &self.causes.written };
             let other = side.get(&channel).filter(during).map(|deed| deed.item);
-            // The end of a writer wakes the reader of a pipe.
+            // A reader of a pipe is also woken when the writing process exits.
             return other.or_else(|| self.child_that_ended(thread, call));
         }
         match name {
@@ -239,7 +239,7 @@ impl CallRecording {
         }
     }
 
-    /// Accounts for a wait for another thread. While that thread sleeps or waits for an unknown cause, this thread does so, too.
+    /// Accounts for a wait for another thread. The sleeps and unexplained waits of that thread in this time also count for this thread.
     pub(super) fn waits_with(&mut self, thread: usize, other: usize, call: &SystemCall) {
         let waited = &self.threads[other];
         let unexplained = waited.unexplained.between(call.started_ns, call.ended_ns);
@@ -264,7 +264,7 @@ impl CallRecording {
         true
     }
 
-    /// Handles a `stat` call that reports a named pipe: at a path, or at a descriptor that an open may have treated as a file.
+    /// Handles a `stat` call that reports a named pipe, by path or by descriptor. An earlier open may have treated the pipe as a file.
     pub(super) fn is_a_pipe(&mut self, thread: usize, call: &SystemCall, path: Option<String>) {
         if let Some(path) = path {
             self.causes.pipes.insert(path);
@@ -293,13 +293,13 @@ impl CallRecording {
         opener.unexplained.add("open of a pipe", begun, ended);
     }
 
-    /// The position at which a child ended while the call waited.
+    /// Returns the position at which a child ended while the call waited for it.
     fn child_that_ended(&self, thread: usize, call: &SystemCall) -> Option<ItemIndex> {
         let (place, at) = self.threads[thread].child_end?;
         (call.started_ns..=call.ended_ns).contains(&at).then_some(place)
     }
 
-    /// The position at which another thread woke the thread that waits for an address. A thread that ends wakes those that join it.
+    /// Returns the position at which another thread woke the waiter for an address. A thread that ends wakes the threads that join it.
     fn waker(&self, thread: usize, call: &SystemCall) -> Option<ItemIndex> {
         if call.result < 0 {
             return None;

@@ -1,4 +1,4 @@
-//! Allocation policies choose the plane of new data. A policy is an entry in the list below.
+//! Allocation policies, which choose the plane for new data. Each policy is an entry in the list below.
 
 #[cfg(test)]
 mod tests;
@@ -10,37 +10,37 @@ use crate::geometry::Geometry;
 use crate::ids::{Lpn, PlaneId};
 use crate::nand::Nand;
 
-/// What an allocation policy can read.
+/// The part of the allocator's state that an allocation policy can read.
 #[derive(Clone, Copy)]
 pub(crate) struct AllocationView<'a> {
     pub geometry: &'a Geometry,
     pub nand: &'a Nand,
-    /// Position, in striping order, of the way to consider first: the successor of the last used way.
+    /// Position, in striping order, of the flash way to consider first. It is the successor of the way used last.
     pub cursor: u32,
-    /// Last used plane of each way, counted within the way.
+    /// For each flash way, the plane used last, counted within the way.
     pub last_planes: &'a [u32],
-    /// KB written to the way at the cursor since the cursor moved there.
+    /// Number of KB written to the current flash way since the cursor moved to it.
     pub chunk_kb: u32,
 }
 
-/// The page that needs a plane.
+/// A page for which a policy chooses a plane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageRequest {
-    /// When its data is available.
+    /// Time at which the data of the page is available.
     pub ready: Nanos,
     pub first: Lpn,
     /// Block group of the page.
     pub group: u8,
 }
 
-/// How the cursor moves after a page.
+/// How the cursor, which selects the next flash way, moves after a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CursorMove {
     /// The policy does not use the cursor.
     Anywhere,
-    /// The cursor stays at a way. `filled` is the number of KB of the chunk that have now been written to it.
+    /// The cursor stays at a way. `filled` is the number of KB of the current chunk that have been written to the way so far.
     Stay { filled: u32 },
-    /// The cursor moves to the way after this position of the striping order.
+    /// The cursor moves to the way that follows this position in the striping order.
     Behind(u32),
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct PlaneSelection {
     pub next: CursorMove,
 }
 
-/// Chooses the plane of a page. The allocator updates the state.
+/// Chooses the plane of a page. The allocator then updates its state.
 pub(crate) trait AllocationPolicy {
     /// Returns the plane of the next page.
     fn choose(&self, view: AllocationView<'_>, page: PageRequest) -> PlaneSelection;
@@ -69,7 +69,7 @@ macro_rules! policies {
         }
 
         impl AnyAllocationPolicy {
-            /// Creates the policy of the settings. The name was checked before; an unknown name yields the first policy.
+            /// Creates the policy that the settings name. The name has been checked before; an unknown name yields the first policy.
             fn new(settings: &DeviceSettings) -> Self {
                 let name = settings.allocation.policy.as_str();
                 let all = [$((<$name>::KIND.name, AnyAllocationPolicy::$name(<$name>::new(settings)))),+];
@@ -88,7 +88,7 @@ macro_rules! policies {
 
 policies!(FirstFree, AddressStriped, ChunkStriped);
 
-/// The allocation policy and its state between pages.
+/// The allocation policy, and the state that it keeps between pages.
 #[derive(Clone, Debug)]
 pub(crate) struct PageAllocator {
     policy: AnyAllocationPolicy,
@@ -125,7 +125,7 @@ impl PageAllocator {
         plane
     }
 
-    /// Restores the state from an image; `None` if a position lies outside the device.
+    /// Restores the state from a device image; `None` if a position is outside the device.
     pub fn restore(&mut self, (cursor, chunk_kb): (u32, u32), last_planes: &[u32], planes_per_way: u32) -> Option<()> {
         (self.cursor, self.chunk_kb) = (cursor, chunk_kb);
         for (own, stored) in self.last_planes.iter_mut().zip(last_planes) {
@@ -135,8 +135,8 @@ impl PageAllocator {
     }
 }
 
-/// First free (`dynamic`): the way that can begin first. If several can, they are used in rotation, and so are the planes of a way (the
-/// dynamic allocation of SSDsim; Hu et al., ICS 2011).
+/// First free (policy `dynamic`): chooses the way that can begin first. If several can, they are used in rotation, and so are the planes of
+/// a way (the dynamic allocation of SSDsim; Hu et al., ICS 2011).
 #[derive(Clone, Copy, Debug)]
 struct FirstFree;
 
@@ -163,7 +163,7 @@ impl AllocationPolicy for FirstFree {
     }
 }
 
-/// Striped by address (`static`): the logical address determines the plane, so that consecutive pages use consecutive planes.
+/// Striped by address (policy `static`): the logical address determines the plane, so that consecutive pages use consecutive planes.
 #[derive(Clone, Copy, Debug)]
 struct AddressStriped;
 
@@ -189,7 +189,7 @@ const CHUNK: PolicySetting = PolicySetting {
     range: (1, 1 << 20),
 };
 
-/// Chunk by chunk (`chunked`): data is written to one plane until a chunk is full, then to the next plane. Only requests longer than a
+/// Chunk by chunk (policy `chunked`): writes data to one plane until a chunk is full, then to the next plane. Only requests longer than a
 /// chunk use several planes at once.
 #[derive(Clone, Copy, Debug)]
 struct ChunkStriped {
@@ -214,7 +214,7 @@ impl AllocationPolicy for ChunkStriped {
         let position = view.cursor as usize;
         let (way, planes) = (view.nand.timelines.order[position], view.nand.timelines.planes_per_way);
         let last = view.last_planes[way.index()];
-        // A way switches to its next plane at the beginning of a chunk.
+        // The plane of a way changes only at the beginning of a chunk.
         let plane = match (view.chunk_kb, last + 1) {
             (0, next) if next < planes => next,
             (0, _) => 0,

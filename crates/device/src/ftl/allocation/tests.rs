@@ -9,9 +9,9 @@ use crate::geometry::Geometry;
 use crate::ids::Lpn;
 use crate::nand::Nand;
 
-/// Returns the planes that a policy chooses for pages with the first units `pages`, all ready at time 0. Each page is programmed before the
-/// next is allocated; from time 0 on, plane `busy` programs another page. The device has two channels of one chip with `planes` planes, and
-/// a page contains one unit.
+/// Returns the planes that a policy chooses for pages that are all ready at time 0; `pages` are the numbers of their first units. Each page
+/// is programmed before the next is allocated. Plane `busy` programs another page from time 0 on. The device has two channels of one chip
+/// with `planes` planes, and a page contains one unit.
 pub(super) fn planes(policy: &str, planes: u32, busy: u32, pages: &[u32]) -> Vec<u32> {
     let text = format!(
         "[geometry]\nchannels = 2\nplanes_per_die = {planes}\n[[geometry.block_groups]]\nblocks = 16\npages_per_block = 16\npage_kb = 4\nprogram_us = 1000
@@ -53,6 +53,6 @@ fn the_chunked_policy_fills_a_chunk_in_one_plane_even_where_it_is_busy() {
     let chunks = "policy = 'chunked'\nchunk_kb = 12";
     assert_eq!(planes(chunks, 1, 0, &[9; 8]), [0, 0, 0, 1, 1, 1, 0, 0]);
     assert_eq!(planes(chunks, 2, 0, &[9; 10]), [0, 0, 0, 2, 2, 2, 1, 1, 1, 3]);
-    // The last page of a chunk may exceed its size.
+    // The last page of a chunk may exceed `chunk_kb`.
     assert_eq!(planes("policy = 'chunked'\nchunk_kb = 6", 1, 0, &[9; 5]), [0, 0, 1, 1, 0]);
 }

@@ -14,10 +14,10 @@ use crate::nand::{BlockState, Nand};
 
 pub use super::pool::FullBlockOrder;
 
-/// The name that disables collection.
+/// The policy name that disables garbage collection.
 pub const NONE: &str = "none";
 
-/// What a victim policy can read: the full blocks of one group in one plane.
+/// The information from which a victim policy decides: the full blocks of one block group in one plane.
 pub struct VictimView<'a> {
     pool: &'a BlockPool,
     tables: &'a FtlTables,
@@ -31,17 +31,17 @@ impl<'a> VictimView<'a> {
         Self { pool: tables.pool(pool), tables, nand, units_per_block, decision }
     }
 
-    /// Valid units in a block.
+    /// Number of valid map units in a block.
     pub fn valid(&self, block: BlockId) -> u32 {
         self.tables.valid(block)
     }
 
-    /// Units in a block.
+    /// Total number of map units in a block.
     pub fn units_per_block(&self) -> u32 {
         self.units_per_block
     }
 
-    /// Number of page programs of the whole device since the block became full.
+    /// Age of a full block: the number of page programs of the whole device since the block became full.
     pub fn age(&self, block: BlockId) -> u64 {
         self.tables.programs - self.tables.closed(block)
     }
@@ -51,27 +51,27 @@ impl<'a> VictimView<'a> {
         self.nand.block(block).erases
     }
 
-    /// Largest number of erases of a block in this plane and group.
+    /// Largest erase count of a block in this plane and block group.
     pub fn most_erases(&self) -> u32 {
         self.pool.most_erases
     }
 
-    /// Number of this decision in the run, a seed for random samples.
+    /// Number of this victim decision in the run, which can seed random samples.
     pub fn decision(&self) -> u64 {
         self.decision
     }
 
-    /// Number of full blocks.
+    /// Number of full blocks in this plane and block group.
     pub fn count(&self) -> u32 {
         self.pool.full
     }
 
-    /// All full blocks, in order of their numbers. The time is proportional to the size of the plane.
+    /// All full blocks, in order of their numbers. Iterating takes time proportional to the size of the plane.
     pub fn full_blocks(&self) -> impl Iterator<Item = BlockId> {
         self.pool.full_blocks(self.nand)
     }
 
-    /// The block at position `index` of the plane and group, or `None` if it is not full; `index` is in `0..span()`.
+    /// The full block at position `index` of the plane and block group; `None` if that block is not full. `index` is in `0..span()`.
     pub fn at(&self, index: u32) -> Option<BlockId> {
         let block = self.pool.block_at(index);
         (self.nand.state(block) == BlockState::Full).then_some(block)
@@ -104,24 +104,24 @@ pub enum VictimChoice {
 
 /// Chooses the block to collect; the collector executes the choice.
 pub trait VictimPolicy: Send + Sync {
-    /// The order of full blocks that the policy needs.
+    /// The order in which the policy needs the full blocks.
     fn order(&self) -> FullBlockOrder {
         FullBlockOrder::Valid
     }
 
-    /// Chooses the victim.
+    /// Chooses the victim among the full blocks.
     fn choose(&self, view: &VictimView) -> VictimChoice;
 }
 
-/// A victim policy in the registry.
+/// A victim policy in the list of available policies.
 pub struct VictimPolicyEntry {
-    /// Name, meaning and settings.
+    /// Name, meaning and settings of the policy.
     pub kind: PolicyDescription,
     /// Creates the policy from its settings.
     pub make: fn(&PolicyOptions) -> Box<dyn VictimPolicy>,
 }
 
-/// All policies.
+/// All victim policies.
 pub static POLICIES: &[VictimPolicyEntry] = &[GREEDY, COST_BENEFIT, CAT, FIFO, D_CHOICES, WINDOWED_GREEDY];
 
 /// The policy with this name; `None` if there is none.
@@ -134,7 +134,7 @@ const GREEDY: VictimPolicyEntry = VictimPolicyEntry {
     make: |_| Box::new(GreedyGc),
 };
 
-/// Greedy: the block with the fewest valid units. It is optimal for uniform traffic, but moves cold data repeatedly.
+/// Greedy: the block with the fewest valid units. The policy is optimal for uniform traffic, but moves cold data repeatedly.
 struct GreedyGc;
 
 impl VictimPolicy for GreedyGc {
@@ -148,8 +148,8 @@ const FIFO: VictimPolicyEntry = VictimPolicyEntry {
     make: |_| Box::new(FifoGc),
 };
 
-/// FIFO (LRU cleaning): the block that has been full for the longest time, regardless of its contents. It is cheap and wears evenly, but
-/// moves fully valid blocks.
+/// FIFO (LRU cleaning): the block that has been full for the longest time, regardless of its contents. The policy is cheap and wears
+/// evenly, but moves fully valid blocks.
 struct FifoGc;
 
 impl VictimPolicy for FifoGc {
@@ -199,8 +199,8 @@ const COST_BENEFIT: VictimPolicyEntry = VictimPolicyEntry {
     make: |_| Box::new(CostBenefitGc),
 };
 
-/// Cost-benefit: the largest (freed space x age) / cost = age * (1 - u) / 2u (Kawaguchi et al., USENIX 1995). Hot blocks lose more units
-/// before they are collected. The policy examines every full block of the plane.
+/// Cost-benefit: the block with the largest ratio (freed space x age) / cost = age * (1 - u) / 2u (Kawaguchi et al., USENIX 1995). Hot
+/// blocks lose more units before they are collected. The policy examines every full block of the plane.
 struct CostBenefitGc;
 
 impl VictimPolicy for CostBenefitGc {
@@ -213,9 +213,9 @@ impl VictimPolicy for CostBenefitGc {
     }
 }
 
-/// Chooses the full block with the greatest benefit / cost; of equal blocks, that with the lowest number. `ratio` returns (benefit, cost)
-/// for a block and its numbers of valid and invalid units, or `None` if the block must not be chosen. Cost 0 is the best. Ratios are
-/// compared in integers; products fit because counts of units have 20 bits, erases 32, ages 64.
+/// Chooses the full block with the greatest ratio of benefit to cost; of equally good blocks, the one with the lowest number. `ratio`
+/// returns (benefit, cost) for a block and its numbers of valid and invalid units, or `None` if the block must not be chosen. A cost of 0
+/// is better than any other. Ratios are compared in integers; products fit because counts of units have 20 bits, erases 32, ages 64.
 fn greatest_ratio(view: &VictimView, ratio: impl Fn(BlockId, u128, u128) -> Option<(u128, u128)>) -> VictimChoice {
     let mut best: Option<(BlockId, (u128, u128))> = None;
     for block in view.full_blocks() {
@@ -237,9 +237,9 @@ const CAT: VictimPolicyEntry = VictimPolicyEntry {
     make: |_| Box::new(CatGc),
 };
 
-/// CAT (cost, age, times): the smallest valid units / invalid units / age, multiplied by the erases of the block to spare worn blocks
-/// (Chiang and Chang, "Cleaning policies in mobile computers using flash memory", J. Systems and Software 1999). The policy examines every
-/// full block of the plane.
+/// CAT (cost, age, times): the block with the smallest value of valid units / invalid units / age, multiplied by the erases of the block to
+/// spare worn blocks (Chiang and Chang, "Cleaning policies in mobile computers using flash memory", J. Systems and Software 1999). The
+/// policy examines every full block of the plane.
 struct CatGc;
 
 impl VictimPolicy for CatGc {
@@ -270,11 +270,11 @@ const D_CHOICES: VictimPolicyEntry = VictimPolicyEntry {
     make: |options| Box::new(DChoicesGc { choices: CHOICES.count(options), seed: SEED.of(options) }),
 };
 
-/// An odd number that spreads consecutive decisions over the whole state.
+/// An odd number that spreads consecutive decision numbers over the whole state of the random generator.
 const SPREAD: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
 
-/// d-choices: the block with the fewest valid units among `d` blocks drawn at random (Van Houdt, SIGMETRICS 2013). With ten or more it is
-/// close to greedy, without an order of the blocks.
+/// d-choices: the block with the fewest valid units among `d` blocks drawn at random (Van Houdt, SIGMETRICS 2013). With `d` of ten or more,
+/// the choice is close to greedy, and no order of the blocks must be maintained.
 struct DChoicesGc {
     choices: u32,
     seed: u64,
@@ -285,13 +285,13 @@ impl VictimPolicy for DChoicesGc {
         if view.count() == 0 {
             return VictimChoice::Nothing;
         }
-        // Each decision has its own generator, so that it does not depend on earlier decisions.
+        // Each decision has its own random generator, so that its draws do not depend on earlier decisions.
         let mut random = Pcg64Mcg::new((u128::from(self.seed) << 64) ^ (u128::from(view.decision()).wrapping_mul(SPREAD)));
         let mut best: Option<BlockId> = None;
         let mut drawn = 0;
         while drawn < self.choices {
             let index = (u64::from(random.next_u32()) * u64::from(view.span())) >> 32;
-            // Draws again for a block that is not full. Most blocks are full when space is short.
+            // If the drawn block is not full, draws again. Most blocks are full when space is short.
             let Some(block) = view.at(index as u32) else { continue };
             drawn += 1;
             if best.is_none_or(|best| view.valid(block) < view.valid(best)) {

@@ -1,4 +1,4 @@
-//! Tests of the choices of all policies among the same blocks.
+//! Tests of the choices that all policies make among the same blocks.
 
 use super::{POLICIES, VictimChoice, VictimView, find};
 use crate::ftl::pool::{BlockPool, FullBlockOrder, STREAMS};
@@ -50,7 +50,7 @@ pub(super) fn choose(policy: &str, options: &[(&str, u64)], blocks: &[Full]) -> 
     }
 }
 
-/// Blocks: the oldest; the one with the fewest valid units; a young one with nearly as few; a worn one; one without erases.
+/// Test blocks: the oldest; the one with the fewest valid units; a young one with nearly as few; a worn one; one without erases.
 const BLOCKS: [Full; 5] = [(12, 5, 100), (3, 9, 400), (4, 1, 900), (8, 40, 500), (10, 0, 600)];
 
 #[test]
@@ -59,9 +59,9 @@ fn each_policy_is_held_to_its_rule() {
     assert_eq!(choose("fifo", &[], &BLOCKS), Some(0));
     assert_eq!(choose("windowed_greedy", &[("window", 1)], &BLOCKS), Some(0));
     assert_eq!(choose("windowed_greedy", &[("window", 2)], &BLOCKS), Some(1));
-    // Age x (1 - u) / 2u is 300, 2,600, 300, 500, 240 halves of a page program.
+    // Scores age x (1 - u) / 2u of the blocks, in halves of a page program: 300, 2,600, 300, 500, 240. The highest is chosen.
     assert_eq!(choose("cost_benefit", &[], &BLOCKS), Some(1));
-    // u / (1 - u) x erases / age: 0.02, 0.004, 0.007, 0.08, 0.004; the fresh block wins against the emptiest by its erases.
+    // Scores u / (1 - u) x erases / age: 0.02, 0.004, 0.007, 0.08, 0.004. The lowest is chosen: few erases win against the emptiest block.
     assert_eq!(choose("cat", &[], &BLOCKS), Some(1));
     let worn = [(12, 5, 100), (3, 90, 400), (4, 1, 900), (8, 40, 500), (10, 0, 600)];
     assert_eq!(choose("cat", &[], &worn), Some(4));

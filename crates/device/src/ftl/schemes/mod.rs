@@ -1,5 +1,5 @@
-//! Mapping schemes. All schemes share the core: locations of units, blocks and pools, timelines and counters. A scheme determines where new
-//! data is written and which data must be moved for it. It is called once per command.
+//! Mapping schemes. All schemes share the core of the FTL: locations of units, blocks and pools, timelines and counters. A scheme
+//! determines where new data is written and which data must be moved for it. It is called once per command.
 
 pub(crate) mod blocks;
 pub(crate) mod demand;
@@ -19,10 +19,10 @@ use blocks::BlockMapping;
 use demand::{DemandMapping, MapCacheSummary};
 use zones::ZonedMapping;
 
-/// Size of an entry of the page map in bytes.
+/// Size of an entry of a page-level mapping table, in bytes.
 const ENTRY_BYTES: u64 = 4;
 
-/// The scheme with the whole page map in RAM.
+/// The scheme with a page-level mapping table that is completely in RAM.
 const PAGE: PolicyDescription =
     PolicyDescription { name: "page", about: "Any unit can be stored at any place; the whole map is in memory.", settings: &[] };
 
@@ -30,21 +30,21 @@ pub(crate) fn kinds() -> impl Iterator<Item = PolicyDescription> {
     [PAGE].into_iter().chain(blocks::KINDS.iter().copied()).chain(demand::kinds())
 }
 
-/// Whether a scheme assigns physical blocks to logical blocks, which are merged instead of collected.
+/// Whether a scheme assigns physical blocks to logical blocks. Such blocks are merged instead of garbage-collected.
 pub(crate) fn maps_blocks(scheme: &str) -> bool {
     blocks::KINDS.iter().any(|kind| kind.name == scheme)
 }
 
-/// The state of a scheme in addition to the core.
+/// The state that a mapping scheme has in addition to the shared part of the FTL.
 #[derive(Clone)]
 pub(crate) enum MappingScheme {
-    /// A page map in memory: a unit may be at any location.
+    /// A page-level mapping table in RAM: a unit may be at any location.
     Page,
-    /// A page map on the flash.
+    /// A page-level mapping table on the flash, with a cache in RAM.
     Demand(Box<DemandMapping>),
-    /// Data and log blocks.
+    /// Block mapping with data blocks and log blocks.
     Blocks(Box<BlockMapping>),
-    /// Blocks of zones.
+    /// Zoned mapping: each zone has its own blocks.
     Zones(Box<ZonedMapping>),
 }
 
@@ -59,7 +59,7 @@ impl MappingScheme {
         BlockMapping::new(settings, geometry).map_or(MappingScheme::Page, |blocks| MappingScheme::Blocks(Box::new(blocks)))
     }
 
-    /// Number of units that the scheme itself stores on the flash, after those of the host.
+    /// Number of map units that the scheme itself stores on the flash. They follow those of the host.
     pub fn map_units(&self) -> u32 {
         match self {
             MappingScheme::Demand(map) => map.map_units(),
@@ -67,27 +67,27 @@ impl MappingScheme {
         }
     }
 
-    /// Whether physical blocks are assigned to logical blocks. Pages of such blocks may be skipped.
+    /// Whether the scheme assigns physical blocks to logical blocks. Pages of such blocks may be skipped.
     pub fn maps_blocks(&self) -> bool {
         matches!(self, MappingScheme::Blocks(_))
     }
 
-    /// Whether the scheme itself records its open blocks, instead of the pools.
+    /// Whether the scheme records its open blocks itself, instead of in the block pools.
     pub fn holds_open_blocks(&self) -> bool {
         matches!(self, MappingScheme::Blocks(_) | MappingScheme::Zones(_))
     }
 
-    /// The zones; `None` for other schemes.
+    /// The zoned mapping; `None` for other schemes.
     pub fn zones(&self) -> Option<&ZonedMapping> {
         if let MappingScheme::Zones(zones) = self { Some(zones) } else { None }
     }
 
-    /// The zones, mutable; `None` for other schemes.
+    /// The zoned mapping, mutable; `None` for other schemes.
     pub fn zones_mut(&mut self) -> Option<&mut ZonedMapping> {
         if let MappingScheme::Zones(zones) = self { Some(zones) } else { None }
     }
 
-    /// Bytes of RAM that the map needs in the device.
+    /// Bytes of device RAM that the mapping table needs.
     pub fn ram_bytes(&self, geometry: &Geometry) -> u64 {
         match self {
             MappingScheme::Page => u64::from(geometry.logical_units) * ENTRY_BYTES,
@@ -97,12 +97,12 @@ impl MappingScheme {
         }
     }
 
-    /// Figures of the cached part of the map, for schemes with the map on the flash; `None` for other schemes.
+    /// State of the cached part of the mapping table, for schemes that store the table on the flash; `None` for other schemes.
     pub fn figures(&self) -> Option<MapCacheSummary> {
         if let MappingScheme::Demand(map) = self { Some(map.figures()) } else { None }
     }
 
-    /// The state of the scheme as words of an image.
+    /// The state of the scheme, encoded as words of a device image.
     pub fn words(&self) -> Vec<u32> {
         match self {
             MappingScheme::Page => Vec::new(),
@@ -112,7 +112,7 @@ impl MappingScheme {
         }
     }
 
-    /// Restores the state from an image; `None` if the words are invalid.
+    /// Restores the state of the scheme from a device image; `None` if the words are invalid.
     pub fn restore(&mut self, geometry: &Geometry, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         match self {
             MappingScheme::Page => Some(()),
@@ -122,7 +122,7 @@ impl MappingScheme {
         }
     }
 
-    /// The first inconsistency between the tables of the scheme and the flash.
+    /// Describes the first inconsistency between the tables of the scheme and the flash; `None` if there is none.
     pub fn fault(&self, core: &FtlCore, nand: &Nand) -> Option<String> {
         match self {
             MappingScheme::Page => None,
@@ -132,7 +132,7 @@ impl MappingScheme {
         }
     }
 
-    /// Restarts the device, which clears maps that are cached in RAM.
+    /// Handles a restart of the device, at which cached parts of the mapping table are lost.
     pub fn power_cycle(&mut self) {
         match self {
             MappingScheme::Page | MappingScheme::Zones(_) => {}
@@ -141,7 +141,7 @@ impl MappingScheme {
         }
     }
 
-    /// Writes the span of a request.
+    /// Writes the data of a request.
     #[inline(always)]
     pub fn write<L: Observer>(
         &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, log: &mut L,
@@ -166,7 +166,7 @@ impl MappingScheme {
         }
     }
 
-    /// Updates the map entries that collection changed.
+    /// Updates the mapping table entries that garbage collection changed.
     #[inline]
     pub fn follow(&mut self, core: &mut FtlCore) {
         if let MappingScheme::Demand(map) = self {
@@ -174,7 +174,7 @@ impl MappingScheme {
         }
     }
 
-    /// Completes a discard of units: writes stale pages of a map on the flash, and erases the blocks of zones that are completely
+    /// Completes a discard of units: writes stale pages of a mapping table on the flash, and erases the blocks of zones that are completely
     /// discarded.
     pub fn discarded<L: Observer>(&mut self, core: &mut FtlCore, nand: &mut Nand, units: (Lpn, u32), ready: Nanos, log: &mut L) {
         match self {

@@ -1,9 +1,10 @@
-//! Zones: a zone has its own blocks in every plane and is written sequentially; its pages use the planes in rotation. Its data is not
-//! moved, and a reset erases its blocks. Therefore its map consists of its blocks and its write pointer.
+//! Zoned mapping: a zone has its own blocks in every plane and is written sequentially; its pages use the planes in rotation. Its data is
+//! not moved, and a reset erases its blocks. Therefore the mapping of a zone consists of its blocks and its write pointer.
 //!
 //! A page is programmed when all of its data has arrived. Data that a flush must write earlier is written to a page in SLC mode, and is
 //! read back from there when the rest of its page is written. If a power cut damages pages of a zone, they are lost until the zone is
-//! reset, and the same number of its last pages is then written in SLC mode. The conventional zones are in SLC mode too, with a page map.
+//! reset, and the same number of its last pages is then written in SLC mode. The conventional zones are in SLC mode too, with a page-level
+//! mapping table.
 
 use emmclab_base::Nanos;
 
@@ -18,19 +19,19 @@ use crate::geometry::{Geometry, ZoneLayout};
 use crate::ids::{BlockId, Lpn};
 use crate::nand::{BlockState, Nand, PageOperationTimes};
 
-/// The block group of sequential zones.
+/// The block group in which sequential zones are stored.
 const GROUP: u8 = 0;
 
 #[derive(Clone, Default)]
 struct FlashZone {
-    /// Blocks of the zone, plane by plane in striping order; [`BlockId::NONE`] for blocks that are not allocated yet. Empty if the zone is.
+    /// Blocks of the zone, plane by plane in striping order; [`BlockId::NONE`] if not allocated yet. The list is empty for an empty zone.
     blocks: Vec<BlockId>,
-    /// Whether the host has finished the zone, which is then full although it is not written to its end.
+    /// Whether the host has finished the zone. A finished zone is full, although it is not written to its end.
     finished: bool,
 }
 
-/// Adds a page program to a request, after `waits`. If completion promises durability, the request is complete only when all earlier pages
-/// are programmed, because the page survives a cut only with them.
+/// Adds a page program to a request, after `waits`. If completion of the request promises durability, it is delayed until all earlier pages
+/// are programmed, because the page survives a power cut only with them.
 fn absorb(core: &FtlCore, request: &mut RequestState, (op, ready): (&PageOperationTimes, Nanos), waits: LatencyBreakdown) {
     let modifiers = request.event.modifiers;
     let own = core.completion(op, modifiers);
@@ -47,7 +48,7 @@ pub(crate) struct ZonedMapping {
     layout: ZoneLayout,
     planes: u32,
     page_shift: u32,
-    /// Maximum number of units in blocks in SLC mode.
+    /// Total number of map units in blocks in SLC mode.
     fine_units: u32,
     entries: Vec<FlashZone>,
 }
@@ -64,13 +65,13 @@ impl ZonedMapping {
         }
     }
 
-    /// Bytes of RAM for the map: a write pointer and the blocks of each zone, and an entry for each unit in SLC mode.
+    /// Bytes of device RAM for the mapping: a write pointer and the blocks of each zone, and an entry for each map unit in SLC mode.
     pub fn ram_bytes(&self) -> u64 {
         let zone = 1 + u64::from(self.layout.blocks) * u64::from(self.planes);
         ENTRY_BYTES * (zone * u64::from(self.layout.count) + u64::from(self.fine_units))
     }
 
-    /// The state as words of an image.
+    /// The state of the zones, encoded as words of a device image.
     pub fn words(&self) -> Vec<u32> {
         let words = |zone: &FlashZone| {
             let blocks: Vec<u32> = zone.blocks.iter().map(|block| block.0).collect();
@@ -79,7 +80,7 @@ impl ZonedMapping {
         self.entries.iter().flat_map(words).collect()
     }
 
-    /// Restores the state from an image; `None` if the words are invalid. [`ZonedMapping::fault`] compares it with the flash.
+    /// Restores the state of the zones from an image; `None` if the words are invalid. [`ZonedMapping::fault`] compares it with the flash.
     pub fn restore(&mut self, geometry: &Geometry, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         let most = self.layout.blocks * self.planes;
         for zone in &mut self.entries {
@@ -117,13 +118,13 @@ impl ZonedMapping {
         self.entries[zone as usize].finished = true;
     }
 
-    /// Writes the span of a request: whole units of one zone, at its write pointer, or units of the conventional zones.
+    /// Writes the data of a request: whole units of one zone, at its write pointer, or units of the conventional zones.
     pub fn write<L: Observer>(
         &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, log: &mut L,
     ) {
         let (first, units) = span.units(core.geometry.unit_shift);
         let Some(zone) = self.layout.zone_of(first.0) else {
-            // Only pages of sequential zones become durable in order.
+            // Outside of sequential zones, pages need not become durable in order.
             let in_order = core.in_order.take();
             core.write_pages(nand, request, span, log);
             core.in_order = in_order;
@@ -146,7 +147,7 @@ impl ZonedMapping {
         }
     }
 
-    /// The block for the next page of a zone; `None` if the blocks of the zone in that plane are already full.
+    /// Returns the block for the next page of a zone; `None` if the blocks of the zone in that plane are already full.
     fn block_for(&mut self, core: &mut FtlCore, nand: &mut Nand, zone: u32, page: u32) -> Option<BlockId> {
         let position = page % self.planes;
         let rows = self.layout.blocks as usize;
@@ -168,7 +169,7 @@ impl ZonedMapping {
         None
     }
 
-    /// Programs the page that ends with the units `at..end`, which the host writes. The units before them are read from pages in SLC mode.
+    /// Programs the page that the host completes with the units `at..end`. The units before them are read from pages in SLC mode.
     fn program_page<L: Observer>(
         &self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, (block, at, end): (BlockId, u32, u32),
         log: &mut L,
@@ -205,7 +206,7 @@ impl ZonedMapping {
         Some(())
     }
 
-    /// Programs units in SLC mode that do not end their page, or for which the blocks of their zone have no free page.
+    /// Programs units in SLC mode, because they do not complete a page or the blocks of their zone have no free page.
     fn program_part<L: Observer>(
         core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, (at, to): (u32, u32), log: &mut L,
     ) -> Option<()> {
@@ -240,7 +241,7 @@ impl ZonedMapping {
         }
     }
 
-    /// Handles a power loss: keeps the written prefix of each zone, up to the first gap.
+    /// Handles a power loss: keeps the written prefix of each zone up to the first gap, and drops the data after it.
     pub fn cut(&self, core: &mut FtlCore) {
         for (zone, _) in (0..).zip(&self.entries) {
             let start = self.layout.start(zone);
@@ -252,7 +253,7 @@ impl ZonedMapping {
         }
     }
 
-    /// The first inconsistency between the zones and the flash.
+    /// Describes the first inconsistency between the zones and the flash; `None` if there is none.
     pub fn fault(&self, core: &FtlCore, nand: &Nand) -> Option<String> {
         let geometry = &core.geometry;
         let mut held = vec![false; nand.block_count()];

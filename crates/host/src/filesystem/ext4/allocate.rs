@@ -9,11 +9,11 @@ use super::Ext4;
 use crate::config::Mount;
 use crate::core::HostCore;
 
-/// Files of up to this number of blocks share a preallocated run (`mb_stream_req`).
+/// Maximum number of blocks of a file that shares a preallocated run (`mb_stream_req`).
 const SMALL: u64 = 16;
-/// Number of blocks in a run for small files (`mb_group_prealloc`).
+/// Number of blocks in a preallocated run for small files (`mb_group_prealloc`).
 const SHARED_RUN: u64 = 512;
-/// Number of extents in an inode, and in a block of an extent tree.
+/// Number of extents that fit into an inode, and into a block of an extent tree.
 const INODE_EXTENTS: u64 = 4;
 const LEAF_EXTENTS: u64 = 340;
 
@@ -71,13 +71,13 @@ impl GroupInodes {
 pub(super) struct Ext4File {
     pub group: u64,
     pub index: u64,
-    /// Extents by page; the value is the block number minus the page number.
+    /// Extents of the file, by page number. The value of an extent is its block number minus its page number.
     pub extents: SectorRangeMap<i64>,
     /// The page after the last allocated one, and the blocks that are preallocated from that page on.
     set_aside: Option<(u64, BlockRange)>,
     /// Blocks of the file's extent tree.
     leaves: Vec<u64>,
-    /// The last transaction that changed the inode, and the last one that changed what is needed to find the data.
+    /// The last transaction that changed the inode, and the last transaction that changed what is needed to find the data.
     pub changed: u32,
     pub data_changed: u32,
     /// Time of the last change of the inode's times, in ticks.
@@ -99,13 +99,13 @@ impl Ext4 {
         candidates.into_iter().find(|at| self.inodes[*at as usize].peek() < self.layout.inodes_per_group).unwrap_or(group)
     }
 
-    /// The block at which the search for blocks for files in the same folder starts.
+    /// Returns the block at which the search for free blocks starts for all files of the same folder.
     fn data_start(&self, inode: u32) -> u64 {
         Ext4Layout::group_start(self.layout.data_group(self.files[inode as usize].group))
     }
 
     /// Finds a free run of `want` blocks: the smallest sufficient buddy in the first group that has one, beginning with the group of
-    /// `from`. If no group has one, any run of this length, otherwise the longest run.
+    /// `from`. If no group has such a buddy, any run of this length; otherwise the longest free run.
     fn find(&self, from: u64, want: u64) -> (u64, u64) {
         let groups = self.layout.groups;
         let first = Ext4Layout::group_of(from);
@@ -118,7 +118,7 @@ impl Ext4 {
         self.free.find(from, want, 1).unwrap_or((from, 0))
     }
 
-    /// The preferred block for a page: the block after that of the previous page, otherwise the start of the search for the file's folder.
+    /// The preferred block for a page: the block after that of the previous page, otherwise the start of the search for the folder.
     pub(super) fn goal(&self, inode: u32, page: u64) -> u64 {
         let file = &self.files[inode as usize];
         let before = page.checked_sub(1).and_then(|page| file.extents.get(page).map(|delta| page as i64 + delta));
@@ -141,16 +141,16 @@ impl Ext4 {
         if size <= SMALL {
             return self.take_shared(self.data_start(inode), count);
         }
-        // The run is sized for the expected growth of the file: a power of two up to 8 MB, minus the part of that window before the page.
+        // The run is sized for the expected growth of the file: it ends at the next multiple of a power of two up to 8 MB.
         let window = size.next_power_of_two().min(if size <= 1024 { 512 } else { 2048 });
         let want = (window - page % window).max(count.min(GROUP_BLOCKS / 2));
         let (from, length) = if page > 0 && self.free.free_at(goal, want) == want {
             (goal, want)
         } else {
-            // Large files are allocated at the last allocation (`s_mb_last_group`, and the groups whose buddies are known).
+            // The search for the blocks of a large file starts in the group of the last allocation (Linux: `s_mb_last_group`).
             self.find(Ext4Layout::group_start(self.last_group), want)
         };
-        // A run does not extend beyond its group.
+        // A run of blocks does not extend beyond its block group.
         let end = (Ext4Layout::group_of(from) + 1) * GROUP_BLOCKS;
         let run = BlockRange { from, to: (from + length).min(end) };
         self.free.take(run.from, run.to);
@@ -169,7 +169,7 @@ impl Ext4 {
             if run.from < run.to {
                 self.free.give(run.from, run.to);
             }
-            // The first allocation in a group preallocates nothing, because its bitmap had not been read during the search.
+            // The first allocation in a group preallocates nothing, because Linux has not yet read the group's bitmap during the search.
             let fresh = std::mem::take(&mut self.fresh[Ext4Layout::group_of(goal) as usize]);
             let want = if fresh { count } else { SHARED_RUN.max(count) };
             let (from, length) = self.find(goal, want);
@@ -230,7 +230,7 @@ impl Ext4 {
         run
     }
 
-    /// Adds blocks to the extent tree if the number of extents requires it, and logs the last block of the tree.
+    /// Adds blocks to the extent tree if the number of extents requires it, and logs the last block of the tree in the journal.
     fn grow_leaves(&mut self, core: &HostCore, inode: u32) {
         let file = &self.files[inode as usize];
         let extents = file.extents.len() as u64;
@@ -289,7 +289,7 @@ pub(super) const GROUP_BLOCKS: u64 = 32_768;
 /// Number of groups whose bitmaps and inode tables are stored together (flex group).
 pub(super) const FLEX: u64 = 16;
 pub(super) const INODES_PER_BLOCK: u64 = 16;
-/// Bytes of the file system for each inode.
+/// Number of bytes of the file system per inode (`inode_ratio` of mke2fs).
 const INODE_RATIO: u64 = 16_384;
 const DESCRIPTORS_PER_BLOCK: u64 = 64;
 
@@ -314,7 +314,7 @@ impl Ext4Layout {
         let inodes = (blocks * 4096 / INODE_RATIO).max(64);
         let inodes_per_group = inodes.div_ceil(groups).next_multiple_of(INODES_PER_BLOCK);
         let descriptors = groups.div_ceil(DESCRIPTORS_PER_BLOCK);
-        // Descriptors are reserved for growth by a factor of 1024, limited to the blocks that one block of addresses can refer to.
+        // Descriptor blocks are reserved for growth by a factor of 1024, limited to the number that one block of addresses can refer to.
         let kept = (blocks * 1024).div_ceil(GROUP_BLOCKS).div_ceil(DESCRIPTORS_PER_BLOCK).min(1024 + descriptors);
         let journal_blocks = match mount.options.journal_mb {
             Some(mb) => u64::from(mb) << 8,
@@ -329,7 +329,7 @@ impl Ext4Layout {
                 .of_field("sectors", 0, mount.sectors.to_string().as_bytes())
                 .hint(format!("use a partition of {least} sectors or more, and `journal_mb` of 4 or more")));
         }
-        // The journal is in the middle, after the tables of its flex group.
+        // mke2fs places the journal in the middle of the file system, after the tables of the flex group there.
         let group = groups / 2 / FLEX * FLEX;
         layout.journal = if groups > 2 * FLEX {
             Ext4Layout::group_start(group + 1) + layout.overhead(group + 1)
@@ -354,7 +354,7 @@ impl Ext4Layout {
         group / FLEX * FLEX
     }
 
-    /// Number of blocks for the copies of superblock and descriptors in a group; 0 for most groups.
+    /// Number of blocks in a group for backups of the superblock and the group descriptors; 0 for most groups.
     fn overhead(&self, group: u64) -> u64 {
         let power = |base: u64| {
             let mut at = base;
@@ -394,7 +394,7 @@ impl Ext4Layout {
         first + 2 * groups + group % FLEX * self.inode_blocks() + index / INODES_PER_BLOCK
     }
 
-    /// The first block after the tables of the first flex group, which is that of the root folder.
+    /// Returns the first block after the bitmaps and inode tables of the first flex group. It is the first block of the root folder.
     pub fn first_data(&self) -> u64 {
         let (first, groups) = self.tables(0);
         first + groups * (2 + self.inode_blocks())
@@ -416,7 +416,7 @@ impl Ext4Layout {
         taken
     }
 
-    /// The first group for data of regular files in a flex group: its second group, because tables fill the first one.
+    /// The first group for data of regular files in a flex group: the second group, because bitmaps and inode tables fill the first.
     pub fn data_group(&self, group: u64) -> u64 {
         let flex = Self::flex_of(group);
         if flex + 1 < self.groups { flex + 1 } else { group }

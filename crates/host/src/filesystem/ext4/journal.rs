@@ -36,7 +36,7 @@ pub(super) struct JournalTransaction {
     /// Runs of blocks that the transaction freed.
     pub freed: Vec<(u64, u64)>,
     pub revoked: u64,
-    /// Whether anything was changed. `blocks` may be empty nevertheless, because a changed block can be revoked.
+    /// Whether the transaction changed anything. `blocks` may be empty nevertheless, because a changed block can be revoked.
     used: bool,
 }
 
@@ -73,12 +73,12 @@ pub(super) struct Ext4Journal {
     pub durable: u32,
     requested: u32,
     committed: VecDeque<CommittedTransaction>,
-    /// The next block of the log, relative to the first block of the journal, and the number of free blocks in the log.
+    /// The next block of the log to write, relative to the first block of the journal; and the number of free blocks in the log.
     head: u64,
     free: u64,
     /// The tail in the journal's superblock, as transaction and block; `None` while the superblock marks the log as empty.
     tail: Option<(u32, u64)>,
-    /// The tail that is being written, and the bio that writes it.
+    /// The new tail, and the bio that writes it to the journal's superblock.
     next_tail: (u32, u64),
     tail_bio: BioId,
     commit_task: Option<TaskId>,
@@ -230,7 +230,7 @@ impl Ext4 {
         self.journal.next_tail = tail;
     }
 
-    /// Makes the written tail the current one, and frees the log blocks before it.
+    /// Makes the new tail, which has been written, the current tail. Frees the log blocks before it.
     fn tail_written(&mut self) {
         let tail = self.journal.next_tail;
         if let Some((_, old)) = self.journal.tail {
@@ -239,7 +239,8 @@ impl Ext4 {
         self.journal.tail = Some(tail);
     }
 
-    /// Drops committed transactions whose blocks are all written in place. Returns the first position that the log must keep.
+    /// Drops committed transactions whose blocks are all written in place. Returns the tail of the log that the remaining transactions
+    /// need.
     fn clean(&mut self, core: &HostCore) -> (u32, u64) {
         while let Some(oldest) = self.journal.committed.front_mut() {
             while let Some(block) = oldest.blocks.last() {
@@ -407,7 +408,7 @@ impl Ext4 {
                         self.buffers.write_home(core, block, IoCause::Checkpoint, Some(task));
                     }
                 } else if self.journal.tail.is_some_and(|(_, old)| old == first) {
-                    // Transactions that are not committed use the whole log.
+                    // Uncommitted transactions use the whole log, so the last one is committed first.
                     if let Some(last) = self.last_transaction() {
                         self.request_commit(core, last);
                         self.await_commit(core, task, last);
@@ -416,7 +417,7 @@ impl Ext4 {
                 }
             }
             1 => {
-                // Blocks written in place must be durable before the log drops their copies.
+                // Blocks that were written in place must be durable before the journal releases their copies.
                 if self.barrier {
                     core.submit_for(BioRequest::flush(self.mount, IoCause::Checkpoint), task);
                 }

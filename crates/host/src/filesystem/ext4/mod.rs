@@ -1,7 +1,7 @@
 //! ext4 in ordered mode: the blocks that operations change, their commits, and the allocation of blocks.
 //!
-//! The rules are those of Linux 6.x (`fs/ext4`, `fs/jbd2`). Those of 2.6.35 are the same, except for the sizes of journals. Not modelled:
-//! fast commits, access times (mounted with `noatime`), blocks reserved for root, names that are not 12 bytes long.
+//! The model follows Linux 6.x (`fs/ext4`, `fs/jbd2`). Linux 2.6.35 differs only in the sizes of journals. Not modelled: fast commits,
+//! access times (mounted with `noatime`), blocks reserved for root, names that are not 12 bytes long.
 
 mod allocate;
 mod journal;
@@ -44,10 +44,10 @@ pub(super) struct Ext4 {
     folders: Ext4FolderTable,
     /// For each group, whether nothing was allocated in it since the mount.
     fresh: Vec<bool>,
-    /// For each group, whether anything was ever allocated in it. If not, its bitmap need not be read (`uninit_bg`).
+    /// For each group, whether anything was ever allocated in it. The bitmap of an unused group need not be read (`uninit_bg`).
     touched: Vec<bool>,
     last_group: u64,
-    /// The preallocated run for small files, by flex group.
+    /// The preallocated runs for small files, one for each flex group.
     shared: Vec<BlockRange>,
     buffers: MetadataBufferTable,
     journal: Ext4Journal,
@@ -63,7 +63,7 @@ impl Ext4 {
         for (from, to) in layout.metadata_ranges() {
             free.take_any(from, to);
         }
-        // The blocks of the root folder and of `lost+found`.
+        // The root directory and `lost+found` use the first five data blocks.
         let root = layout.first_data();
         free.take_any(root, root + 5);
         let mut inodes = vec![GroupInodes::default(); layout.groups as usize];
@@ -77,7 +77,7 @@ impl Ext4 {
             used: layout.blocks - free.len(),
             free,
             reserved: 0,
-            // A part is reserved for folders, all of which exist from the start.
+            // One sixteenth of the inodes is reserved for directories, all of which exist from the start.
             free_inodes: layout.groups * (layout.inodes_per_group - FIRST_INODES) * 15 / 16,
             inodes,
             files: Vec::new(),
@@ -93,7 +93,7 @@ impl Ext4 {
         })
     }
 
-    /// Logs the superblock when a file is opened for the first time since the mount.
+    /// Logs the superblock in the journal when a file is opened for the first time since the mount.
     fn note_open(&mut self, core: &mut HostCore) {
         if !self.opened {
             self.opened = true;
@@ -121,7 +121,7 @@ impl Ext4 {
         *self.file(inode) = Ext4File::new(group, index);
     }
 
-    /// Whether a transaction has space and the blocks are in memory, so that the operation can continue.
+    /// Whether an operation can continue, because the transaction has space and the required blocks are in memory.
     fn ready(&mut self, core: &mut HostCore, task: TaskId, blocks: &[u64]) -> bool {
         self.has_room(core, task) && self.buffers.make_ready(core, task, blocks)
     }
@@ -158,7 +158,7 @@ impl Ext4 {
                 self.await_commit(core, task, id);
                 StepOutcome::Wait(if own { WaitReason::SyncCommit } else { WaitReason::SyncJoined })
             }
-            // The commit may have flushed the cache before the writes of the pages were complete.
+            // The commit may have flushed the device's cache before the writes of the file's pages were complete, so another flush follows.
             1 => {
                 core.tasks[task].part = 2;
                 self.flush(core, task)
@@ -316,7 +316,7 @@ impl FilesystemModel for Ext4 {
     }
 
     fn begin_write(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
-        // The times of an inode change at most once per tick.
+        // The timestamps of an inode change at most once per kernel tick.
         if self.files[inode as usize].tick == core.now.0 / TICK {
             return StepOutcome::Done;
         }
@@ -326,7 +326,7 @@ impl FilesystemModel for Ext4 {
 
     fn wrote(&mut self, core: &mut HostCore, inode: u32, pages: Range<u64>, grew: bool) {
         let file = &self.files[inode as usize];
-        // The length on the device changes when the last page is allocated; immediately if it already is.
+        // The file size on the device changes when the last page is allocated, or immediately if the page is already allocated.
         let longer = grew && file.extents.get(pages.end - 1).is_some();
         if longer || file.tick != core.now.0 / TICK {
             self.log_inode(core, inode);
@@ -377,7 +377,7 @@ impl FilesystemModel for Ext4 {
     fn sync_folder(&mut self, core: &mut HostCore, task: TaskId, folder: FolderId) -> StepOutcome {
         self.open_folder(folder);
         if core.config.folder_sync_commits {
-            // `ext4_force_commit`: commits the transactions that are not durable, and sends nothing if there are none.
+            // As `ext4_force_commit`: commits the transactions that are not durable yet, and does nothing if there are none.
             if core.tasks[task].part == 0 && self.last_transaction().is_none() {
                 return StepOutcome::Done;
             }
@@ -405,7 +405,7 @@ impl FilesystemModel for Ext4 {
     }
 
     fn free_pages(&self) -> u64 {
-        // One hundredth of the blocks is reserved for folders and extent trees.
+        // One percent of the blocks is reserved for directories and extent trees.
         (self.layout.blocks - self.layout.blocks / 100).saturating_sub(self.used + self.reserved)
     }
 
@@ -445,8 +445,8 @@ impl FilesystemModel for Ext4 {
     }
 }
 
-// Folders: their inodes, and the blocks with their names. If the names need more than one block, a hash distributes them over leaves
-// (`dir_index`).
+// Directories have an inode, and blocks with the names of files. If the names need more than one block, a hash distributes them over leaf
+// blocks (`dir_index`).
 
 /// Number of names per block: an entry with a name of 12 bytes takes 20 bytes.
 const NAMES_PER_BLOCK: u32 = 204;
@@ -475,7 +475,7 @@ impl Ext4Folder {
 struct Ext4FolderTable(Vec<Ext4Folder>);
 
 impl Ext4FolderTable {
-    /// The folders of a new file system: only the root folder, inode 2, in the first block after the tables.
+    /// Returns the folders of a new file system: only the root folder, inode 2, in the first block after the inode tables.
     pub fn new(block: u64) -> Self {
         Self(vec![Ext4Folder { index: 1, leaves: vec![(block, 0)], ..Ext4Folder::default() }])
     }
@@ -490,7 +490,7 @@ impl Ext4FolderTable {
         folder.leaves[folder.leaf_of(inode)].0
     }
 
-    /// Adds a name without logging the change, for files that exist from the start.
+    /// Adds a name without logging the change. Used for files that exist from the start of the simulation.
     pub fn add_quietly(&mut self, folder: FolderId, inode: u32) {
         let folder = &mut self.0[folder.0 as usize];
         let leaf = folder.leaf_of(inode);
@@ -499,7 +499,7 @@ impl Ext4FolderTable {
 }
 
 impl Ext4 {
-    /// Initialises a folder at its first use; folders exist from the start. Folders in the root are distributed over flex groups.
+    /// Initialises a folder at its first use; all folders exist from the start. Folders in the root are distributed over flex groups.
     fn open_folder(&mut self, id: FolderId) {
         let at = id.0 as usize;
         if self.folders.0.len() <= at {
@@ -561,7 +561,7 @@ impl Ext4 {
         let group = self.folders.0[at].group;
         let mut added = vec![self.folder_place(group)];
         if self.folders.0[at].root.is_none() {
-            // The first block becomes the root of the tree, and its names move to two new blocks.
+            // The first block becomes the root of the hash tree, and its names move to two new blocks.
             added.push(self.folder_place(group));
             let (block, names) = self.folders.0[at].leaves[0];
             self.folders.0[at].root = Some(block);

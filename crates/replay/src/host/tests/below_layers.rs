@@ -1,4 +1,4 @@
-//! Real data through layers, queue, merging and packing: every sector reads back the last written data.
+//! Tests that real data passes correctly through layers, queue, merging and packing: every sector reads back the last written data.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,16 +14,16 @@ use crate::host::HostQueue;
 const SECTOR: usize = 512;
 const BELOW: DisksBelow = DisksBelow::new(4096, None);
 
-/// A disk below the host queue. Data is moved when the driver fetches the command, and only for its entries.
+/// A disk below the host queue. Data is transferred when the driver fetches a command, and only for the entries of this command.
 struct QueueDisk {
     host: HostQueue,
     data: Vec<u8>,
-    /// Data by request number, for waiting writes and for fetched reads.
+    /// Data in transfer by request number: of waiting writes and of fetched reads.
     moving: HashMap<u64, Vec<u8>>,
     now: Nanos,
     /// Number of commands sent.
     sent: u64,
-    /// Duration of a command. Requests arrive every 1 ns, so this many arrive during a command.
+    /// Duration of a command. Requests arrive every 1 ns, so this is also the number of requests that arrive during a command.
     burst: Nanos,
 }
 
@@ -140,7 +140,7 @@ fn what_a_layer_sends_is_merged_and_packed() {
     assert!(disk.host.counts.merged >= 18 && disk.host.counts.packs >= 2, "{:?}", disk.host.counts);
 }
 
-/// Operation, address, length in sectors.
+/// A request of the test: operation, address, length in sectors.
 type Step = (u8, u16, u8);
 
 proptest! {

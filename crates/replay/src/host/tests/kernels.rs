@@ -6,7 +6,7 @@ use super::*;
 
 const CACHE: (&str, &str) = ("cache.size_kb", "512");
 
-/// The host queue of a kernel, with additional settings, above a device with a cache.
+/// Creates the host queue of a kernel, with additional settings, above a device with a cache.
 fn kernel(name: &str, settings: &[(&str, &str)]) -> HostQueue {
     host(&[&[("host.kernel", name), CACHE], settings].concat())
 }
@@ -112,7 +112,7 @@ fn what_follows_a_command_waits_for_it_and_holds_up_no_request_that_came_before(
     let fua = DeviceCommand { modifiers: RELIABLE, ..DeviceCommand::new(Nanos(0), Op::Write, 8, 8) };
     host.push(&fua, &mut done);
     assert_eq!(fetch(&mut host, 0), [(Op::Write, 4, 4)]);
-    // The completion is known at once, but its time is in the future.
+    // The completion is already reported here, but its time (500 ns) is in the future.
     host.completed(&write_completed(0, 0, 500), &mut done);
     push(&mut host, 100, Op::Read, 1000, 4);
     assert_eq!(host.ready_at(), Some(Nanos(100)));

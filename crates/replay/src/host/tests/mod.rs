@@ -68,7 +68,7 @@ fn consecutive_writes_are_packed_within_entries_and_size() {
     assert_eq!((host.counts.packs, host.counts.packed_requests), (1, 3));
 }
 
-/// The completion of command `id` at `complete`. The command starts at its arrival.
+/// Returns the completion of command `id` at `complete`, for a command that starts at its arrival.
 fn completed(command: &DeviceCommand, id: u64, complete: Nanos) -> RequestCompleted {
     let waits = LatencyBreakdown::default();
     RequestTiming { start: command.arrival, complete, subrequests: 1, waits }.of_request(command, id)

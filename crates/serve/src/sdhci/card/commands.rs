@@ -1,4 +1,4 @@
-//! The commands that are legal in each state (JESD84-B51, 6.10 and table 63).
+//! Executes commands. A command is legal only in certain states of the card (JESD84-B51, 6.10 and table 63).
 
 use emmclab_base::CommandFlags;
 
@@ -21,7 +21,7 @@ const TUNING: [u8; 64] = [
     0xde,
 ];
 
-/// The outcome of a legal command.
+/// The outcome of a legal command of the host.
 enum CommandReply {
     Silent,
     R1,
@@ -32,7 +32,7 @@ impl EmmcCard {
     /// Executes a command of the host.
     pub fn command(&mut self, index: u8, argument: u32) -> CardResponse {
         let (before, busy) = (self.state, self.busy());
-        // CMD23 applies to the next command except CMD13.
+        // CMD23 (SET_BLOCK_COUNT) applies to the next command, unless this is CMD13 (SEND_STATUS).
         let count = if index == 13 { None } else { self.count.take() };
         if !matches!(index, 0 | 13 | 35 | 36 | 38) && self.erase.abort() {
             self.errors |= CardStatus::ERASE_RESET;
@@ -48,7 +48,7 @@ impl EmmcCard {
         }
     }
 
-    /// Executes a command and changes the state; `None` if the command is illegal in this state.
+    /// Executes a command and changes the state of the card; `None` if the command is illegal in this state.
     fn execute(&mut self, index: u8, argument: u32, count: Option<PresetBlockCount>) -> Option<CommandReply> {
         use CardState::{
             BusTest, Disconnected, Identification, Idle, Inactive, Programming, Ready, ReceivingData, SendingData, Sleep,
@@ -68,7 +68,7 @@ impl EmmcCard {
             }
             (1, Idle) => {
                 let access = if self.sectors > super::BYTE_ADDRESSED { OCR_SECTORS } else { 0 };
-                // With an argument of 0, CMD1 only reads the OCR.
+                // With an argument of 0, CMD1 only reads the OCR register, and the state does not change.
                 if argument & OCR != 0 {
                     self.state = Ready;
                 }
@@ -101,7 +101,7 @@ impl EmmcCard {
                 self.program();
                 CommandReply::R1
             }
-            // CMD7 for another card; or CMD4, which has no effect because there is no driver stage register (DSR_IMP is 0).
+            // CMD7 for another card, or CMD4, which has no effect because the card has no driver stage register (DSR_IMP is 0).
             (7, StandBy | Disconnected) | (4, StandBy) => CommandReply::Silent,
             (7, Selected | SendingData | Programming) if !addressed => {
                 self.transfer = None;
@@ -124,13 +124,13 @@ impl EmmcCard {
                 self.end_write();
                 CommandReply::R1
             }
-            // A high-priority interrupt. Requests that are already in the device are not interrupted.
+            // CMD12 as a high-priority interrupt (HPI). Requests that are already in the device are not interrupted.
             (12, Programming) if addressed && argument & 1 == 1 && self.ext_csd.high_priority_interrupt() => CommandReply::R1,
             (13, StandBy | Selected | SendingData | ReceivingData | Programming | Disconnected | BusTest) if addressed => {
                 CommandReply::R1
             }
             (14, BusTest) => {
-                // The first two bits of each line are returned inverted; the others are 0.
+                // CMD14 returns the first two bits of each data line inverted; the others are 0.
                 let mut pattern = std::mem::take(&mut self.bus_pattern);
                 let lines = pattern.len();
                 for (at, byte) in pattern.iter_mut().enumerate() {
@@ -175,7 +175,7 @@ impl EmmcCard {
                 }
                 _ => self.send(TUNING.to_vec()),
             },
-            // Packed commands (bit 30) are not supported.
+            // Packed commands (bit 30 of the argument) are not supported.
             (23, Selected) if argument >> 30 & 1 == 0 => {
                 let mut modifiers = CommandFlags::empty();
                 modifiers.set(CommandFlags::RELIABLE, argument >> 31 & 1 == 1);
@@ -215,7 +215,7 @@ impl EmmcCard {
         })
     }
 
-    /// Starts to send available data as a single block.
+    /// Starts to send data that is already available as a single block.
     fn send(&mut self, data: Vec<u8>) -> CommandReply {
         self.transfer = Some(CardTransfer::Fixed(data));
         self.state = CardState::SendingData;
@@ -226,7 +226,7 @@ impl EmmcCard {
     fn switch(&mut self, argument: u32) {
         let (index, value) = ((argument >> 16) as u8, (argument >> 8) as u8);
         let access = match argument >> 24 & 0b11 {
-            // There is only the standard command set.
+            // The card has only the standard command set, so selecting another one is an error.
             0 => {
                 if argument & 0b111 != 0 {
                     self.errors |= CardStatus::SWITCH_ERROR;

@@ -16,10 +16,10 @@ const LASTING: [RegisterField; 7] = [
     fields::PARTITION_CONFIG,
 ];
 
-/// Sectors of an erase group for hosts that leave `ERASE_GROUP_DEF` clear: (31 + 1) * (31 + 1), as in the CSD.
+/// Number of sectors in an erase group for hosts that leave `ERASE_GROUP_DEF` clear: (31 + 1) * (31 + 1), as in the CSD.
 const DEFAULT_ERASE_GROUP: u64 = 32 * 32;
 
-/// The operation that follows a change of a mode.
+/// The operation that must follow when CMD6 changes a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SwitchEffect {
     None,
@@ -41,7 +41,7 @@ pub(super) struct CardExtCsd {
 }
 
 impl CardExtCsd {
-    /// The register of a card with these settings, after the first power-up.
+    /// Creates the register of a card with these settings, after the first power-up.
     pub fn new(settings: &CardSettings, sectors: u64) -> Self {
         let mut bytes = [0; REGISTER_BYTES];
         let partition = |bytes: u32| u64::from(bytes / PARTITION_UNIT);
@@ -76,7 +76,7 @@ impl CardExtCsd {
             (fields::S_A_TIMEOUT, 16),
             (fields::SLEEP_NOTIFICATION_TIME, 10),
             (fields::SEC_COUNT, sectors),
-            // Classes of 2.4 MB/s and 4.5 MB/s.
+            // The same low performance class for all bus widths and clocks.
             (fields::MIN_PERF_W_8_52, 0x0a),
             (fields::MIN_PERF_R_8_52, 0x0a),
             (fields::MIN_PERF_W_8_26_4_52, 0x0a),
@@ -98,16 +98,16 @@ impl CardExtCsd {
         Self { bytes }
     }
 
-    /// Updates the fields on the state of the flash.
+    /// Updates the register fields that report the health of the flash.
     pub fn report(&mut self, health: DeviceHealth) {
         self.put(fields::BKOPS_STATUS, health.background.min(3).into());
-        // 1: normal; 2 and 3: 80 % and 90 % of the spare blocks are used.
+        // PRE_EOL_INFO: 1 is normal; 2 and 3 mean that 80 % and 90 % of the spare blocks are used. 0 means unknown.
         let spares = match health.spares_used {
             None => 0,
             Some(used) => 1 + u64::from(used >= 0.8) + u64::from(used >= 0.9),
         };
         self.put(fields::PRE_EOL_INFO, spares);
-        // In steps of 10 %; 11 means that the lifetime is exceeded.
+        // Lifetime estimates are in steps of 10 %. 11 means that the lifetime is exceeded, and 0 that it is unknown.
         let steps = |used: Option<f64>| used.map_or(0, |used| (used * 10.0).ceil().clamp(1.0, 11.0) as u64);
         self.put(fields::DEVICE_LIFE_TIME_EST_TYP_A, steps(health.slc_life_used));
         self.put(fields::DEVICE_LIFE_TIME_EST_TYP_B, steps(health.life_used));
@@ -123,7 +123,7 @@ impl CardExtCsd {
 
     /// Executes CMD0: resets the modes except those in [`LASTING`]. Of `PARTITION_CONFIG`, only the partition access is reset.
     pub fn reset(&mut self) {
-        // Some properties lie among the modes.
+        // These properties of the device are in the modes segment of EXT_CSD, and are not reset.
         let properties = [fields::WR_REL_PARAM, fields::WR_REL_SET, fields::RPMB_SIZE_MULT];
         for field in FIELDS.iter().filter(|field| field.byte < fields::EXT_CSD_REV.byte) {
             if !LASTING.contains(field) && !properties.contains(field) {
@@ -173,7 +173,7 @@ impl CardExtCsd {
         }
     }
 
-    /// Sectors of an erase group.
+    /// Number of sectors in an erase group.
     pub fn erase_group(&self) -> u64 {
         if self.get(fields::ERASE_GROUP_DEF) & 1 == 1 {
             self.get(fields::HC_ERASE_GRP_SIZE) * u64::from(ERASE_UNIT) / SECTOR_BYTES
@@ -220,7 +220,7 @@ impl CardExtCsd {
                 }
             }
             fields::CACHE_CTRL => {
-                // Disabling the cache makes its data durable.
+                // Disabling the cache makes its data durable, so the cache is flushed.
                 if cache == Some(true) && new == 0 {
                     effect = SwitchEffect::Flush;
                 }
@@ -256,7 +256,7 @@ impl CardExtCsd {
                         _ => false,
                     }
             }
-            // This can be written once; it is 0 before.
+            // RST_N_FUNCTION can be written once; before, it is 0.
             fields::RST_N_FUNCTION => new <= 2 && (old == 0 || old == new),
             fields::BUS_WIDTH => matches!(new, 0..=2 | 5 | 6),
             fields::HS_TIMING => new <= 2,

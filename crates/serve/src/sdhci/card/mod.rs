@@ -27,7 +27,7 @@ pub(super) use transfer::ClockedData;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
-/// Larger devices use sector addresses, others byte addresses (JESD84-B51, 6.6.7).
+/// Maximum number of sectors of a device with byte addresses (2 GiB); larger devices use sector addresses (JESD84-B51, 6.6.7).
 const BYTE_ADDRESSED: u64 = (2 << 30) / SECTOR_BYTES;
 
 /// The effect of CMD23: the length of the next transfer, and its flags.
@@ -59,7 +59,7 @@ pub(super) struct EmmcCard {
     rpmb: RpmbPartition,
     state: CardState,
     rca: u16,
-    /// Error bits that no response has reported yet.
+    /// Error bits that were not yet reported in a response to the host.
     errors: CardStatus,
     count: Option<PresetBlockCount>,
     transfer: Option<CardTransfer>,
@@ -73,7 +73,7 @@ pub(super) struct EmmcCard {
 }
 
 impl EmmcCard {
-    /// A card after power-up. The caller must check the settings before.
+    /// Creates a card after power-up. The caller must check the settings first.
     pub fn new(settings: &CardSettings, device: Arc<dyn BlockDevice>) -> Self {
         let limits = device.limits();
         Self {
@@ -129,7 +129,7 @@ impl EmmcCard {
         !self.programming.is_empty()
     }
 
-    /// Processes the completion of a request; ignores it if the card does not wait for the request.
+    /// Processes the completion of a request to the block device. Ignores it if the card does not wait for the request.
     pub fn complete(&mut self, completion: ServedCompletion) {
         if self.programming.remove(&completion.tag) {
             if let Err(failure) = completion.outcome {
@@ -145,25 +145,25 @@ impl EmmcCard {
         }
     }
 
-    /// Leaves the programming state if no request is in progress.
+    /// Leaves the programming state if no request that changes data is in progress.
     fn finish_transfer(&mut self) {
         if !self.busy() {
             self.state = match self.state {
                 CardState::Programming => CardState::Transfer,
-                // CMD7 for another card was received while programming.
+                // CMD7 for another card was received while this card was programming.
                 CardState::Disconnected => CardState::StandBy,
                 other => other,
             };
         }
     }
 
-    /// Enters the programming state until the requests are complete.
+    /// Enters the programming state until the requests to the block device are complete.
     fn program(&mut self) {
         self.state = CardState::Programming;
         self.finish_transfer();
     }
 
-    /// The response R1 to a command that was received in state `before`, with the errors since the last R1.
+    /// Returns the response R1 to a command that was received in state `before`, with the errors since the last R1.
     fn r1(&mut self, before: CardState, busy: bool) -> CardResponse {
         let mut status = std::mem::take(&mut self.errors);
         status.set(CardStatus::READY_FOR_DATA, !busy);
@@ -183,12 +183,13 @@ impl EmmcCard {
         match self.area() {
             CardPartition::User => self.sectors,
             CardPartition::Boot(number) => (self.boot[number].len() / SECTOR) as u64,
-            // Any argument is valid, because RPMB frames contain their address.
+            // For the RPMB partition, any argument is valid, because RPMB frames contain their own address.
             CardPartition::Rpmb => u64::from(u32::MAX),
         }
     }
 
-    /// The sector that the argument of a command addresses; `None` if it is invalid, with the error set in the status.
+    /// Returns the sector that the argument of a command addresses. If the argument is invalid, returns `None` and sets the error in the
+    /// status.
     fn locate(&mut self, argument: u32) -> Option<u64> {
         let mut sector = u64::from(argument);
         if self.sectors <= BYTE_ADDRESSED {
@@ -223,7 +224,7 @@ impl EmmcCard {
         }
     }
 
-    /// Starts the operation that follows a change of a mode.
+    /// Starts the operation that must follow a change of a mode by CMD6.
     fn start(&mut self, effect: SwitchEffect) {
         match effect {
             SwitchEffect::None => {}
@@ -256,7 +257,7 @@ impl EmmcCard {
 }
 
 bitflags! {
-    /// Device status, which R1 contains (JESD84-B51, 6.13), without the state.
+    /// The device status that R1 contains (JESD84-B51, 6.13), without the card state.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(crate) struct CardStatus: u32 {
         const ADDRESS_OUT_OF_RANGE = 1 << 31;

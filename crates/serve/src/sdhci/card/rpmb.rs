@@ -4,10 +4,10 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 const FRAME: usize = 512;
-/// Bytes of data in a frame, which is also the unit of addresses.
+/// Bytes of data in an RPMB frame. Addresses in frames count units of this size.
 const DATA: usize = 256;
 
-/// The positions of the fields in a frame. Numbers are big-endian.
+/// The positions of the fields in an RPMB frame. Numbers are big-endian.
 mod field {
     use std::ops::Range;
     pub const MAC: Range<usize> = 196..228;
@@ -18,11 +18,11 @@ mod field {
     pub const BLOCKS: Range<usize> = 506..508;
     pub const RESULT: Range<usize> = 508..510;
     pub const TYPE: Range<usize> = 510..512;
-    /// Bytes that the MAC covers.
+    /// The bytes of an RPMB frame that the MAC covers.
     pub const SIGNED: Range<usize> = 228..512;
 }
 
-/// Types of requests; the type of a response is that of its request shifted by eight bits.
+/// Types of RPMB requests; the type of a response is that of its request shifted left by eight bits.
 mod request {
     pub const PROGRAM_KEY: u16 = 1;
     pub const READ_COUNTER: u16 = 2;
@@ -31,7 +31,7 @@ mod request {
     pub const READ_RESULT: u16 = 5;
 }
 
-/// Results of an operation.
+/// Result codes of an RPMB operation.
 #[derive(Clone, Copy)]
 enum RpmbResult {
     Ok = 0,
@@ -42,7 +42,7 @@ enum RpmbResult {
     NoKey = 7,
 }
 
-/// What the next read of the partition returns.
+/// What the next read of the RPMB partition returns.
 enum RpmbResponse {
     Nothing,
     /// The result of programming the key or of a write: request type, result, address.
@@ -54,7 +54,7 @@ enum RpmbResponse {
     },
 }
 
-/// The partition: memory, key and write counter, which persist for the life of the card.
+/// The RPMB partition: memory, key and write counter, which persist for the life of the card.
 pub(super) struct RpmbPartition {
     memory: Vec<u8>,
     key: Option<[u8; 32]>,
@@ -87,7 +87,7 @@ impl RpmbPartition {
         self.response = RpmbResponse::Nothing;
     }
 
-    /// The HMAC state after the signed bytes of these frames; `None` if there is no key.
+    /// Computes the HMAC over the signed bytes of these frames; `None` if there is no key.
     fn mac(&self, frames: &[u8]) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key?).ok()?;
         frames.chunks_exact(FRAME).for_each(|frame| mac.update(&frame[field::SIGNED]));
@@ -117,7 +117,7 @@ impl RpmbPartition {
             }
             request::READ_COUNTER if single_frame => RpmbResponse::Counter(read_bytes(last, field::NONCE)),
             request::READ if single_frame => RpmbResponse::Data { nonce: read_bytes(last, field::NONCE), address },
-            // The result of the previous operation remains for the next read.
+            // READ_RESULT keeps the result of the previous operation for the next read.
             request::READ_RESULT if single_frame => return,
             _ => RpmbResponse::Result(kind, RpmbResult::GeneralFailure, 0),
         };
@@ -184,7 +184,7 @@ impl RpmbPartition {
         if self.key.is_none() && !matches!(outcome, RpmbResult::GeneralFailure) {
             outcome = RpmbResult::NoKey;
         }
-        // Bit 7: the write counter has reached its maximum.
+        // Bit 7 of the result means that the write counter has reached its maximum.
         let expired = u32::from(self.counter == u32::MAX) << 7;
         for frame in frames.chunks_exact_mut(FRAME) {
             write_number(frame, field::TYPE, u32::from(kind) << 8);

@@ -15,7 +15,7 @@ impl IdentityRegister {
         self.0 |= value << low;
     }
 
-    /// The bytes, most significant first, with the checksum in bits 7:1 and a 1 in bit 0.
+    /// Returns the bytes of the register, most significant first, with the checksum in bits 7:1 and a 1 in bit 0.
     fn finish(self) -> [u8; 16] {
         let mut bytes = self.0.to_be_bytes();
         bytes[15] = crc7(&bytes[..15]) << 1 | 1;
@@ -37,7 +37,7 @@ pub(super) fn cid(settings: &CardSettings) -> [u8; 16] {
     cid.finish()
 }
 
-/// The CSD. It contains the size of devices up to 2 GiB; the size of larger ones is only in `SEC_COUNT`.
+/// Creates the CSD. It contains the size of devices up to 2 GiB; the size of larger devices is only in `SEC_COUNT`.
 pub(super) fn csd(sectors: u64) -> [u8; 16] {
     let bytes = sectors * SECTOR_BYTES;
     let read_block_log2 = if bytes > 1 << 30 { 10 } else { 9 };
@@ -71,7 +71,7 @@ pub(super) const PARTITION_UNIT: u32 = 128 << 10;
 /// Unit of the size of an erase group, in bytes (JESD84-B51, `HC_ERASE_GRP_SIZE [224]`).
 pub(super) const ERASE_UNIT: u32 = 512 << 10;
 
-/// Properties of an eMMC card that its registers CID and `EXT_CSD` report. The size is that of the block device.
+/// Properties of an eMMC card that its registers CID and `EXT_CSD` report. The size of the card is that of its block device.
 ///
 /// Command queueing and packed commands are always off, and erased memory reads as zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,9 +110,9 @@ pub struct CardSettings {
     pub data_tags: bool,
     /// Whether the card supports TRIM (`SEC_FEATURE_SUPPORT [231]`, bit 4). It always supports DISCARD.
     pub trim: bool,
-    /// Whether the card supports secure erase and, together with `trim`, secure trim (bit 0).
+    /// Whether the card supports secure erase and, together with `trim`, secure trim (`SEC_FEATURE_SUPPORT [231]`, bit 0).
     pub secure_erase: bool,
-    /// Whether the card supports SANITIZE (bit 6).
+    /// Whether the card supports SANITIZE (`SEC_FEATURE_SUPPORT [231]`, bit 6).
     pub sanitize: bool,
 }
 
@@ -174,7 +174,7 @@ impl CardSettings {
         ] {
             check(units(bytes, unit, most), field, &bytes, hint)?;
         }
-        // SEC_COUNT [215:212] has 32 bits.
+        // The number of sectors must fit into SEC_COUNT [215:212], which has 32 bits.
         let size = limits.sectors.saturating_mul(SECTOR_BYTES);
         let hint = "use a device of at least one sector and less than 2 TiB";
         check((1..=u64::from(u32::MAX)).contains(&limits.sectors), "size", &size, hint)

@@ -15,7 +15,7 @@ const SECTORS: u64 = 8 << 20;
 #[test]
 fn identification_leads_to_the_transfer_state() {
     let mut host = CardTestHost::with(&CardSettings::default(), SECTORS);
-    // The host first probes for other kinds of cards; this one does not respond.
+    // The host first probes for SDIO and SD cards, to which an eMMC does not respond.
     for (index, argument) in [(0, 0), (52, 0x8000_0c00), (5, 0), (8, 0x1aa), (55, 0)] {
         host.expect_no_response(index, argument);
     }
@@ -106,7 +106,7 @@ fn switch_refuses_what_is_not_for_the_host_to_write() {
     assert_eq!(host.switch(162, 2), CardStatus::SWITCH_ERROR, "it is written once");
     let bytes = host.read_one(8, 0);
     assert_eq!((bytes[183], bytes[185], bytes[161], bytes[164], bytes[175]), (6, 2, 1, 0, 1));
-    // Set and clear bits.
+    // CMD6 with access mode 1 sets bits of a byte, and with access mode 2 clears bits.
     host.r1(6, 1 << 24 | 163 << 16 | 2 << 8);
     assert_eq!(host.read_one(8, 0)[163], 3);
     host.r1(6, 2 << 24 | 163 << 16 | 1 << 8);
@@ -128,7 +128,7 @@ fn flags_of_the_block_count_become_flags_of_the_write() {
         assert_eq!(host.last().action, BlockAction::Write(vec![3; 8 * SECTOR]));
         assert_eq!((host.last().sector, host.last().sectors, host.last().modifiers), (64, 8, modifiers));
     }
-    // The flags apply to one transfer.
+    // The flags of CMD23 apply to one transfer only.
     host.r1(23, 1 << 31 | 1);
     host.r1(16, 512);
     host.r1(25, 0);
@@ -168,7 +168,7 @@ fn flush_barrier_and_power_off_are_flushes() {
     assert_eq!(host.requests.len(), before);
     assert_eq!(host.switch(34, 3), CardStatus::empty());
     assert_eq!(host.last().action, BlockAction::Flush);
-    // Its effect ends with its execution.
+    // FLUSH_CACHE reads as 0 again after the flush.
     assert_eq!(host.read_one(8, 0)[32], 0);
 }
 
@@ -278,7 +278,7 @@ fn erase_takes_whole_groups_and_trim_takes_sectors() {
     host.switch(175, 1);
     host.erase(1024, 1024, 0);
     assert_eq!((host.last().sector, host.last().sectors), (1024, 1024), "512 KiB");
-    // Long ranges are split at the longest request of the device.
+    // Long erase ranges are split at the maximum request length of the device.
     let before = host.requests.len();
     host.erase(1, SECTORS as u32 - 1, 3);
     let parts = &host.requests[before..];
@@ -396,7 +396,7 @@ fn the_bus_test_returns_the_pattern_inverted() {
     assert_eq!((block.len(), &block[..8]), (128, &[0xff, 0xff, 0, 0xff, 0xff, 0xff, 0, 0][..]));
 }
 
-/// A host with a card. It completes requests only when [`Self::complete`] or [`Self::fail`] is called.
+/// A test host with an eMMC card. It completes requests of the card only when [`Self::complete`] or [`Self::fail`] is called.
 pub(super) struct CardTestHost {
     pub card: EmmcCard,
     device: Arc<MemoryDevice>,
@@ -410,7 +410,7 @@ impl CardTestHost {
         Self { card: EmmcCard::new(settings, device.clone()), device, requests: Vec::new() }
     }
 
-    /// A card in the transfer state, with its cache enabled.
+    /// Creates a test host whose card is in the transfer state, with its cache enabled.
     pub fn selected(sectors: u64) -> Self {
         let mut host = Self::with(&CardSettings::default(), sectors);
         host.identify();
@@ -426,7 +426,7 @@ impl CardTestHost {
         self.r1(7, 1 << 16);
     }
 
-    /// Completes the pending requests of the card, successful or not.
+    /// Executes the pending requests of the card on the test's block device, and passes the outcomes to the card.
     pub fn complete(&mut self) {
         let mut requests = self.card.take_requests();
         self.requests.extend(requests.iter().cloned());
@@ -461,7 +461,7 @@ impl CardTestHost {
         self.r1(13, 1 << 16) >> 9 & 0xf
     }
 
-    /// Executes CMD6 (write byte); returns the status afterwards.
+    /// Writes a byte of `EXT_CSD` by CMD6; returns the status afterwards.
     pub fn switch(&mut self, index: u8, value: u8) -> CardStatus {
         self.r1(6, 3 << 24 | u32::from(index) << 16 | u32::from(value) << 8);
         self.complete();
@@ -502,13 +502,13 @@ impl CardTestHost {
     }
 }
 
-/// Steps of the model test, on a card of 64 sectors.
+/// Steps of the test against a model, on a card of 64 sectors.
 #[derive(Clone, Debug)]
 enum CardModelStep {
-    /// First sector, number of sectors, byte that fills them, and whether CMD23 sets the length.
+    /// A write: first sector, number of sectors, byte that fills them, and whether CMD23 sets the length.
     Write(u32, u32, u8, bool),
     Read(u32, u32, bool),
-    /// First and last sector, argument of CMD38.
+    /// An erase: first and last sector, argument of CMD38.
     Erase(u32, u32, u32),
     /// A write that a reset of the card interrupts.
     Cut(u32),
@@ -538,7 +538,7 @@ proptest! {
         let mut host = CardTestHost::with(&settings, 64);
         host.card.max_sectors = max;
         host.identify();
-        // From partition and sector to the byte that fills it.
+        // Maps partition and sector to the byte value that fills the sector.
         let mut model: BTreeMap<(u8, u32), u8> = BTreeMap::new();
         let mut partition = 0;
         for step in steps {
@@ -577,13 +577,13 @@ proptest! {
                     host.r1(36, last * 512);
                     host.r1(38, argument);
                     host.complete();
-                    // An erase group is larger than the user area of this card, and two are larger than a boot partition of 256 sectors.
+                    // Erase groups are so large here that an erase covers the whole user area, or a whole boot partition of 256 sectors.
                     let gone = if argument.is_multiple_of(4) { 0..=255 } else { first..=last };
                     model.retain(|(area, sector), _| *area != partition || !gone.contains(sector));
                 }
                 CardModelStep::Cut(first) => {
                     host.r1(25, first * 512);
-                    // Data that was not passed to the device is lost; a chunk of full length is passed.
+                    // A power cut loses data that was not yet passed to the device. Only a chunk of full length has been passed.
                     prop_assert!(host.card.push(&vec![0xcc; SECTOR]));
                     let written = partition == 0 && max == 1;
                     host.complete();

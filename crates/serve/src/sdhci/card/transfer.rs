@@ -17,7 +17,7 @@ pub(super) enum CardTransfer {
     Write(CardWrite),
 }
 
-/// CMD17 and CMD18.
+/// A read of one or more blocks in progress (CMD17 and CMD18).
 pub(super) struct CardRead {
     area: CardPartition,
     next: u64,
@@ -27,24 +27,24 @@ pub(super) struct CardRead {
     modifiers: CommandFlags,
     /// Parts of the blocks that the host reads, in order. The tags of parts from the device are consecutive.
     parts: VecDeque<CardReadPart>,
-    /// Number of parts whose data has not arrived yet.
+    /// Number of parts whose data has not arrived from the device yet.
     missing: usize,
     failed: bool,
 }
 
-/// Data of a request to the device; `None` until it arrives.
+/// Data of a read request to the device; `None` until it arrives.
 struct CardReadPart {
     tag: u64,
     data: Option<Vec<u8>>,
 }
 
-/// CMD24 and CMD25.
+/// A write of one or more blocks in progress (CMD24 and CMD25).
 pub(super) struct CardWrite {
     area: CardPartition,
     next: u64,
     left: Option<u32>,
     modifiers: CommandFlags,
-    /// Data that is not passed to the device yet.
+    /// Data from the host that has not been passed to the device yet.
     data: Vec<u8>,
 }
 
@@ -55,12 +55,12 @@ pub(in crate::sdhci) enum ClockedData {
     Waiting,
     /// The requested data.
     Data(Vec<u8>),
-    /// The card sends nothing.
+    /// The card sends no data because the transfer has failed.
     Failed,
 }
 
 impl CardRead {
-    /// Stores the data of a request; returns the error bits for the status.
+    /// Stores the data of a completed request; returns the error bits for the card status.
     pub fn complete(&mut self, completion: ServedCompletion) -> CardStatus {
         let first = self.parts.front().map_or(0, |part| part.tag);
         let place = completion.tag.checked_sub(first).map(|place| place as usize);
@@ -111,7 +111,7 @@ impl EmmcCard {
         self.state = CardState::ReceivingData;
     }
 
-    /// The first sector of a transfer. If the length is known, all blocks must exist; otherwise only the first.
+    /// Returns the first sector of a transfer. If the length is known, all blocks must be on the card; otherwise only the first block.
     fn locate_blocks(&mut self, argument: u32, count: PresetBlockCount) -> Option<u64> {
         let sector = self.locate(argument)?;
         if sector + u64::from(count.blocks.unwrap_or(1)) > self.area_sectors() {
@@ -276,7 +276,7 @@ impl EmmcCard {
         }
     }
 
-    /// Ends a write, after the last block or by CMD12.
+    /// Ends the write transfer, after its last block or when CMD12 arrives.
     pub(super) fn end_write(&mut self) {
         self.write_out();
         self.transfer = None;

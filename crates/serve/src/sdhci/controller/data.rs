@@ -4,7 +4,7 @@
 use super::{GuestMemory, SdhciController, interrupt, mode};
 use crate::sdhci::card::{CardResponse, ClockedData};
 
-/// Maximum length of a block in bytes, as the capabilities state it.
+/// Maximum length of a block in bytes, as reported by the capabilities register.
 const MOST_BLOCK: usize = 512;
 /// Maximum length of a transfer in bytes: the maximum block count times the largest block.
 const MOST_BYTES: usize = 65535 * MOST_BLOCK;
@@ -13,14 +13,14 @@ const MOST_BYTES: usize = 65535 * MOST_BLOCK;
 enum TransferEngine {
     Port,
     Sdma,
-    /// ADMA2: the table, and the rest of the segment of the last descriptor.
+    /// ADMA2: the reader of the descriptor table, and the part of the current memory segment that is not transferred yet.
     Adma(AdmaTableReader, DmaSegment),
 }
 
 /// What a transfer waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransferPause {
-    /// Nothing: it can continue.
+    /// The transfer waits for nothing and can continue.
     None,
     /// The driver must read or write the buffer port.
     Port,
@@ -29,7 +29,7 @@ pub(super) enum TransferPause {
     Card,
 }
 
-/// A data transfer.
+/// A data transfer in progress between the card and the guest.
 pub(super) struct ControllerTransfer {
     pub reads: bool,
     engine: TransferEngine,
@@ -47,9 +47,9 @@ pub(super) struct ControllerTransfer {
 enum TransferFault {
     /// The card sends no data, or does not acknowledge it.
     Card,
-    /// Guest memory or the descriptor table cannot be used. The flag is set if the table and the transfer differ in length.
+    /// Guest memory or the descriptor table cannot be used. The second field is true if the table and the transfer differ in length.
     Adma(AdmaState, bool),
-    /// SDMA to an address without memory.
+    /// SDMA accessed an address without guest memory.
     Sdma,
 }
 
@@ -89,7 +89,7 @@ impl SdhciController {
             (true, 2) => {
                 let adma = AdmaTableReader::new(registers.adma_address as u32);
                 if left.is_none() {
-                    // The descriptor table determines the length.
+                    // Without a block count, the ADMA descriptor table determines the length.
                     match adma.total(memory, MOST_BYTES) {
                         Ok(bytes) if bytes > 0 && bytes.is_multiple_of(block_bytes) => {
                             left = Some((bytes / block_bytes) as u32);
@@ -100,7 +100,7 @@ impl SdhciController {
                 }
                 TransferEngine::Adma(adma, DmaSegment { address: 0, bytes: 0 })
             }
-            // The capabilities include no other kind of DMA.
+            // The capabilities of the controller include no other kind of DMA.
             (true, _) => return self.fail(&TransferFault::Adma(AdmaState::Stop, false)),
         };
         let mut transfer = ControllerTransfer {
@@ -117,7 +117,7 @@ impl SdhciController {
         self.transfer = Some(transfer);
     }
 
-    /// Begins the next blocks: a read requests them from the card, a write allocates a buffer for them.
+    /// Starts the transfer of the next blocks: a read requests them from the card, a write allocates a buffer for them.
     fn begin_chunk(&mut self, transfer: &mut ControllerTransfer) {
         let blocks = transfer.chunk();
         transfer.moved = 0;
@@ -133,7 +133,7 @@ impl SdhciController {
         }
     }
 
-    /// Starts to move the data; a transfer through the port interrupts the driver.
+    /// Makes a transfer ready to move its data; for a transfer through the buffer port, interrupts the driver.
     fn offer(&mut self, transfer: &mut ControllerTransfer) {
         transfer.pause = TransferPause::None;
         if matches!(transfer.engine, TransferEngine::Port) {
@@ -147,12 +147,12 @@ impl SdhciController {
         while let Some(mut transfer) = self.transfer.take() {
             match self.advance(&mut transfer, memory) {
                 Ok(true) => self.transfer = Some(transfer),
-                // The transfer waits.
+                // The transfer is paused and continues later.
                 Ok(false) if transfer.pause != TransferPause::None => {
                     self.transfer = Some(transfer);
                     break;
                 }
-                // The last block has been moved.
+                // The last block of the transfer has been moved.
                 Ok(false) => {
                     if transfer.auto_stop {
                         if let CardResponse::Short(bits) = self.card.command(12, 0) {
@@ -183,7 +183,8 @@ impl SdhciController {
         }
     }
 
-    /// Advances the transfer by one step. Returns false if it waits or, with [`TransferPause::None`], has ended.
+    /// Advances the transfer by one step. Returns false if the transfer waits, or if it has ended (its pause is then
+    /// [`TransferPause::None`]).
     fn advance(&mut self, transfer: &mut ControllerTransfer, memory: &mut dyn GuestMemory) -> Result<bool, TransferFault> {
         if transfer.pause == TransferPause::Card {
             if !transfer.reads {
@@ -229,7 +230,7 @@ impl SdhciController {
         Ok(true)
     }
 
-    /// Copies between `data` and the guest. Returns false if SDMA stops at a boundary.
+    /// Copies between the buffer `data` of the transfer and guest memory. Returns false if SDMA stops at a buffer boundary.
     fn copy(&mut self, transfer: &mut ControllerTransfer, memory: &mut dyn GuestMemory) -> Result<bool, TransferFault> {
         while transfer.moved < transfer.data.len() {
             let rest = transfer.data.len() - transfer.moved;
@@ -308,7 +309,7 @@ impl SdhciController {
     }
 }
 
-/// Maximum number of descriptors in a transfer, which ends a table that links back to itself.
+/// Maximum number of descriptors that are read for a transfer, so that a table that links back to itself does not loop forever.
 const MOST_DESCRIPTORS: u32 = 1 << 18;
 
 /// States of the DMA engine that the error register reports.
@@ -319,7 +320,7 @@ pub(super) enum AdmaState {
     Transfer = 3,
 }
 
-/// A piece of guest memory.
+/// A contiguous range of guest memory that a DMA transfer reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DmaSegment {
     pub address: u64,
@@ -346,7 +347,7 @@ impl AdmaTableReader {
         while !self.ended {
             let mut descriptor = [0; 8];
             self.descriptors_read += 1;
-            // Descriptors must be aligned to four bytes.
+            // ADMA descriptors must be aligned to four bytes.
             if self.descriptors_read > MOST_DESCRIPTORS || !self.address.is_multiple_of(4) {
                 return Err(AdmaState::FetchDescriptor);
             }

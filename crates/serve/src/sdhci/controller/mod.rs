@@ -21,9 +21,9 @@ struct SdhciRegisters {
     mode: u16,
     command: u16,
     response: [u32; 4],
-    /// Host control, power control, block gap control, wakeup control.
+    /// Word of the registers host control, power control, block gap control and wakeup control.
     host_control: u32,
-    /// Clock control and timeout control.
+    /// Word of the registers clock control and timeout control.
     clock: u32,
     status: u32,
     status_enable: u32,
@@ -38,7 +38,7 @@ pub(super) struct SdhciController {
     pub card: EmmcCard,
     registers: SdhciRegisters,
     transfer: Option<ControllerTransfer>,
-    /// Whether the transfer is complete once the card is no longer busy.
+    /// Whether the interrupt "transfer complete" must be raised as soon as the card is no longer busy.
     ending: bool,
 }
 
@@ -108,7 +108,7 @@ impl SdhciController {
             word::RESPONSE..=word::RESPONSE_END => registers.response[((at - word::RESPONSE) / 4) as usize],
             word::PRESENT_STATE => self.present_state(),
             word::HOST_CONTROL => registers.host_control,
-            // The internal clock is stable immediately.
+            // The internal clock is stable as soon as it is enabled.
             word::CLOCK => registers.clock | (registers.clock & 1) << 1,
             word::STATUS => self.status(),
             word::STATUS_ENABLE => registers.status_enable,
@@ -156,7 +156,7 @@ impl SdhciController {
         match at {
             word::SYSTEM_ADDRESS => {
                 registers.system_address = merged(registers.system_address);
-                // The upper byte resumes a transfer that stopped at a boundary.
+                // Writing the upper byte of this register resumes a transfer that stopped at a DMA buffer boundary.
                 let paused = self.transfer.as_mut().filter(|transfer| transfer.pause == TransferPause::Boundary);
                 if let Some(transfer) = paused.filter(|_| mask >> 24 != 0) {
                     transfer.pause = TransferPause::None;
@@ -170,7 +170,7 @@ impl SdhciController {
             word::COMMAND => {
                 let new = merged(u32::from(registers.command) << 16 | u32::from(registers.mode));
                 (registers.mode, registers.command) = (new as u16 & mode::ALL, (new >> 16) as u16 & 0x3ffb);
-                // The upper byte sends the command.
+                // Writing the upper byte of the command register sends the command.
                 if mask >> 24 != 0 {
                     self.send_command(memory);
                 }
@@ -232,18 +232,18 @@ impl SdhciController {
         let powered = self.registers.host_control >> 8 & 1 == 1 && self.registers.clock & 0b101 == 0b101;
         let response = if powered { self.card.command(index, self.registers.argument) } else { CardResponse::None };
         if index == 12 {
-            // The command aborts a transfer on the data lines.
+            // CMD12 aborts a transfer on the data lines.
             self.transfer = None;
         }
         match (kind, response) {
-            // No response is expected.
+            // The driver expects no response.
             (0, _) => {}
             (_, CardResponse::None) => {
                 self.raise(interrupt::COMMAND_TIMEOUT);
                 return;
             }
             (1, CardResponse::Long(bytes)) => {
-                // Bits 127:8, without the checksum.
+                // Bits 127:8 of the long response, without its checksum.
                 let bits = u128::from_be_bytes(bytes) >> 8;
                 self.registers.response = [0, 32, 64, 96].map(|shift| (bits >> shift) as u32);
             }
@@ -275,7 +275,7 @@ pub(crate) trait GuestMemory {
     fn write(&mut self, address: u64, from: &[u8]) -> Result<(), UnmappedAccess>;
 }
 
-/// Offsets of 32-bit words.
+/// Offsets of the 32-bit words of the register space.
 mod word {
     pub const SYSTEM_ADDRESS: u64 = 0x00;
     pub const BLOCK: u64 = 0x04;
@@ -316,7 +316,7 @@ mod interrupt {
     pub const ERRORS: u32 = 0x03ff_0000;
 }
 
-/// Bits of the present state.
+/// Bits of the present state register.
 mod present {
     pub const DATA_INHIBIT: u32 = 1 << 1;
     pub const DATA_ACTIVE: u32 = 1 << 2;
@@ -331,7 +331,7 @@ mod present {
     pub const COMMAND_LINE: u32 = 1 << 24;
 }
 
-/// Bits of the transfer mode.
+/// Bits of the transfer mode register.
 mod mode {
     pub const DMA: u16 = 1;
     pub const BLOCK_COUNT: u16 = 1 << 1;
@@ -341,7 +341,7 @@ mod mode {
     pub const ALL: u16 = 0x37;
 }
 
-/// Bits of the software reset, in the word of the clock.
+/// Bits of the software reset register, as part of the 32-bit word at the clock control register.
 mod reset {
     pub const ALL: u32 = 1 << 24;
     pub const COMMAND: u32 = 1 << 25;
@@ -352,5 +352,5 @@ mod reset {
 const CAPABILITIES: u32 = 0x81 | 52 << 8 | 1 << 19 | 1 << 21 | 1 << 22 | 1 << 24;
 /// 200 mA at 3.3 V, in units of 4 mA.
 const MAXIMUM_CURRENT: u32 = 50;
-/// Specification 2.00.
+/// Value of the version register: specification 2.00.
 const VERSION_REGISTER: u32 = 1 << 16;

@@ -14,7 +14,7 @@ const TABLE: u32 = 0x1000;
 type Descriptor = (u16, u16, u32);
 
 impl TestMachine {
-    /// A machine whose card is selected and uses byte addresses, with all interrupts enabled.
+    /// Creates a machine whose card is selected and uses byte addresses, with all interrupts enabled.
     fn ready() -> Self {
         let mut machine = Self::new(&CardSettings::default(), 1 << 16, MEMORY);
         machine.power();
@@ -32,7 +32,7 @@ impl TestMachine {
         self.set(word::SIGNAL_ENABLE, u32::MAX);
     }
 
-    /// Completes the waiting requests, and those that follow.
+    /// Completes the waiting requests, and all later requests immediately.
     fn release(&mut self) {
         self.holds = false;
         self.step();
@@ -73,7 +73,7 @@ impl TestMachine {
         self.set(word::ADMA_ADDRESS, TABLE);
     }
 
-    /// Executes CMD18 or CMD25 with this number of blocks and CMD12 afterwards, by the DMA that host control selects.
+    /// Executes CMD18 or CMD25 with this number of blocks and CMD12 afterwards, in the DMA mode that the host control register selects.
     fn transfer(&mut self, index: u16, address: u32, blocks: u32, mode: u16) {
         self.set(word::BLOCK, blocks << 16 | 512);
         self.write(word::COMMAND, &mode.to_le_bytes());

@@ -122,11 +122,11 @@ pub(super) fn is_name(name: &str) -> bool {
 pub struct ColumnName {
     /// The name without the suffix for the unit.
     pub name: &'static str,
-    /// Suffixes that give the unit; without one, an option must give it.
+    /// Suffixes of the name that give the unit; for a name without a suffix, an option must give the unit.
     pub units: &'static [&'static str],
-    /// What a file needs this column for; one of the columns with the same text is enough. Empty if it is not needed.
+    /// What a file needs this column for; one of the columns with the same text is enough. Empty if the column is optional.
     pub needed: &'static str,
-    /// The meaning of its values.
+    /// The meaning of the values in the column.
     pub about: &'static str,
 }
 
@@ -324,14 +324,14 @@ fn same(first: ColumnMeaning, second: ColumnMeaning) -> bool {
     }
 }
 
-/// Our name of each time column and its usual names in other files, in lower case and without units.
+/// emmclab's name of each time column, and its usual names in other files, in lower case and without units.
 const TIME_ALIASES: [(&str, &str); 3] = [
     ("arrival", "arrival time timestamp ts clock_time arrival_time issue_time start_time op_time"),
     ("response", "response latency lat responsetime response_time rt duration"),
     ("complete", "complete end end_time completion complete_time"),
 ];
 
-/// Our names and the usual names of the other columns, as above.
+/// emmclab's names of the columns that are not times, and their usual names in other files, in lower case and without units.
 const OTHERS: [(&str, &str); 8] = [
     ("sector", "sector lba lbn block blkno start_sector"),
     ("offset", "offset off address addr io_offset"),
@@ -343,15 +343,15 @@ const OTHERS: [(&str, &str); 8] = [
     ("device", "device disk dev lun device_id volume volume_id disknumber asu"),
 ];
 
-/// Our suffixes for units, and the usual ones in other files.
+/// emmclab's suffixes for time units, and the usual suffixes in other files.
 const UNITS: [(&str, &str); 4] = [("_s", "_s _sec (s)"), ("_ms", "_ms (ms)"), ("_us", "_us (us) _usec"), ("_ns", "_ns (ns)")];
 
-/// Our name for a column with this usual name, both without units; `None` if it is not known.
+/// emmclab's name for a column with this usual name, both without units; `None` if the usual name is not known.
 fn alias(list: &'static [(&str, &str)], name: &str) -> Option<&'static str> {
     list.iter().find(|(_, usual)| usual.split(' ').any(|word| word == name)).map(|(ours, _)| *ours)
 }
 
-/// Our name for a column of another tool; `None` if it is not known.
+/// emmclab's name for a column of another tool; `None` if the column is not known.
 fn own_column_name(name: &str) -> Option<String> {
     let name = name.trim_start_matches('#').to_ascii_lowercase();
     if is_name(&name) {

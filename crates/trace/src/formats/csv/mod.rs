@@ -201,7 +201,7 @@ impl CsvFormat {
     /// Reads a line that is not the heading.
     fn request(&mut self, line: &[u8], context: &mut ParseContext) -> Result<Option<Request>> {
         let row = self.row(line).map_err(|error| match CsvFields::count(line, self.separator) {
-            // If the number of fields is wrong, too, that explains the invalid value better.
+            // A wrong number of fields explains the invalid value better, so it is reported instead.
             Ok(count) if count != self.columns.len() => self.wrong_count(line),
             _ => error,
         })?;
@@ -251,7 +251,7 @@ impl CsvFormat {
         }
     }
 
-    /// The error, with the name of the column in the file.
+    /// Replaces the column name in an error by the name that the file uses.
     #[cold]
     fn in_own_words(&self, error: Error) -> Error {
         let own = error.column().and_then(|column| self.names.get(usize::try_from(column).ok()? - 1));
@@ -324,7 +324,7 @@ fn signed_pid(field: &[u8], column: u64) -> Result<i32> {
 fn name(field: Option<CsvField>, last: &mut NameIdCache, names: &mut NameTable) -> Result<Option<NameId>> {
     let Some(field) = field.filter(|field| !field.is_missing()) else { return Ok(None) };
     if field.is_escaped() {
-        // Without `last`, because the raw text may equal another name that is not quoted.
+        // The cache `last` is not used, because the raw text of a quoted name may equal another name that is not quoted.
         Ok(Some(names.intern(&field.text())))
     } else {
         last.id(field.raw, names, |raw| Ok(text(raw))).map(Some)

@@ -22,7 +22,7 @@ pub(super) struct FtraceLine<'a> {
     unit: TimeUnit,
     /// Name of the event without its system; empty for a line of the tracer `blk`.
     pub event: &'a [u8],
-    /// The text after the name.
+    /// The text after the name of the event.
     pub payload: &'a [u8],
     /// Whether the line contains a CPU number, as few other texts do.
     pub has_cpu: bool,
@@ -168,7 +168,7 @@ fn event_of(rest: &[u8]) -> (&[u8], &[u8]) {
     if rest.first().is_some_and(u8::is_ascii_digit) {
         let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
         match rest.get(digits) {
-            // `MAJOR,MINOR` of the tracer `blk`.
+            // The number is the first part of `MAJOR,MINOR`, as in lines of the kernel's `blk` tracer.
             Some(b',') => return (&[], rest),
             Some(b' ') => rest = rest[digits..].trim_ascii_start(),
             _ => {}

@@ -46,7 +46,7 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
             }
             is_blk = true;
         } else if is_blk && blkparse::is_event(line) {
-            // The classic form of this tracer is that of blkparse, which has its own reader.
+            // The classic output of the `blk` tracer has the format of blkparse, which has its own reader.
             return false;
         } else if FtraceLine::of(line).is_some_and(|line| is_certain(&line)) {
             return true;
@@ -65,7 +65,7 @@ fn is_certain(line: &FtraceLine) -> bool {
         }
 }
 
-/// The kind of an event that is used.
+/// The kind of a kernel event that the reader uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FtraceEventKind {
     Block(BlockEventKind),
@@ -87,7 +87,7 @@ impl FtraceEventKind {
     }
 }
 
-/// Reads the text of the tracer, in its own file or inside another format.
+/// Reads the text of the kernel's tracer, in its own file or inside another format.
 #[derive(Default)]
 pub(super) struct FtraceFormat {
     matcher: EventMatcher,
@@ -163,7 +163,7 @@ pub(super) fn error_of(payload: &[u8]) -> i32 {
 /// The operation code of the command in brackets, as in `512 (a1 08 ...)`; `None` for `()`, a request that is not a command of a program.
 pub(super) fn packet_of(rest: &[u8]) -> Option<u8> {
     let open = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b' ')?;
-    // Most requests have no command, but `()`.
+    // Most requests have `()` instead of a command.
     match &rest[open..] {
         [b'(', high, low, ..] if *high != b')' => u8::from_str_radix(std::str::from_utf8(&[*high, *low]).ok()?, 16).ok(),
         _ => None,
@@ -197,7 +197,7 @@ impl FtraceFormat {
             RwbsMeaning::Request(operation) => operation,
             RwbsMeaning::Zone(command) => return Ok(self.zone(command, kind, context)),
         };
-        // The range of a request event follows `bytes (command)` or `(command)`.
+        // In a request event, the range of sectors follows `bytes (command)` or `(command)`.
         let rest = payload_of(line.payload);
         let range_text = after_command(rest);
         let (sector, sectors, kind) = range(&mut blank_separated(range_text), kind)?;
@@ -307,7 +307,7 @@ impl FtraceFormat {
                 self.matcher.learn_task(id, name);
                 self.matcher.file_system(time, &event, &dev_t_label(event.device), None);
             }
-            // A vendor's kernel has this event with other fields.
+            // The kernel of a vendor has this event with other fields, so it is skipped.
             None => context.skip(),
         }
         Ok(true)

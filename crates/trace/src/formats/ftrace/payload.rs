@@ -10,11 +10,11 @@ use crate::{BlockEventKind, Error, ErrorClass, EventField, EventFieldValues, Ker
 pub(super) fn values(event: KernelEvent, payload: &[u8]) -> EventFieldValues<'_> {
     let mut values = EventFieldValues::default();
     match event {
-        // `mmc0: start struct mmc_request[00000000c6e80531]: cmd_opcode=18 ...`
+        // Example: `mmc0: start struct mmc_request[00000000c6e80531]: cmd_opcode=18 ...`
         KernelEvent::MmcStart | KernelEvent::MmcDone => {
             values.set_text(EventField::Host, until_colon(payload).0);
         }
-        // `send_req: 1d84000.ufshc: tag: 3, ...`
+        // Example: `send_req: 1d84000.ufshc: tag: 3, ...`
         KernelEvent::Ufs | KernelEvent::UfsLink => {
             let (word, rest) = until_colon(payload);
             values.set_text(EventField::Word, word);
@@ -91,7 +91,7 @@ fn scsi_word(values: &mut EventFieldValues, name: &[u8], value: &[u8]) -> bool {
     true
 }
 
-/// The field with this name in the text, which may differ from the kernel's name of the field.
+/// The field that a name in the text means; the name may differ from the kernel's name of the field.
 fn slot(event: KernelEvent, name: &[u8]) -> Option<EventField> {
     match (event, name) {
         (KernelEvent::MmcStart, b"block_size") => Some(EventField::BlockBytes),
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(read("ext4_sync_file_exit", "dev 179,1 ino 13 ret -5"), file("ext4", 1, end(true)));
         let enter = "dev = (179,2), ino = 5, pino = 3, i_mode = 0x81a4, i_size = 81920, i_nlink = 1, i_blocks = 160";
         assert_eq!(read("f2fs_sync_file_enter", enter), file("f2fs", 2, begin));
-        // The texts of kernels 3.10, 4.19 and 6.12.
+        // The payload of `f2fs_sync_file_exit` as kernels 3.10, 4.19 and 6.12 print it.
         for payload in [
             "dev = (179,2), ino = 5, checkpoint is not needed, datasync = 0, ret = 0",
             "dev = (179,2), ino = 5, cp_reason: no needed, datasync = 0, ret = 0",
@@ -243,7 +243,7 @@ mod tests {
                        cmd_retries=2 data_err=0";
         let failed = CommandStep::Done { failed: true, will_be_repeated: true };
         assert_eq!(read("mmc_request_done", payload), command("mmc0", 0xc6e8_0531, failed));
-        // The text of Android's kernels up to 4.9; for erases it has sectors, not bytes.
+        // The format of Android kernels up to 4.9, in which `addr` and `size` are in sectors.
         let at = 0x30_2010;
         assert_eq!(
             read("mmc_blk_rw_start", "cmd=18,addr=0x00302010,size=0x00000040"),
@@ -256,7 +256,7 @@ mod tests {
             read("mmc_blk_erase_start", "cmd=1,addr=0x00302010,size=0x00000040"),
             command("mmc", 1 << 32 | at, start(CommandKind::Discard, 0, erased))
         );
-        // The texts of UFS in kernels 4.19, 5.15 and 6.16; the last one contains the disk instead of the host.
+        // UFS events as kernels 4.19, 5.15 and 6.16 print them; the last one contains the disk instead of the host controller.
         for (payload, host, step) in [
             (
                 "send: 624000.ufshc: tag: 3, DB: 0x8, size: 4096, IS: 0, LBA: 8, opcode: 0x2a",
@@ -281,7 +281,7 @@ mod tests {
         ] {
             assert_eq!(read("ufshcd_command", payload), command(host, 3, step), "{payload}");
         }
-        // Events of the link in kernels 4.19 and 6.12; the end has no opcode.
+        // Events of the UFS link as kernels 4.19 and 6.12 print them; the event at the end has no opcode.
         for (payload, host, step) in [
             (
                 "send: 624000.ufshc: cmd: 0x17, arg1: 0x0, arg2: 0x0, arg3: 0x0",

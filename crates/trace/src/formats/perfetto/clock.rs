@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::wire::WireFields;
 use crate::{Error, ErrorClass, Nanos, Result};
 
-/// `FtraceClock`; without a value it is the boot clock.
+/// Value of `FtraceClock` for the boot clock, which is also used if the value is missing.
 const BOOT: u64 = 0;
 const MONO_RAW: u64 = 4;
 /// Values of `BuiltinClock`.
@@ -53,8 +53,8 @@ impl PerfettoClocks {
         Ok(())
     }
 
-    /// The shift for the times of a bundle on this clock, in nanoseconds; `ftrace` and `boot` are readings of this clock and the
-    /// boot clock at the same time.
+    /// The shift for the times of a bundle of events on this clock, in nanoseconds; `ftrace` and `boot` are the times of this clock and of
+    /// the boot clock at the same moment.
     pub(super) fn shift(&mut self, clock: u64, ftrace: Option<i64>, boot: Option<i64>) -> i64 {
         if clock == BOOT {
             return 0;
@@ -89,7 +89,7 @@ const END: u64 = 2;
 
 #[derive(Debug, Default)]
 struct CpuLosses {
-    /// Number of bundles before which events were lost, in unknown number.
+    /// Number of bundles (packets with events of a CPU) before which an unknown number of events was lost.
     bundles: u64,
     /// The kernel's counters of lost events at the start; the next field has those at the end.
     start: u64,
@@ -114,7 +114,7 @@ impl EventLosses {
         self.cpu(cpu).bundles += 1;
     }
 
-    /// Records that a packet was dropped before one with events.
+    /// Records that a packet was dropped before a packet with events.
     pub(super) fn packet(&mut self) {
         self.packets += 1;
     }
@@ -130,7 +130,7 @@ impl EventLosses {
                     for part in WireFields::of(value.bytes()) {
                         match part? {
                             (1, value) => cpu = value.number(),
-                            // overrun, commit_overrun, dropped_events
+                            // Fields 3, 4 and 8 are `overrun`, `commit_overrun` and `dropped_events`.
                             (3 | 4 | 8, value) => lost = lost.saturating_add(value.number()),
                             _ => {}
                         }

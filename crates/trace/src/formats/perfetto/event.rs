@@ -105,9 +105,9 @@ pub(super) struct DecodedBlockEvent {
     pub(super) sectors: u32,
     /// The error of a completion as a negative number; 0 if there is none.
     pub(super) error: i32,
-    /// Whether it is a write of zeroes.
+    /// Whether the request is a write of zeroes.
     pub(super) zeroes: bool,
-    /// Whether it is `block_io_start` or `block_io_done`.
+    /// Whether the event is `block_io_start` or `block_io_done`.
     pub(super) accounted: bool,
 }
 
@@ -118,7 +118,7 @@ pub(super) enum FtraceRecord {
     Other,
 }
 
-/// Smaller field numbers are events with their own message.
+/// Limit of the field numbers of events that have their own message; events that the trace describes have larger numbers.
 const OWN_FIELDS: usize = 1 << 10;
 
 /// An event without its own message, whose fields the trace describes.
@@ -264,7 +264,7 @@ impl FtraceDecoder {
             match field? {
                 (TIMESTAMP, value) => time = value.number(),
                 (PID, value) => pid = value.number() as i32,
-                // Events are messages; common fields are numbers.
+                // An event is a nested message; common fields are numbers.
                 (number, WireValue::Bytes(bytes)) => content = Some((number, bytes)),
                 _ => {}
             }
@@ -381,7 +381,7 @@ mod tests {
     fn devices_are_stored_as_by_makedev() {
         assert_eq!(dev_t(0xb300), 179 << 20);
         assert_eq!(dev_t(0x10_0805), 8 << 20 | 0x105);
-        // makedev(0xabc, 0x12345)
+        // The expected value is makedev(0xabc, 0x12345).
         assert_eq!(dev_t(0x123a_bc45), 0xabc << 20 | 0x1_2345);
     }
 }

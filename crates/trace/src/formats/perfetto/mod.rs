@@ -1,11 +1,11 @@
 //! Perfetto traces (`.perfetto-trace`, `.pftrace`): block events of the kernel's tracer in protobuf packets. Source:
 //! `protos/perfetto/trace/trace.proto` and its imports in the repository of Perfetto.
 //!
-//! A file is a sequence of packets, some of which are compressed together. A bundle contains ftrace events of one CPU, and the
-//! events of a CPU are in order. They are merged by time in a window, and [`EventMatcher`] combines them into requests. Process
-//! names come from the process tree if the trace has one. Other contents of a trace are skipped.
+//! A file is a sequence of packets, some of which are compressed together. A bundle contains ftrace events of one CPU, and the events of a
+//! CPU are in order. They are merged by time in a window, and [`EventMatcher`] combines them into requests. Process names come from the
+//! process tree if the trace has one. Other contents of a trace are skipped.
 //!
-//! The writer only shows requests in the UI: its file is not a recording and cannot be read.
+//! Files that are written in this format show requests in Perfetto's UI. They are not recordings and cannot be read back.
 
 mod clock;
 mod event;
@@ -168,7 +168,7 @@ struct PacketHandler {
     processes: NameTable,
     devices: NameTable,
     last_disk: Option<(u32, NameId)>,
-    /// Whether there was already a packet with events.
+    /// Whether a packet with events has been read.
     begun: bool,
     /// Whether the trace has slices, instants or counters (`TrackEvent`).
     has_tracks: bool,
@@ -200,7 +200,7 @@ impl PacketHandler {
             }
         }
         if has_events {
-            // The first packet of a sequence is also marked, without a loss.
+            // The first packet of a sequence is also marked as if packets before it were lost.
             if dropped && self.begun {
                 self.losses.packet();
             }
@@ -229,7 +229,7 @@ impl PacketHandler {
 
     fn bundle(&mut self, message: &[u8], out: &mut Vec<Request>) -> Result<()> {
         let (mut cpu, mut clock, mut ftrace, mut boot, mut lost) = (0, 0, None, None, false);
-        // Fields that apply to all events may come after them.
+        // Fields that apply to all events of the bundle may come after the events, so they are read first.
         for field in WireFields::of(message) {
             let (number, value) = field?;
             match number {

@@ -177,7 +177,7 @@ pub(super) struct ProcessNames {
     process_of: HashMap<i32, i32>,
     /// Name of each process, which is the first word of its command line.
     names: HashMap<i32, Box<[u8]>>,
-    /// The last lookup, because consecutive events are often of the same task.
+    /// Result of the last lookup, because consecutive events are often of the same task.
     last: Option<(i32, [u8; 16], Option<NameId>)>,
 }
 
@@ -201,7 +201,7 @@ impl ProcessNames {
         for field in WireFields::of(message) {
             match field? {
                 (1, value) => id = value.number(),
-                // The first word of the command line.
+                // Field 3 contains the command line, of which the first word is the name.
                 (3, value) => {
                     name.get_or_insert(value.bytes());
                 }

@@ -81,7 +81,7 @@ impl<'a> WireFields<'a> {
                 WireValue::Bytes(self.take(length)?)
             }
             5 => WireValue::Number(self.take(4)?.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))),
-            // Groups were deprecated before Perfetto existed.
+            // The group types of Protocol Buffers were deprecated before Perfetto existed.
             _ => return None,
         };
         Some((number, value))

@@ -20,7 +20,7 @@ use emmclab_settings::{PolicyDescription, PolicyOptions};
 pub(crate) struct BastScheme {
     data: Vec<BlockId>,
     log: Vec<BlockId>,
-    /// Logical blocks with a log block, by plane; the most recently used is at the back.
+    /// For each plane, the logical blocks that have a log block, with the most recently used at the back.
     used: Vec<VecDeque<u32>>,
 }
 
@@ -81,7 +81,7 @@ impl BlockPlacement for BastScheme {
 
 impl BlockSchemeState for BastScheme {
     fn ram_bytes(&self, layout: BlockMapLayout, maps: u32) -> u64 {
-        // A block number for each logical block and log block, and a page number for each page of the log blocks whose map is in memory.
+        // RAM contains a block number for each logical block and log block, and a page number for each page of the mapped log blocks.
         let planes = u64::from(layout.planes);
         let mapped = if maps == 0 { layout.logs } else { maps.min(layout.logs) };
         let pages = u64::from(mapped) * u64::from(layout.pages);

@@ -2,7 +2,7 @@
 //! using fully-associative sector translation", ACM TECS 6(3), 2007).
 //!
 //! One log block of a plane is sequential: it begins with the first page of a logical block and continues while the pages are consecutive.
-//! The others accept any page. Emptying the oldest of these merges every logical block with pages in it.
+//! The other log blocks accept any page. To empty the oldest of them, every logical block that has pages in it is merged.
 
 use std::collections::VecDeque;
 
@@ -15,18 +15,18 @@ use crate::events::Observer;
 use crate::ids::BlockId;
 use emmclab_settings::{PolicyDescription, PolicyOptions, PolicySetting};
 
-/// One log block is sequential, so the minimum is two.
+/// Setting for the number of log blocks. The minimum is two, because one log block is sequential.
 const SHARED_LOG_BLOCKS: PolicySetting = PolicySetting { range: (2, 1 << 16), ..LOG_BLOCKS };
 
 #[derive(Clone, Debug)]
 struct PlaneLogBlocks {
     /// The sequential log block: (its logical block, its physical block).
     sequential: Option<(u32, BlockId)>,
-    /// The other log blocks, the oldest at the front.
+    /// The other log blocks, which accept any page; the oldest is at the front.
     random: VecDeque<BlockId>,
 }
 
-/// Data blocks, and the log blocks of each plane.
+/// State of the FAST scheme: data blocks, and the log blocks of each plane.
 #[derive(Clone)]
 pub(crate) struct FastScheme {
     data: Vec<BlockId>,
@@ -45,7 +45,7 @@ impl FastScheme {
         Self { data: vec![BlockId::NONE; layout.blocks as usize], logs: vec![logs; layout.planes as usize] }
     }
 
-    /// Merges a logical block, with the sequential log block if it belongs to this logical block.
+    /// Merges a logical block. The sequential log block takes part if it belongs to this logical block.
     fn merge<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, block: u32) -> Option<()> {
         let logs = &mut self.logs[(block % io.layout.planes) as usize];
         let own = logs.sequential.take_if(|(of, _)| *of == block).map_or(BlockId::NONE, |(_, log)| log);
@@ -89,7 +89,7 @@ impl BlockPlacement for FastScheme {
             if offset == 0 {
                 if let Some((of, _)) = self.logs[plane].sequential {
                     self.merge(io, of)?;
-                    // The data block may just have been replaced by that merge.
+                    // The merge may just have replaced the data block `block`, so it is looked up again.
                     if of == block {
                         continue;
                     }
@@ -116,8 +116,8 @@ impl BlockPlacement for FastScheme {
 
 impl BlockSchemeState for FastScheme {
     fn ram_bytes(&self, layout: BlockMapLayout, _: u32) -> u64 {
-        // A block number for each logical block and log block, and a logical page for each page of a log block. The latter are shared, so
-        // they always stay in memory.
+        // RAM contains a block number for each logical block and log block, and a logical page number for each page of the log blocks. All
+        // logical blocks share the log blocks, so these page numbers always stay in memory.
         let logs = u64::from(layout.logs) * u64::from(layout.planes);
         4 * (u64::from(layout.blocks) + logs + logs * u64::from(layout.pages))
     }

@@ -17,13 +17,13 @@ use crate::ftl::write::RequestSectors;
 use crate::ids::{BlockId, Lpn, Ppn};
 use crate::nand::Nand;
 
-/// The core and the flash, as used by a scheme that chooses the location of a page.
+/// The shared FTL state and the flash, for a scheme that chooses the location of each page itself.
 pub(crate) struct BlockSchemeIo<'a, L> {
     pub core: &'a mut FtlCore,
     pub nand: &'a mut Nand,
     pub log: &'a mut L,
     pub layout: BlockMapLayout,
-    /// When the data of the page is available.
+    /// Time at which the data of the page is available.
     pub ready: Nanos,
 }
 
@@ -37,7 +37,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         self.written_pages(block) < self.layout.pages
     }
 
-    /// For a full block, the stream that is closed with it. A scheme keeps its open blocks itself, so any stream will do.
+    /// Returns the write stream to close if a block is full. These schemes manage open blocks themselves, so any stream will do.
     pub fn filled(&self, block: BlockId) -> Option<WriteStream> {
         (!self.has_room(block)).then_some(WriteStream::Host)
     }
@@ -57,7 +57,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         self.core.tables.reverse.count_pages(first..end, self.layout.page_shift)
     }
 
-    /// The first valid location of a range, and the number of its logical page.
+    /// The first valid location in a range, and the logical page that it belongs to.
     pub fn next_page_in(&self, from: Ppn, end: Ppn) -> Option<(Ppn, u32)> {
         let (place, unit) = self.core.tables.reverse.valid(from..end).next()?;
         Some((place, unit.0 >> self.layout.page_shift))
@@ -72,7 +72,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         Some(block)
     }
 
-    /// The data block of a logical block, which is allocated if there is none; `None` if no block is free.
+    /// Returns the data block of a logical block, and allocates one if there is none; `None` if no block is free.
     pub fn data_block(&mut self, data: &mut BlockId, block: u32) -> Option<BlockId> {
         if *data == BlockId::NONE {
             *data = self.claim(block)?;
@@ -99,15 +99,15 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         self.log.log_merged(&LogMerged { kind });
     }
 
-    /// Reports the end of a merge that began with `valid` units.
+    /// Reports the end of a merge; `valid` is the number of valid units at its beginning.
     pub fn merge_ends(&mut self, block: BlockId, valid: u32) {
         let at = self.nand.timelines.plane_free(self.nand.block(block).plane).max(self.ready);
         self.log.gc_finished(&GcFinished { block, valid, at });
     }
 
     /// Merges all valid data of a logical block into one block: into `log` if its pages are at their own offsets, otherwise into a free
-    /// block. `data` and `log` may be [`BlockId::NONE`]. Afterwards `data` is the new data block, or [`BlockId::NONE`] without valid data.
-    /// Returns the kind of merge; `None` if no block is free.
+    /// block. `data` and `log` may be [`BlockId::NONE`]. Afterwards `data` is the new data block, or [`BlockId::NONE`] if there is no valid
+    /// data. Returns the kind of merge; `None` if no block is free.
     pub fn merge_blocks(&mut self, logical_block: u32, data: &mut BlockId, log: BlockId) -> Option<MergeKind> {
         let begun = if log == BlockId::NONE { *data } else { log };
         let valid = if begun == BlockId::NONE { 0 } else { self.merge_begins(begun) };
@@ -159,7 +159,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         inside == self.valid(block)
     }
 
-    /// The units of a logical page that exist on the device.
+    /// The map units of a logical page, without those beyond the end of the device.
     fn units_of_page(&self, logical: u32) -> Range<u32> {
         self.layout.units_of_page(logical, &self.core.geometry)
     }
@@ -187,8 +187,8 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         self.core.commit_page(at, &MappedUnits(self.units_of_page(logical)), self.log);
     }
 
-    /// Programs the part of a logical page that the host writes, together with the preserved old data. Returns the waits, the start of the
-    /// first operation, and the completion.
+    /// Programs the part of a logical page that the host writes, together with the preserved old data. Returns the waiting times, the start
+    /// of the first operation, and the completion.
     fn program_page(
         &mut self, (block, page): Place, logical: u32, span: RequestSectors, request: &RequestState,
     ) -> (LatencyBreakdown, Nanos, Nanos) {
@@ -213,7 +213,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         let (mut at, mut waits, mut begin) = (self.ready, LatencyBreakdown::default(), None);
         if let Some((lpn, ppn)) = old {
             self.log.part_overwritten(&PartOverwritten { lpn });
-            // With copy-back, the page register contains the old data and receives the new part over the bus.
+            // With copy-back, the old data stays in the page register, and only the new part is transferred over the bus.
             let out = if self.nand.timelines.interface.copy_back { 0 } else { kept };
             let op = self.core.read_page(self.nand, ppn, at, out, OperationCause::ReadModifyWrite, self.log);
             (at, waits, begin) = (op.end, LatencyBreakdown::of(&op, self.ready, op.end), Some(op.begin));
@@ -241,7 +241,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
 const ENTRY_BYTES: u32 = 4;
 
 impl BlockMapping {
-    /// Reads the page maps of these units that are not in RAM.
+    /// Reads the page maps that these units need and that are not in RAM.
     pub fn fetch_maps<L: Observer>(
         &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, (first, units): (Lpn, u32), log: &mut L,
     ) {
@@ -261,7 +261,7 @@ impl BlockMapping {
             let plane = core.geometry.striped(map);
             let page_bytes = core.geometry.groups[0].page_bytes;
             let bytes = (self.layout.pages * ENTRY_BYTES).next_multiple_of(512).min(page_bytes);
-            // The model does not contain blocks of the map itself. Their pages are assumed to be in the same plane.
+            // The model contains no blocks for the map pages. Each map page is assumed to be in a fixed plane.
             let op = FtlCore::read_unplaced(nand, (plane, 0), request.ready, bytes, OperationCause::Map, log);
             request.look_up(&op);
             missed = true;
@@ -269,7 +269,7 @@ impl BlockMapping {
         log.map_consulted(&MapConsulted { missed });
     }
 
-    /// Writes the span of a request.
+    /// Writes the data of a request with a block-mapped scheme.
     pub fn write<L: Observer>(
         &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, log: &mut L,
     ) {

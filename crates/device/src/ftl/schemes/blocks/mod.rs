@@ -26,7 +26,7 @@ use fast::FastScheme;
 use io::BlockSchemeIo;
 use superblock::SuperblockScheme;
 
-/// Number of log blocks of a plane.
+/// Setting for the number of log blocks per plane.
 const LOG_BLOCKS: PolicySetting = PolicySetting {
     key: "log_blocks",
     about: "Log blocks of a plane (`fast`: including the sequential one); `block`: blocks of a plane that can have a replacement at the same time.",
@@ -34,7 +34,7 @@ const LOG_BLOCKS: PolicySetting = PolicySetting {
     range: (1, 1 << 16),
 };
 
-/// Number of page maps in RAM.
+/// Setting for the number of page maps that are kept in RAM.
 const CACHED_MAPS: PolicySetting = PolicySetting {
     key: "cached_maps",
     about: "Logical blocks (superblocks) of a plane whose page maps are in memory at the same time; the map of another is read from the flash first. 0 = all.",
@@ -45,9 +45,9 @@ const CACHED_MAPS: PolicySetting = PolicySetting {
 /// The assignment of logical pages to logical blocks and planes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockMapLayout {
-    /// Number of logical pages of a plane, and of all planes.
+    /// Number of pages in a logical block.
     pub pages: u32,
-    /// Number of logical blocks of a plane, and of all planes.
+    /// Number of logical blocks per plane.
     pub rows: u32,
     pub blocks: u32,
     /// Number of log blocks of a plane.
@@ -81,13 +81,13 @@ impl BlockMapLayout {
         (self.row(block) * self.pages + offset) * self.planes + block % self.planes
     }
 
-    /// The units of a logical page that exist on the device.
+    /// The map units of a logical page, without those beyond the end of the device.
     fn units_of_page(self, logical: u32, geometry: &Geometry) -> Range<u32> {
         let first = logical << self.page_shift;
         first..(first + (1 << self.page_shift)).min(geometry.logical_units)
     }
 
-    /// Row, offset in the block, and plane (as a position in the striping order) of each logical page, in order of the pages.
+    /// For each logical page, in order: its row (logical block within the plane), its offset in the block, and its striping position.
     fn places(self) -> impl Iterator<Item = (u32, u32, u32)> {
         let offsets = (0..self.rows).flat_map(move |row| (0..self.pages).map(move |offset| (row, offset)));
         offsets.flat_map(move |(row, offset)| (0..self.planes).map(move |stripe| (row, offset, stripe)))
@@ -113,45 +113,45 @@ pub(crate) fn rows(geometry: &Geometry) -> u32 {
     pages.div_ceil(geometry.planes).div_ceil(group.pages_per_block)
 }
 
-/// The location of a page: block and page.
+/// The flash location of a page, as block and page.
 pub(crate) type Place = (BlockId, u32);
 
-/// The state of a block-mapped scheme, without access to the flash.
+/// The state of a block-mapped scheme, which can be used without access to the flash.
 pub(crate) trait BlockSchemeState {
-    /// Bytes of RAM in the device for the tables of the scheme and `maps` page maps; 0 = all page maps.
+    /// Bytes of device RAM for the tables of the scheme and for `maps` page maps; 0 stands for all page maps.
     fn ram_bytes(&self, layout: BlockMapLayout, maps: u32) -> u64;
     /// Number of the page map for a row, which consists of one logical block in each plane.
     fn map_of(&self, row: u32) -> u32 {
         row
     }
-    /// The state as words of an image.
+    /// The state of the scheme, encoded as words of a device image.
     fn words(&self) -> Vec<u32>;
-    /// Restores the state from an image; `None` if the words are invalid.
+    /// Restores the state of the scheme from a device image; `None` if the words are invalid.
     fn restore(&mut self, layout: BlockMapLayout, words: &mut dyn Iterator<Item = u32>) -> Option<()>;
-    /// All blocks of the scheme.
+    /// All blocks that belong to the scheme.
     fn holds(&self, layout: BlockMapLayout) -> Vec<SchemeBlock>;
 }
 
-/// A block of a scheme, and the data that it may contain.
+/// A block of a block-mapped scheme, with the range of data that it may contain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SchemeBlock {
     pub block: BlockId,
-    /// A position of its plane in the striping order, which repeats.
+    /// Position of the block's plane in the striping order. Positions repeat after the number of planes.
     pub stripe: u32,
-    /// Rows `from..to` of the logical blocks whose pages the block may contain.
+    /// First row of the logical blocks whose pages the block may contain. The rows are `from..to`.
     pub from: u32,
     pub to: u32,
-    /// Whether page `n` can only contain page `n` of the logical block.
+    /// Whether page `n` of the block can only contain page `n` of the logical block.
     pub in_place: bool,
 }
 
-/// The placement of pages by a block-mapped scheme, with access to the flash.
+/// How a block-mapped scheme places pages, with access to the flash.
 pub(crate) trait BlockPlacement: BlockSchemeState {
-    /// The block and page for the next version of a logical page, after the necessary merges; `None` if no block is free.
+    /// Returns block and page for the next version of a logical page, after merges that are necessary for it; `None` if no block is free.
     fn place<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, logical: u32) -> Option<Place>;
 }
 
-/// The registry of schemes. Each scheme has a file here and an entry in the list below.
+/// The list of block-mapped schemes. Each scheme has a file in this folder and an entry in the list below.
 macro_rules! schemes {
     ($($name:ident),+) => {
         /// All block-mapped schemes.
@@ -164,7 +164,7 @@ macro_rules! schemes {
         }
 
         impl AnyBlockScheme {
-            /// The scheme of the settings; `None` if it is not block-mapped.
+            /// Creates the scheme that the settings name; `None` if that scheme is not block-mapped.
             fn new(settings: &DeviceSettings, layout: BlockMapLayout) -> Option<Self> {
                 let (name, options) = (settings.mapping.scheme.as_str(), &settings.mapping.options);
                 $(if name == $name::KIND.name {
@@ -196,7 +196,7 @@ macro_rules! schemes {
 
 schemes!(BlockScheme, BastScheme, FastScheme, SuperblockScheme);
 
-/// A scheme, and the state that all schemes share.
+/// A block-mapped scheme, and the state that all such schemes share.
 #[derive(Clone)]
 pub(crate) struct BlockMapping {
     layout: BlockMapLayout,
@@ -205,7 +205,7 @@ pub(crate) struct BlockMapping {
 }
 
 impl BlockMapping {
-    /// The block-mapped scheme of the settings; `None` if the scheme is not block-mapped.
+    /// Creates the block-mapped scheme that the settings name; `None` if that scheme is not block-mapped.
     pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Self> {
         let layout = BlockMapLayout::new(settings, geometry);
         let cache = PageMapCache::new(CACHED_MAPS.count(&settings.mapping.options), layout.rows);
@@ -213,17 +213,17 @@ impl BlockMapping {
         Some(Self { layout, cache, scheme })
     }
 
-    /// The state of the scheme as words of an image.
+    /// The state of the scheme, encoded as words of a device image.
     pub fn words(&self) -> Vec<u32> {
         self.scheme.tables().words()
     }
 
-    /// Restores the state from an image; `None` if the words are invalid.
+    /// Restores the state of the scheme from a device image; `None` if the words are invalid.
     pub fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         self.scheme.tables_mut().restore(self.layout, words)
     }
 
-    /// Bytes of RAM that the map needs in the device.
+    /// Bytes of device RAM that the mapping table needs.
     pub fn ram_bytes(&self) -> u64 {
         self.scheme.tables().ram_bytes(self.layout, self.cache.most())
     }
@@ -233,7 +233,7 @@ impl BlockMapping {
         self.cache.clear();
     }
 
-    /// The first inconsistency between the scheme and the flash.
+    /// Describes the first inconsistency between the scheme and the flash; `None` if there is none.
     pub fn fault(&self, core: &FtlCore, nand: &Nand) -> Option<String> {
         let layout = self.layout;
         let mut by_block = vec![None; nand.block_count()];
@@ -268,12 +268,12 @@ impl BlockMapping {
     }
 }
 
-/// A block number as a word of an image.
+/// A block number, encoded as a word of a device image.
 fn number(BlockId(block): BlockId) -> u32 {
     block
 }
 
-/// The words of a list, preceded by its length.
+/// A list, encoded as words of a device image: its length, then its elements.
 fn list(words: impl ExactSizeIterator<Item = u32>) -> impl Iterator<Item = u32> {
     std::iter::once(words.len() as u32).chain(words)
 }
@@ -287,7 +287,7 @@ fn read_list(words: &mut dyn Iterator<Item = u32>, most: usize) -> Option<Vec<u3
     (out.len() == count).then_some(out)
 }
 
-/// Reads a table of fixed size.
+/// Reads a table of fixed size from the words of a device image.
 fn read_table(words: &mut dyn Iterator<Item = u32>, table: &mut [BlockId]) -> Option<()> {
     for entry in table {
         *entry = BlockId(words.next()?);
@@ -295,7 +295,7 @@ fn read_table(words: &mut dyn Iterator<Item = u32>, table: &mut [BlockId]) -> Op
     Some(())
 }
 
-/// The data blocks in a table.
+/// The data blocks that a table of data blocks contains.
 fn data_blocks(layout: BlockMapLayout, table: &[BlockId]) -> impl Iterator<Item = SchemeBlock> {
     table.iter().enumerate().filter(|(_, block)| **block != BlockId::NONE).map(move |(logical, block)| {
         let from = layout.row(logical as u32);
@@ -308,7 +308,7 @@ fn data_blocks(layout: BlockMapLayout, table: &[BlockId]) -> impl Iterator<Item 
 struct ReplacementBlock {
     logical_block: u32,
     block: BlockId,
-    /// Whether valid pages were copied to it before a page of the host.
+    /// Whether valid pages were copied to the replacement block before a page of the host was written to it.
     copied: bool,
 }
 
@@ -318,7 +318,7 @@ struct ReplacementBlock {
 #[derive(Clone)]
 pub(crate) struct BlockScheme {
     data: Vec<BlockId>,
-    /// Replacement blocks by plane, the oldest at the front.
+    /// For each plane, the replacement blocks, the oldest at the front.
     open: Vec<VecDeque<ReplacementBlock>>,
 }
 
@@ -387,7 +387,7 @@ impl BlockPlacement for BlockScheme {
 
 impl BlockSchemeState for BlockScheme {
     fn ram_bytes(&self, layout: BlockMapLayout, _: u32) -> u64 {
-        // A block number for each logical block and each replacement block.
+        // RAM contains a block number for each logical block and each replacement block.
         4 * (u64::from(layout.blocks) + u64::from(layout.logs) * u64::from(layout.planes))
     }
 
@@ -424,10 +424,10 @@ impl BlockSchemeState for BlockScheme {
     }
 }
 
-/// Numbers of the page maps in RAM.
+/// Tracks which page maps are in RAM.
 #[derive(Clone, Debug)]
 struct PageMapCache {
-    /// Capacity in maps; 0 = unlimited.
+    /// Maximum number of page maps in RAM; 0 = unlimited.
     most: u32,
     maps: LruSet,
 }
@@ -437,12 +437,12 @@ impl PageMapCache {
         Self { most, maps: LruSet::new(if most > 0 { maps as usize } else { 0 }, most as usize) }
     }
 
-    /// Capacity in maps; 0 = unlimited.
+    /// Maximum number of page maps in RAM; 0 = unlimited.
     pub fn most(&self) -> u32 {
         self.most
     }
 
-    /// Marks a map as used. Returns false if it must be read first.
+    /// Marks a page map as used. Returns false if the map must be read from the flash first.
     pub fn touch(&mut self, map: u32) -> bool {
         if self.maps.touch(map) {
             return true;
@@ -454,7 +454,7 @@ impl PageMapCache {
         false
     }
 
-    /// Removes all maps from RAM.
+    /// Removes all page maps from RAM.
     pub fn clear(&mut self) {
         self.maps.clear();
     }

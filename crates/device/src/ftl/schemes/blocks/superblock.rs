@@ -27,7 +27,7 @@ const MOST_LOG_BLOCKS: PolicySetting = PolicySetting {
 #[derive(Clone, Debug)]
 struct SuperblockMembers {
     blocks: Vec<BlockId>,
-    /// The current block for pages of the host, and the one for moved pages.
+    /// The block to which pages of the host are currently written.
     host: BlockId,
     moved: BlockId,
 }
@@ -35,13 +35,13 @@ struct SuperblockMembers {
 #[derive(Clone)]
 pub(crate) struct SuperblockScheme {
     groups: Vec<SuperblockMembers>,
-    /// Number of logical blocks in a superblock, and maximum number of its log blocks.
+    /// Number of logical blocks in a superblock.
     size: u32,
     most_logs: u32,
-    /// By plane: superblocks with log blocks, in the order of their last write, numbered within the plane.
+    /// For each plane, the superblocks that have log blocks, in the order of their last write, numbered within the plane.
     used: Vec<LruSet>,
     planes: u32,
-    /// By plane: number of log blocks in use.
+    /// Number of log blocks in use, for each plane.
     logs: Vec<u32>,
 }
 
@@ -73,13 +73,13 @@ impl SuperblockScheme {
         self.size.min(layout.rows - number / layout.planes * self.size)
     }
 
-    /// Number of log blocks of a superblock, which are the blocks in excess of its logical blocks.
+    /// Number of log blocks of a superblock: the number of its blocks beyond its logical blocks.
     fn logs_of(&self, layout: BlockMapLayout, number: u32) -> u32 {
         let own = self.logical_blocks_of(layout, number);
         (self.groups[number as usize].blocks.len() as u32).saturating_sub(own)
     }
 
-    /// Adds a free block to a superblock. Returns the block.
+    /// Adds a free block to a superblock and returns the block.
     fn add<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, number: u32) -> Option<BlockId> {
         let block = io.claim(number)?;
         let before = self.logs_of(io.layout, number);
@@ -115,10 +115,10 @@ impl SuperblockScheme {
         io.release(block);
     }
 
-    /// Moves all valid data out of the block with the fewest valid pages, and erases the block.
+    /// Moves all valid data out of the block of a superblock that has the fewest valid pages, and erases this block.
     fn collect<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, number: u32, merge: MergeKind) -> Option<()> {
         let group = &self.groups[number as usize];
-        // A superblock that frees its log blocks also frees the partly written block of the host.
+        // A full merge may also free the block that is still being filled with host data.
         let useful = |block: BlockId| {
             let given_up = merge == MergeKind::Full && block == group.host;
             !io.has_room(block) || io.valid(block) == 0 || given_up
@@ -168,7 +168,7 @@ impl BlockPlacement for SuperblockScheme {
             }
             let moved = self.groups[number as usize].moved;
             if moved != BlockId::NONE && io.valid(moved) == 0 {
-                // The block contains no valid moved pages, so the host may use it.
+                // The block for moved pages contains no valid pages, so host data may be written to it.
                 self.groups[number as usize].host = moved;
                 self.groups[number as usize].moved = BlockId::NONE;
                 continue;
@@ -195,7 +195,7 @@ impl BlockPlacement for SuperblockScheme {
 
 impl BlockSchemeState for SuperblockScheme {
     fn ram_bytes(&self, layout: BlockMapLayout, maps: u32) -> u64 {
-        // A block number for each block of a superblock, and the page maps in RAM; other page maps are in spare areas.
+        // RAM contains a block number for each block of a superblock, and some page maps. The others are in the spare areas of the flash.
         let planes = u64::from(layout.planes);
         let all = layout.rows.div_ceil(self.size);
         let mapped = if maps == 0 { all } else { maps.min(all) };

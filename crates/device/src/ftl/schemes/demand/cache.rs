@@ -1,7 +1,7 @@
-//! The cached part of a map on the flash: the interface of cache policies, and their registry.
+//! The cached part of a mapping table on the flash: the interface of cache policies, and the list of them.
 //!
-//! [`Demand`](super::DemandMapping) reads and writes pages of the map. A cache policy determines which entries are cached, in which form,
-//! and what must be written back before an eviction. A policy consists of one file and one entry in [`POLICIES`].
+//! [`Demand`](super::DemandMapping) reads and writes pages of the mapping table. A cache policy determines which entries are cached, in
+//! which form, and what must be written back before an eviction. A policy consists of one file and one entry in [`POLICIES`].
 
 use emmclab_settings::{DeviceSettings, PolicyDescription, PolicySetting};
 
@@ -13,15 +13,15 @@ use crate::ids::{Lpn, PlaneId, Ppn};
 pub(super) const POLICIES: [MapCachePolicyEntry; 4] =
     [super::dftl::POLICY, super::tpftl::POLICY, super::leaftl::POLICY, super::rqftl::POLICY];
 
-/// A cache policy in the registry. Each is a mapping scheme in the settings.
+/// A cache policy in the list of available policies. Each policy is a mapping scheme in the settings.
 pub(super) struct MapCachePolicyEntry {
     pub kind: PolicyDescription,
-    /// Maximum bytes of the map on the flash for each map unit.
+    /// Maximum number of bytes in the mapping table on the flash for each map unit.
     pub flash_bytes: u32,
     pub make: fn(&DeviceSettings, &Geometry, MapPageLayout) -> Box<dyn MapCache>,
 }
 
-/// Number of pages of the map that the host of a UFS caches.
+/// Setting for the number of mapping table pages that the host of a UFS caches (HPB).
 pub(crate) const HPB_PAGES: PolicySetting = PolicySetting {
     key: "hpb_pages",
     about: "Pages of the map that the host of a UFS caches (HPB); reads of these pages carry the map entries with them. 0 = no HPB.",
@@ -29,7 +29,7 @@ pub(crate) const HPB_PAGES: PolicySetting = PolicySetting {
     range: (0, 1 << 20),
 };
 
-/// Time of a lookup.
+/// Setting for the time of a mapping table lookup.
 pub(crate) const LOOKUP_NS: PolicySetting = PolicySetting {
     key: "lookup_ns",
     about: "Time that the controller takes to look up an entry of the map in memory, in ns.",
@@ -37,7 +37,7 @@ pub(crate) const LOOKUP_NS: PolicySetting = PolicySetting {
     range: (0, 1_000_000),
 };
 
-/// Energy of a lookup.
+/// Setting for the energy of a mapping table lookup.
 pub const LOOKUP_NJ: PolicySetting = PolicySetting {
     key: "lookup_nj",
     about: "Energy that the controller takes to look up an entry of the map in memory, in nJ.",
@@ -45,7 +45,7 @@ pub const LOOKUP_NJ: PolicySetting = PolicySetting {
     range: (0, 1_000_000),
 };
 
-/// Memory of policies whose entries have different sizes.
+/// Setting for the memory of cache policies whose entries have different sizes.
 pub(super) const CACHE_KB: PolicySetting = PolicySetting {
     key: "map_cache_kb",
     about: "Memory in KB for entries of the map, in the form in which the scheme stores them.",
@@ -53,33 +53,33 @@ pub(super) const CACHE_KB: PolicySetting = PolicySetting {
     range: (4, 1 << 21),
 };
 
-/// The division of the map into pages.
+/// The division of the mapping table into pages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MapPageLayout {
     pub units: u32,
-    /// Base-2 logarithm of the number of units whose entries are in one page of the map.
+    /// Base-2 logarithm of the number of units whose entries are in one page of the mapping table.
     shift: u32,
 }
 
 impl MapPageLayout {
-    /// A map with `per_page` entries in each page. This is a power of two, because the sizes of pages and entries are.
+    /// Creates a layout with `per_page` entries in each page. `per_page` is a power of two, because the sizes of pages and entries are.
     pub fn new(units: u32, per_page: u32) -> Self {
         debug_assert!(per_page.is_power_of_two());
         Self { units, shift: per_page.trailing_zeros() }
     }
 
-    /// Number of units whose entries are in one page of the map.
+    /// Number of units whose entries are in one page of the mapping table.
     pub fn per_page(self) -> u32 {
         1 << self.shift
     }
 
-    /// The page of the map that contains the entry of a unit.
+    /// The page of the mapping table that contains the entry of a unit.
     #[inline]
     pub fn page(self, unit: Lpn) -> u32 {
         unit.0 >> self.shift
     }
 
-    /// The units with entries in a page of the map.
+    /// The units whose entries are in a page of the mapping table.
     #[inline]
     pub fn units_of(self, page: u32) -> std::ops::Range<u32> {
         let first = page << self.shift;
@@ -91,34 +91,34 @@ impl MapPageLayout {
     }
 }
 
-/// A required entry that is not cached.
+/// A required mapping table entry that is not cached.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MapMiss {
     pub unit: Lpn,
-    /// Number of units of the request, from this one on.
+    /// Number of units in the remaining part of the request, from `unit` on.
     pub rest: u32,
 }
 
-/// A page that is read in vain, because an approximate segment predicted it.
+/// A flash page that is read in vain, because an approximate segment of the mapping table predicted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MispredictedPage {
-    /// Number of the page, as defined by [`LocationNumbering::page`].
+    /// Number of the wrong page, as defined by [`LocationNumbering::page`].
     pub page: u32,
     pub plane: PlaneId,
 }
 
-/// Figures of the cached part of a map that are not configured.
+/// State of the cached part of a mapping table, which depends on the workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapCacheSummary {
-    /// Bytes of the cached entries.
+    /// Size of the cached entries in bytes.
     pub cached_bytes: u64,
-    /// Number of learned segments or runs of the map that the policy has created.
+    /// Number of learned segments or runs that the mapping policy has created.
     pub segments: u64,
-    /// Number of units whose locations the segments or runs describe.
+    /// Number of units whose locations these segments or runs describe.
     pub segment_units: u64,
 }
 
-/// Pages of the map with changed entries that are not cached. They must be rewritten.
+/// Pages of the mapping table that must be rewritten, because they have changed entries that are not cached.
 #[derive(Clone, Debug)]
 pub(super) struct StaleMapPages {
     pages: Vec<u32>,
@@ -137,12 +137,12 @@ impl StaleMapPages {
         }
     }
 
-    /// Marks a page as rewritten.
+    /// Marks a page of the mapping table as rewritten.
     pub fn remove(&mut self, page: u32) {
         self.is_stale[page as usize] = false;
     }
 
-    /// Removes and returns a page that must be rewritten. It counts as stale until [`StaleMapPages::remove`].
+    /// Removes and returns a page of the mapping table that must be rewritten. The page counts as stale until [`StaleMapPages::remove`].
     pub fn pop(&mut self) -> Option<u32> {
         while let Some(page) = self.pages.pop() {
             if self.is_stale[page as usize] {
@@ -152,42 +152,42 @@ impl StaleMapPages {
         None
     }
 
-    /// Number of pages of the whole map.
+    /// Number of pages of the whole mapping table.
     pub fn all(&self) -> usize {
         self.is_stale.len()
     }
 }
 
-/// The cached part of the map. A policy records only which locations are cached, and their state; the locations themselves are in the
-/// tables of `core`.
+/// The cached part of the mapping table. A policy records only which entries are cached, and their state; the locations themselves are in
+/// the tables of `core`.
 pub(super) trait MapCache: Send + Sync {
-    /// Looks up the entries of consecutive units from `unit` on, up to `most` or until one is not cached. Returns how many were cached.
+    /// Looks up the map entries of consecutive units from `unit` on, up to `most` or until one is not cached. Returns how many were cached.
     /// `changes` is true if the host is about to change them.
     fn touch(&mut self, unit: Lpn, most: u32, changes: bool) -> u32;
 
-    /// Makes room for the entry `wanted` and those loaded with it; with `None`, for entries that have grown. Returns a page of the map that
-    /// has to be written first, after which this is called again; `None` if there is room.
+    /// Makes room for the missing entry `wanted` and the entries loaded with it; if `wanted` is `None`, for entries that have grown.
+    /// Returns a page of the mapping table that has to be written first, after which the caller repeats the call; `None` if there is room.
     fn make_room(&mut self, core: &FtlCore, wanted: Option<MapMiss>) -> Option<u32>;
 
-    /// Loads the entry of a unit from its page, after `make_room`. Returns how many other entries were loaded with it.
+    /// Loads the entry of a unit from its page of the mapping table, after `make_room`. Returns how many other entries were loaded with it.
     fn load(&mut self, core: &FtlCore, wanted: MapMiss, changes: bool) -> u32;
 
-    /// Updates entries that collection or discards changed, in any order. Adds pages whose entries are not cached to `stale`.
+    /// Updates map entries that garbage collection or discards changed, in any order. Adds pages with uncached changed entries to `stale`.
     fn update_moved(&mut self, core: &FtlCore, units: &mut Vec<Lpn>, stale: &mut StaleMapPages);
 
     /// Updates the entries of units after their lookup and the write of the host. Policies with one entry per unit do nothing, because the
     /// lookup has already marked their entries.
     fn update_written(&mut self, core: &FtlCore, units: (Lpn, u32), stale: &mut StaleMapPages);
 
-    /// Marks the entries of a page as clean, after the page was written with all changes.
+    /// Marks the cached entries of a page of the mapping table as clean, after the page was written with all changes.
     fn mark_page_clean(&mut self, core: &FtlCore, page: u32);
 
-    /// Whether an entry may point to another page than that of its unit.
+    /// Whether an entry may point to a wrong page, because the policy stores approximate locations.
     fn may_mislead(&self) -> bool {
         false
     }
 
-    /// The wrong page that a read of a unit reads first; `None` if the entry points to the right page.
+    /// The wrong page that is read first when a unit is read; `None` if the entry points to the right page.
     fn wrong_page(&self, _core: &FtlCore, _unit: Lpn) -> Option<MispredictedPage> {
         None
     }
@@ -196,13 +196,13 @@ pub(super) trait MapCache: Send + Sync {
 
     fn figures(&self) -> MapCacheSummary;
 
-    /// The state as words of an image.
+    /// The state of the cache, encoded as words of a device image.
     fn words(&self) -> Vec<u32>;
 
-    /// Restores the state from an image; `None` if the words are invalid.
+    /// Restores the state of the cache from a device image; `None` if the words are invalid.
     fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()>;
 
-    /// The first inconsistency with the tables.
+    /// Describes the first inconsistency between the cache and the mapping tables; `None` if there is none.
     fn fault(&self, _core: &FtlCore) -> Option<String> {
         None
     }
@@ -210,21 +210,21 @@ pub(super) trait MapCache: Send + Sync {
     fn copy(&self) -> Box<dyn MapCache>;
 }
 
-/// The location number of an unmapped unit.
+/// The location number that stands for an unmapped unit.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
-/// Numbers of flash locations in the order in which striped writes fill them, so that sequentially written data has consecutive numbers.
-/// Maps that describe runs of locations use these numbers.
+/// Numbers flash locations in the order in which striped writes fill them, so that sequentially written data has consecutive numbers.
+/// Mapping tables that describe runs of locations use these numbers.
 #[derive(Clone, Debug)]
 pub(super) struct LocationNumbering {
-    /// Position of each plane in the striping order, and the plane at each position.
+    /// Position of each plane in the striping order.
     positions: Vec<u32>,
     planes: Vec<PlaneId>,
     blocks_per_plane: u32,
     stride_shift: u32,
-    /// For each group, its first block in a plane, and the base-2 logarithm of the units in its pages.
+    /// For each block group, its first block in a plane, and the base-2 logarithm of the number of units in a page.
     groups: Vec<(u32, u32)>,
-    /// Mask of the address bits within the smallest page.
+    /// Mask of the location bits within the smallest page.
     within: u32,
 }
 
@@ -244,7 +244,7 @@ impl LocationNumbering {
         }
     }
 
-    /// Number of a location; [`NOWHERE`] for `None`.
+    /// Returns the number of a location; [`NOWHERE`] if the location is `None`.
     #[inline]
     pub fn number(&self, ppn: Option<Ppn>) -> u32 {
         let Some(Ppn(ppn)) = ppn else { return NOWHERE };
@@ -256,8 +256,8 @@ impl LocationNumbering {
         (page << shift) | (offset & ((1 << shift) - 1))
     }
 
-    /// The number of a unit's location, and how many units from it on, up to `end`, have consecutive numbers, or are unmapped if the unit
-    /// is unmapped.
+    /// Returns the number of a unit's location, and the length of the run of units from this one on, up to `end`, whose numbers are
+    /// consecutive. If the unit is unmapped, the run consists of unmapped units.
     pub fn run(&self, core: &FtlCore, unit: u32, end: u32) -> (u32, u32) {
         let Some(first) = core.tables.lookup(Lpn(unit)) else {
             let empty = (unit..end).take_while(|unit| core.tables.lookup(Lpn(*unit)).is_none());
@@ -280,12 +280,12 @@ impl LocationNumbering {
         (number, at - unit)
     }
 
-    /// Number of a location. It is computed from `before`, the previous location with its number, if this is the next location of the same
-    /// page. Stores this location in `before`.
+    /// Returns the number of a location. `before` is the previously queried location with its number; if `ppn` is the next location of the
+    /// same page, the number is derived from it. Stores this location in `before`.
     #[inline]
     pub fn next_number(&self, before: &mut Option<(Ppn, u32)>, ppn: Option<Ppn>) -> u32 {
         let Some(at) = ppn else { return NOWHERE };
-        // Every page begins at a multiple of the units in the smallest page.
+        // Each page begins at a multiple of the number of units in the smallest page, so any other location continues a page.
         let number = match *before {
             Some((last, number)) if at.0 & self.within != 0 && last.0 + 1 == at.0 => number + 1,
             _ => self.number(ppn),
@@ -294,8 +294,8 @@ impl LocationNumbering {
         number
     }
 
-    /// Number of a location. It is computed from `behind`, the next location with its number, if this is the previous location of the same
-    /// page. Stores this location in `behind`.
+    /// Returns the number of a location. `behind` is the previously queried location with its number; if `ppn` is the location before it in
+    /// the same page, the number is derived from it. Stores this location in `behind`.
     #[inline]
     pub fn previous_number(&self, behind: &mut (Ppn, u32), ppn: Ppn) -> u32 {
         let number = match *behind {
@@ -306,7 +306,7 @@ impl LocationNumbering {
         number
     }
 
-    /// Number of the page that contains location `number`, for pages of the block group of `ppn`.
+    /// Returns the number of the page that contains the location with this number, for pages of the block group of `ppn`.
     #[inline]
     pub fn page(&self, number: u32, ppn: Ppn) -> u32 {
         let index = (ppn.0 >> self.stride_shift) % self.blocks_per_plane;
@@ -352,7 +352,7 @@ mod tests {
         let counted: Vec<u32> = all.map(|(at, page, unit)| places.next_number(&mut before, ppn(at, page, unit))).collect();
         assert_eq!(counted, first);
         assert_eq!(places.next_number(&mut before, ppn(0, 0, 1)), places.number(ppn(0, 0, 1)));
-        // Units at these locations, with units 5 and 6 exchanged.
+        // Stores the units at these locations, with units 5 and 6 exchanged.
         let mut core = crate::ftl::tests::core_of(&config);
         let mut lpns: Vec<u32> = (0..counted.len() as u32).collect();
         lpns.swap(5, 6);

@@ -1,6 +1,6 @@
-//! DFTL: caches the most recently used entries individually (Gupta, Kim and Urgaonkar, "DFTL: a flash translation layer employing
-//! demand-based selective caching of page-level address mappings", ASPLOS 2009). The cached mapping table (CMT) contains the entries in the
-//! order of their last use, and which of them are dirty.
+//! DFTL: caches the most recently used mapping table entries individually (Gupta, Kim and Urgaonkar, "DFTL: a flash translation layer
+//! employing demand-based selective caching of page-level address mappings", ASPLOS 2009). The cached mapping table (CMT) contains the
+//! entries in the order of their last use, and which of them are dirty.
 
 use emmclab_settings::{PolicyDescription, PolicySetting};
 
@@ -24,16 +24,16 @@ pub(super) const POLICY: MapCachePolicyEntry = MapCachePolicyEntry {
 const CACHED_ENTRIES: PolicySetting =
     PolicySetting { key: "cached_entries", about: "Map entries in memory.", default: 4096, range: (1, 1 << 28) };
 
-/// Bytes of an entry in RAM: logical and physical address.
+/// Size of a cached entry in RAM, in bytes: logical and physical address.
 const CACHED_BYTES: u64 = 8;
 
-/// The cached entries of at most `most` units.
+/// The cached mapping table entries of at most `most` units.
 #[derive(Clone, Debug)]
 struct DftlCache {
     layout: MapPageLayout,
     most: u32,
     entries: LruSet,
-    /// Units with dirty entries, which differ from those on the flash.
+    /// Units whose cached entries are dirty, which means that they differ from the entries on the flash.
     changed: BitSet,
 }
 
@@ -58,7 +58,7 @@ impl MapCache for DftlCache {
         there
     }
 
-    /// Evicts the least recently used entry, which is written back if it is dirty.
+    /// Evicts the least recently used entry if the cache is full. If it is dirty, returns the page of the table that must be written.
     fn make_room(&mut self, _: &FtlCore, wanted: Option<MapMiss>) -> Option<u32> {
         if wanted.is_none() || self.entries.len() < self.most as usize {
             return None;
@@ -101,7 +101,7 @@ impl MapCache for DftlCache {
         MapCacheSummary { cached_bytes: self.entries.len() as u64 * CACHED_BYTES, ..MapCacheSummary::default() }
     }
 
-    /// The number of entries, and then for each entry from the least recently used one its unit and whether it is dirty.
+    /// Encodes the state for an image: the number of entries, then unit and dirty state of each, from the least recently used one on.
     fn words(&self) -> Vec<u32> {
         let mut out = vec![self.entries.len() as u32];
         for unit in self.entries.iter() {

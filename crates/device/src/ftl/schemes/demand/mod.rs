@@ -1,9 +1,10 @@
-//! A page map on the flash, a part of which is cached in RAM.
+//! A mapping table on the flash, a part of which is cached in RAM.
 //!
-//! The map is divided into pages, which are written to separate blocks and located through a directory in RAM. A required entry is read
-//! with its page. A dirty entry that is evicted is written back together with all other dirty entries of its page. Collection changes
-//! cached entries in RAM, and rewrites the pages of the others. Pages of the map are units that follow those of the host, so block counts,
-//! collection and wear levelling treat both alike. A [cache policy](cache) determines which entries are cached, and in which form.
+//! The table is divided into pages, which are written to separate blocks and located through a directory in RAM. A required entry is read
+//! with its page. A dirty entry that is evicted is written back together with all other dirty entries of its page. Garbage collection
+//! changes cached entries in RAM, and rewrites the pages of the others. Pages of the table are map units that follow those of the host, so
+//! that block counts, garbage collection and wear levelling treat both alike. A [cache policy](cache) determines which entries are cached,
+//! and in which form.
 
 mod cache;
 mod dftl;
@@ -31,12 +32,12 @@ use cache::{LOOKUP_NS, MapCache, MapCachePolicyEntry, MapMiss, MapPageLayout, PO
 pub(crate) use cache::HPB_PAGES;
 pub use cache::{LOOKUP_NJ, MapCacheSummary};
 
-/// The schemes, one for each cache policy.
+/// The mapping schemes with a table on the flash, one for each cache policy.
 pub(super) fn kinds() -> impl Iterator<Item = PolicyDescription> {
     POLICIES.iter().map(|policy| policy.kind)
 }
 
-/// Whether a scheme stores its map on the flash.
+/// Whether a scheme stores its mapping table on the flash.
 pub(crate) fn maps_on_demand(scheme: &str) -> bool {
     find(scheme).is_some()
 }
@@ -45,24 +46,24 @@ fn find(scheme: &str) -> Option<&'static MapCachePolicyEntry> {
     POLICIES.iter().find(|policy| policy.kind.name == scheme)
 }
 
-/// Size of a directory entry, in bytes.
+/// Size of an entry in the directory of mapping table pages, in bytes.
 const DIRECTORY_BYTES: u64 = 4;
 
-/// The span of a page without host data.
+/// Empty sector range, for a page that contains no host data.
 const NO_SECTORS: RequestSectors = RequestSectors { first: 0, end: 0 };
 
-/// A map on the flash with a cache.
+/// A mapping table on the flash, with a cache in RAM.
 pub(crate) struct DemandMapping {
     cache: Box<dyn MapCache>,
-    /// Entries that the host caches (HPB); `None` without HPB.
+    /// Mapping table entries that the host caches (HPB); `None` without HPB.
     hints: Option<HpbHints>,
-    /// Whether cached entries may point to another page than that of their unit.
+    /// Whether cached entries may point to a wrong page, because the policy stores approximate locations.
     may_mislead: bool,
-    /// Division of the map into pages. The units of the map follow those of the host.
+    /// Division of the mapping table into pages. Their map units follow those of the host.
     layout: MapPageLayout,
-    /// Number of map units in a page of the map.
+    /// Number of map units that a page of the mapping table occupies.
     units: u32,
-    /// Block group of the pages of the map: the group with the smallest pages.
+    /// Block group for pages of the mapping table: the group with the smallest pages.
     group: u8,
     lookup: Nanos,
     stale: StaleMapPages,
@@ -75,7 +76,7 @@ impl Clone for DemandMapping {
 }
 
 impl DemandMapping {
-    /// The map of a scheme; `None` if the scheme does not store its map on the flash.
+    /// Creates the mapping table of a scheme; `None` if the scheme does not store its table on the flash.
     pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Self> {
         let policy = find(&settings.mapping.scheme)?;
         let group = geometry.by_size[geometry.by_size.len() - 1];
@@ -95,37 +96,37 @@ impl DemandMapping {
         })
     }
 
-    /// Number of units of the map, which follow those of the host.
+    /// Number of map units that the mapping table occupies. They follow those of the host.
     pub fn map_units(&self) -> u32 {
         self.layout.pages() * self.units
     }
 
-    /// Bytes of RAM for cached entries and the directory.
+    /// Bytes of device RAM for cached entries and the directory.
     pub fn ram_bytes(&self) -> u64 {
         self.cache.ram_bytes() + u64::from(self.layout.pages()) * DIRECTORY_BYTES
     }
 
-    /// Figures of the cached part of the map.
+    /// State of the cached part of the mapping table.
     pub fn figures(&self) -> MapCacheSummary {
         self.cache.figures()
     }
 
-    /// The cached entries as words of an image.
+    /// The cached entries, encoded as words of a device image.
     pub fn words(&self) -> Vec<u32> {
         self.cache.words()
     }
 
-    /// Restores the cached entries from an image; `None` if the words are invalid.
+    /// Restores the cached entries from a device image; `None` if the words are invalid.
     pub fn restore(&mut self, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         self.cache.restore(words)
     }
 
-    /// The first inconsistency between the cache and the tables.
+    /// Describes the first inconsistency between the cache and the mapping tables; `None` if there is none.
     pub fn fault(&self, core: &FtlCore) -> Option<String> {
         self.cache.fault(core)
     }
 
-    /// Writes the span of a request.
+    /// Writes the data of a request, and loads and updates the mapping table entries that it needs.
     pub fn write<L: Observer>(
         &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, log: &mut L,
     ) {
@@ -138,7 +139,7 @@ impl DemandMapping {
         }
     }
 
-    /// Loads the entries of units that will be read into the cache.
+    /// Loads the mapping table entries of units that will be read into the cache.
     pub fn look_up_to_read<L: Observer>(
         &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, units: (Lpn, u32), log: &mut L,
     ) {
@@ -146,7 +147,7 @@ impl DemandMapping {
         self.settle(core, nand, request.ready, log);
     }
 
-    /// Updates the entries that collection or discards changed.
+    /// Updates the mapping table entries that garbage collection or discards changed.
     pub fn follow(&mut self, core: &mut FtlCore) {
         let Some(changed) = core.changed_entries.as_mut().filter(|changed| !changed.is_empty()) else {
             return;
@@ -160,15 +161,15 @@ impl DemandMapping {
         changed.retain(|unit| unit.0 < self.layout.units);
         self.cache.update_moved(core, &mut changed, &mut self.stale);
         changed.clear();
-        // The memory of the vector is reused.
+        // The memory of the vector is reused for later changes.
         core.changed_entries = Some(changed);
     }
 
-    /// Rewrites the stale pages of the map after collection or discards, and evicts entries if the cache exceeds its limit. Later commands
-    /// wait for these operations.
+    /// Rewrites the stale pages of the mapping table after garbage collection or discards, and evicts entries if the cache exceeds its
+    /// limit. Later commands wait for these operations.
     pub fn settle<L: Observer>(&mut self, core: &mut FtlCore, nand: &mut Nand, ready: Nanos, log: &mut L) {
         self.follow(core);
-        // Collection during this loop makes pages stale again, but fewer each time. If the loop does not end, the device is full.
+        // Garbage collection in this loop makes map pages stale again, but fewer each time. If the limit is reached, the device is full.
         let mut patience = 16 * self.stale.all() + 16;
         while core.stop.is_none()
             && let Some(page) = self.cache.make_room(core, None).or_else(|| self.stale.pop())
@@ -182,7 +183,7 @@ impl DemandMapping {
         }
     }
 
-    /// Looks up the entries of units that will be read, or written if `writes` is `Some`.
+    /// Looks up the mapping table entries of units that will be read or, if `writes` is `Some`, written.
     fn look_up<L: Observer>(
         &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, (first, units): (Lpn, u32),
         writes: Option<RequestSectors>, log: &mut L,
@@ -190,7 +191,7 @@ impl DemandMapping {
         let changes = writes.is_some();
         let mut fetched = FetchedMapPages::default();
         let mut wrong = MispredictedReads::default();
-        // Whether nothing has to be done for a cached entry after its lookup.
+        // Whether a cached entry needs no further work after its lookup.
         let plain = self.hints.is_none() && !self.may_mislead;
         let (mut unit, end) = (first, first.plus(units));
         while unit < end {
@@ -201,7 +202,7 @@ impl DemandMapping {
                     unit = unit.plus(1);
                     continue;
                 }
-                // The host may cache the next entry, so only this one is looked up.
+                // The host may have cached the next map entry, so only one entry is looked up at a time.
                 most = 1;
             }
             let hits = self.cache.touch(unit, most, changes);
@@ -231,7 +232,7 @@ impl DemandMapping {
         }
     }
 
-    /// Uses the entry of a unit, which may point to the wrong page.
+    /// Uses the mapping table entry of a unit. If the entry points to the wrong page, that page is read first.
     #[inline]
     fn use_entry<L: Observer>(
         &mut self, core: &FtlCore, nand: &mut Nand, request: &RequestState, (unit, writes): (Lpn, Option<RequestSectors>),
@@ -247,7 +248,7 @@ impl DemandMapping {
         }
     }
 
-    /// Loads an entry into the cache.
+    /// Loads a mapping table entry into the cache.
     fn fetch<L: Observer>(
         &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, wanted: MapMiss,
         (changes, fetched): (bool, &mut FetchedMapPages), log: &mut L,
@@ -274,7 +275,7 @@ impl DemandMapping {
         }
     }
 
-    /// Reads the page to which the map entry of a unit points, if it is the wrong page.
+    /// Reads the page to which the mapping table entry of a unit points, if this is the wrong page.
     fn read_wrong_page<L: Observer>(
         &self, core: &FtlCore, nand: &mut Nand, request: &RequestState, unit: Lpn, wrong: &mut MispredictedReads, log: &mut L,
     ) {
@@ -291,19 +292,19 @@ impl DemandMapping {
         }
     }
 
-    /// Restarts the device, which clears the entries that the host caches.
+    /// Handles a restart of the device, at which the host drops its cached mapping table entries.
     pub fn power_cycle(&mut self) {
         if let Some(hints) = &mut self.hints {
             hints.clear();
         }
     }
 
-    /// The first unit in a page of the map.
+    /// The first map unit that a page of the mapping table occupies.
     fn home(&self, page: u32) -> Lpn {
         Lpn(self.layout.units + page * self.units)
     }
 
-    /// Rewrites a page of the map with all changed entries; `None` if the device is full.
+    /// Writes a page of the mapping table with all changed entries to a new location; `None` if the device is full.
     fn write_page<L: Observer>(
         &mut self, core: &mut FtlCore, nand: &mut Nand, page: u32, ready: Nanos, log: &mut L,
     ) -> Option<PageOperationTimes> {
@@ -314,7 +315,7 @@ impl DemandMapping {
         }
         let request = PageRequest { ready: at, first, group: self.group };
         let place = core.allocate(nand, request, WriteStream::Map, log);
-        // Allocation may have collected blocks and changed more entries of this page.
+        // The allocation may have collected blocks, and thereby changed more entries of this map page.
         self.follow(core);
         let Some(ProgramTarget { group, block, .. }) = place else {
             core.stop_full();
@@ -332,25 +333,25 @@ impl DemandMapping {
     }
 }
 
-/// The pages of the map that a request required.
+/// The pages of the mapping table that a request required.
 #[derive(Default)]
 struct FetchedMapPages {
-    /// The last required page.
+    /// The page that was required last.
     last: Option<u32>,
-    /// Whether a page was read from the flash.
+    /// Whether a page of the mapping table was read from the flash.
     any: bool,
 }
 
-/// The wrong pages that a request has read.
+/// The flash pages that a request has read in vain.
 #[derive(Default)]
 struct MispredictedReads {
-    /// The last wrong page.
+    /// The last page that was read in vain.
     page: Option<u32>,
-    /// The read with the latest end.
+    /// The read in vain that ends last.
     last: Option<PageOperationTimes>,
 }
 
-/// Whether a request must read a unit. A write must if it covers only a part of the unit.
+/// Whether a request must read the old data of a unit: always for a read, and for a write that covers only a part of the unit.
 #[inline]
 fn reads(core: &FtlCore, unit: Lpn, writes: Option<RequestSectors>) -> bool {
     let sectors = core.geometry.unit_sectors;
@@ -363,34 +364,34 @@ fn read_map_page<L: Observer>(core: &mut FtlCore, nand: &mut Nand, ppn: Ppn, rea
     core.read_page(nand, ppn, ready, bytes, OperationCause::Map, log)
 }
 
-// Hints of the host (HPB, JESD220-3): the host caches pages of the map in its memory. A read contains the entry of the host, so that the
-// device need not read the map. Whenever the device reads a page of the map, the host caches this page too. The device recognises outdated
-// entries, because it records changes.
+// Hints of the host (HPB, JESD220-3): the host caches pages of the map in its memory and sends the cached entry with a read, so that the
+// device need not read the map page. Whenever the device reads a map page, the host caches that page too. The device records changes of
+// entries, so it recognises outdated ones.
 
-/// Pages of the map that the host caches, in the order of their last use.
+/// Pages of the mapping table that the host caches (HPB), in the order of their last use.
 #[derive(Clone)]
 struct HpbHints {
     pages: LruSet,
     most: usize,
     per_page: u32,
-    /// Outdated entries of each page that the host caches.
+    /// For each page that the host caches, the entries that have become outdated.
     changed: FxHashMap<u32, BitSet>,
 }
 
 impl HpbHints {
-    /// Hints of a host that caches at most `most` pages; `None` if `most` is 0.
+    /// Creates the entries of a host that caches at most `most` pages of the mapping table; `None` if `most` is 0.
     pub fn new(most: u32, per_page: u32, pages: usize) -> Option<Self> {
         let most = (most as usize).min(pages);
         (most > 0).then(|| Self { pages: LruSet::new(pages, most), most, per_page, changed: FxHashMap::default() })
     }
 
-    /// Whether the host sends the entry of a unit and this entry is current.
+    /// Whether the host sends the mapping table entry of a unit with a read and this entry is current.
     pub fn has_current_entry(&mut self, unit: u32) -> bool {
         let (page, entry) = self.place(unit);
         self.changed.get(&page).is_some_and(|changed| !changed.has(entry)) && self.pages.touch(page)
     }
 
-    /// Records that the host caches a page of the map that the device has just read.
+    /// Records that the host caches a page of the mapping table that the device has just read.
     pub fn cache_page(&mut self, page: u32) {
         if self.pages.touch(page) {
             if let Some(changed) = self.changed.get_mut(&page) {
@@ -405,7 +406,7 @@ impl HpbHints {
         self.changed.insert(page, changed);
     }
 
-    /// Records that the entry of a unit has changed.
+    /// Records that the mapping table entry of a unit has changed.
     pub fn change(&mut self, unit: u32) {
         let (page, entry) = self.place(unit);
         if let Some(changed) = self.changed.get_mut(&page) {
@@ -413,13 +414,13 @@ impl HpbHints {
         }
     }
 
-    /// Removes all pages when the host restarts.
+    /// Removes all pages from the host's cache when the host restarts.
     pub fn clear(&mut self) {
         self.pages.clear();
         self.changed.clear();
     }
 
-    /// The page that contains the entry of a unit, and the index of the entry in it.
+    /// The page of the mapping table that contains the entry of a unit, and the index of the entry in the page.
     fn place(&self, unit: u32) -> (u32, u32) {
         (unit / self.per_page, unit % self.per_page)
     }

@@ -1,10 +1,10 @@
-//! RQFTL: caches runs of map entries, which are searched by range (Marcus et al., "Space-efficient FTL for mobile storage via tiny neural
-//! nets", SYSTOR 2024).
+//! RQFTL: caches runs of mapping table entries, which are searched by range (Marcus et al., "Space-efficient FTL for mobile storage via
+//! tiny neural nets", SYSTOR 2024).
 //!
 //! A run consists of consecutive units that are stored at consecutive physical pages, or that are all unmapped. A miss reads the page of
-//! the map and caches the longest run around the unit in that page. Written data forms a run, or extends the run that it continues. The
-//! least recently used runs are evicted. The paper searches a run with small neural nets, which are trained again after changes. This
-//! module searches sorted lists, because only the memory of the index affects what fits into the cache; `index_pct` sets it.
+//! the mapping table and caches the longest run around the unit in that page. Written data forms a run, or extends the run that it
+//! continues. The least recently used runs are evicted. The paper searches a run with small neural nets, which are trained again after
+//! changes. This module searches sorted lists, because only the memory of the index affects what fits into the cache; `index_pct` sets it.
 
 use std::ops::Range;
 
@@ -36,16 +36,16 @@ const INDEX_PCT: PolicySetting = PolicySetting {
     range: (0, 1000),
 };
 
-/// Bytes of a run in RAM: first unit, first physical page number, number of units.
+/// Size of a run in RAM, in bytes: first unit, first physical page number, number of units.
 const RUN_BYTES: u64 = 10;
 
-/// A run: consecutive units of one page of the map with consecutive physical page numbers, or all unmapped.
+/// A run: consecutive units of one page of the mapping table. Their physical page numbers are consecutive, or all are unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MapRun {
     first: u32,
     count: u32,
     number: u32,
-    /// Whether the run differs from the map on the flash (dirty).
+    /// Whether the run is dirty, which means that it differs from the mapping table on the flash.
     changed: bool,
 }
 
@@ -58,7 +58,7 @@ impl MapRun {
         if self.number == NOWHERE { NOWHERE } else { self.number + (unit - self.first) }
     }
 
-    /// Whether a unit at this physical page number continues the run.
+    /// Whether the next unit continues the run if its physical page number is `place`.
     fn is_continued_at(self, place: u32) -> bool {
         if self.number == NOWHERE { place == NOWHERE } else { place == self.number + self.count }
     }
@@ -68,10 +68,10 @@ impl MapRun {
     }
 }
 
-/// A run in the list of its page.
+/// An entry in the list of runs of a page of the mapping table.
 #[derive(Clone, Copy)]
 struct IndexedRun {
-    /// First unit of the run, so that a search needs only the list.
+    /// First unit of the run, stored here so that a search needs only the list.
     first: u32,
     index: u32,
 }
@@ -80,18 +80,18 @@ struct IndexedRun {
 struct RqftlCache {
     layout: MapPageLayout,
     numbering: LocationNumbering,
-    /// Maximum number of runs, and the memory for them.
+    /// Maximum number of cached runs.
     most: usize,
     budget: u64,
     runs: LinkedLists<MapRun>,
     used: ListEnds,
-    /// Runs of each page of the map, in order of units.
+    /// For each page of the mapping table, its cached runs in order of units.
     pages: Vec<Vec<IndexedRun>>,
-    /// First unit and number of units of the most recently used run; [`NO_RUN`] if it may have changed since.
+    /// First unit and number of units of the most recently used run; [`NO_RUN`] if the run may have changed since its last use.
     last: (u32, u32),
 }
 
-/// An empty run.
+/// A run without units, as first unit and number of units.
 const NO_RUN: (u32, u32) = (0, 0);
 
 impl RqftlCache {
@@ -116,14 +116,14 @@ impl RqftlCache {
         self.pages[self.layout.page(Lpn(unit)) as usize].partition_point(|run| run.first <= unit)
     }
 
-    /// Index of the run that contains a unit; only the last of the first `up_to` runs of its page can contain it.
+    /// Index of the cached run that contains a unit. Only the last of the first `up_to` runs of its page can contain it.
     #[inline]
     fn with(&self, unit: u32, up_to: usize) -> Option<u32> {
         let place = self.pages[self.layout.page(Lpn(unit)) as usize][up_to.checked_sub(1)?].index;
         (unit < self.runs.get(place).end()).then_some(place)
     }
 
-    /// Index of the run that contains a unit.
+    /// Index of the cached run that contains a unit; `None` if there is none.
     #[inline]
     fn find(&self, unit: u32) -> Option<u32> {
         self.with(unit, self.up_to(unit))
@@ -133,7 +133,7 @@ impl RqftlCache {
         self.numbering.number(core.tables.lookup(Lpn(unit)))
     }
 
-    /// The longest run around a unit in a range, according to the tables.
+    /// The longest run around a unit within a range of units, according to the mapping tables.
     fn run_around(&self, core: &FtlCore, unit: u32, range: Range<u32>) -> MapRun {
         let (number, count) = self.numbering.run(core, unit, range.end);
         let lookup = |other: u32| core.tables.lookup(Lpn(other));
@@ -152,17 +152,17 @@ impl RqftlCache {
         MapRun { first: unit - down, count: down + count, number: place, changed: false }
     }
 
-    /// Inserts a run, replaces cached entries of its units, and merges it with adjacent runs that it continues.
+    /// Inserts a run. Cached entries of its units are replaced, and adjacent runs that continue it are merged with it.
     fn put(&mut self, run: MapRun) {
         self.put_at(run, self.up_to(run.first));
     }
 
-    /// Inserts a run, where `up_to` is the number of runs of its page that begin at or before its first unit.
+    /// Inserts a run. `up_to` is the number of runs of its page that begin at or before its first unit.
     fn put_at(&mut self, mut run: MapRun, up_to: usize) {
         self.last = NO_RUN;
         let list = &mut self.pages[self.layout.page(Lpn(run.first)) as usize];
         let mut from = up_to;
-        // An earlier run that overlaps the new one keeps its beginning.
+        // An earlier run that overlaps the new run keeps its part before the new run.
         if let Some(IndexedRun { first, index: place }) = up_to.checked_sub(1).map(|at| list[at]) {
             let old = self.runs.get(place);
             if old.first < run.first && old.end() > run.end() {
@@ -217,7 +217,7 @@ impl RqftlCache {
 }
 
 impl MapCache for RqftlCache {
-    /// For changes this does nothing, because the write inserts its own run.
+    /// Looks up cached runs and marks them as used. For entries that will change, the write later inserts its own run.
     fn touch(&mut self, unit: Lpn, most: u32, _: bool) -> u32 {
         let (mut at, end) = (unit.0, unit.0 + most);
         while at < end {
@@ -235,7 +235,7 @@ impl MapCache for RqftlCache {
         at.min(end) - unit.0
     }
 
-    /// Evicts the least recently used runs, which are written back if they are dirty.
+    /// Evicts the least recently used runs until there is room. For dirty runs, returns the page of the mapping table that must be written.
     fn make_room(&mut self, _: &FtlCore, wanted: Option<MapMiss>) -> Option<u32> {
         let most = self.most - usize::from(wanted.is_some());
         while self.runs.len() > most {
@@ -253,7 +253,7 @@ impl MapCache for RqftlCache {
         None
     }
 
-    /// Caches the longest run around the unit of which no part is cached.
+    /// Caches the longest run around the unit. None of the entries of this run is cached yet.
     fn load(&mut self, core: &FtlCore, wanted: MapMiss, _: bool) -> u32 {
         let unit = wanted.unit.0;
         let page = self.layout.page(wanted.unit);
@@ -282,7 +282,7 @@ impl MapCache for RqftlCache {
         }
     }
 
-    /// Entries of written data are always cached, even if the old entries were not.
+    /// Caches runs for the written data, even if the old entries of the units were not cached.
     fn update_written(&mut self, core: &FtlCore, (first, units): (Lpn, u32), _: &mut StaleMapPages) {
         let end = first.0 + units;
         let mut from = first.0;
@@ -311,7 +311,7 @@ impl MapCache for RqftlCache {
         MapCacheSummary { cached_bytes: runs * self.budget / self.most as u64, segments: runs, segment_units: units }
     }
 
-    /// The runs, from the least recently used one.
+    /// The cached runs, from the least recently used one on, encoded as words of a device image.
     fn words(&self) -> Vec<u32> {
         let mut out = vec![self.runs.len() as u32];
         for place in self.runs.places(self.used) {

@@ -1,5 +1,5 @@
-//! TPFTL: cached entries are grouped by their page of the map (Zhou et al., "An efficient page-level FTL to optimize address translation in
-//! flash memory", `EuroSys` 2015).
+//! TPFTL: groups cached mapping table entries by their page of the table (Zhou et al., "An efficient page-level FTL to optimize address
+//! translation in flash memory", `EuroSys` 2015).
 //!
 //! Pages with cached entries are in the order of their last use, and so are the entries of each page. Entries of the least recently used
 //! page are evicted, clean ones first. If all of its entries are dirty, one write of the page writes all of them back. A miss also loads
@@ -29,30 +29,30 @@ pub(super) const POLICY: MapCachePolicyEntry = MapCachePolicyEntry {
     make: |settings, _, layout| Box::new(TpftlCache::new(CACHE_KB.of(&settings.mapping.options) * 1024, layout)),
 };
 
-/// Bytes of a cached entry, whose unit is relative to its page, and of a page with cached entries.
+/// Size of a cached entry in bytes. The entry stores its unit relative to its page of the mapping table.
 const ENTRY_BYTES: u64 = 6;
 const PAGE_BYTES: u64 = 8;
 
-/// Change of the number of pages with cached entries that switches prefetching by predecessors on or off.
+/// Threshold that switches prefetching by preceding entries on or off: a change of the number of pages with cached entries.
 const THRESHOLD: i32 = 3;
 
-/// The cached entries of a page of the map.
+/// The cached entries of a page of the mapping table.
 #[derive(Clone, Copy)]
 struct TranslationPageNode {
     entries: ListEnds,
-    /// All entries older than this one are dirty; [`NO_NODE`] = all entries are dirty.
+    /// List node of the oldest clean entry: all older entries are dirty. [`NO_NODE`] if all entries are dirty.
     unchanged: u32,
     count: u32,
     changed: u32,
 }
 
-/// The entries that a miss loads.
+/// Which entries a cache miss loads.
 #[derive(Clone, Copy)]
 struct PrefetchPlan {
-    /// Maximum number of entries to prefetch after the wanted one, and how many of them are not cached.
+    /// Maximum number of entries to prefetch after the missing one.
     reach: u32,
     extra: u32,
-    /// The page whose entries are evicted for the miss.
+    /// The page of the mapping table whose entries are evicted for the miss.
     victim: Option<u32>,
 }
 
@@ -60,17 +60,17 @@ struct PrefetchPlan {
 struct TpftlCache {
     layout: MapPageLayout,
     budget: u64,
-    /// Units of cached entries, and the list index of each unit plus 1; 0 = not cached.
+    /// Units of cached entries, in lists by page.
     entries: LinkedLists<u32>,
     places: Vec<u32>,
     changed: BitSet,
     nodes: Vec<TranslationPageNode>,
-    /// Pages with cached entries.
+    /// Pages of the mapping table with cached entries, in the order of their last use.
     pages: LruSet,
     plan: Option<PrefetchPlan>,
-    /// Pages added minus pages removed since `follows` was last set.
+    /// Number of pages added minus number of pages removed since `follows` was last set.
     balance: i32,
-    /// Whether the predecessors of a wanted entry determine how many entries are prefetched.
+    /// Whether prefetching by preceding entries is on: a miss loads as many following entries as there are cached entries right before it.
     follows: bool,
 }
 
@@ -120,13 +120,13 @@ impl TpftlCache {
         PrefetchPlan { reach, extra, victim: None }
     }
 
-    /// Bytes for a miss of a unit and this number of prefetched entries.
+    /// Number of bytes that a miss of a unit needs in the cache, with `extra` prefetched entries.
     fn needed(&self, unit: Lpn, extra: u32) -> u64 {
         let page = if self.pages.holds(self.layout.page(unit)) { 0 } else { PAGE_BYTES };
         page + (1 + u64::from(extra)) * ENTRY_BYTES
     }
 
-    /// Adds an entry to its page, as the most recently used one.
+    /// Adds an entry to the list of its page, as the most recently used entry.
     #[inline]
     fn add(&mut self, page: u32, unit: u32) {
         let node = &mut self.nodes[page as usize];
@@ -138,7 +138,7 @@ impl TpftlCache {
         self.places[unit as usize] = place + 1;
     }
 
-    /// Marks a page, which may still be without entries, as the most recently used.
+    /// Marks a page as the most recently used page. The page may not have entries yet.
     fn use_page(&mut self, page: u32) {
         if !self.pages.touch(page) {
             self.pages.push(page);
@@ -146,12 +146,12 @@ impl TpftlCache {
         }
     }
 
-    /// Marks entries of a page as used, all of which are cached.
+    /// Marks entries of a page as used. All of them must be cached.
     fn use_entries(&mut self, page: u32, units: Range<u32>, changes: bool) {
         self.pages.touch(page);
         let node = &mut self.nodes[page as usize];
         let places = &self.places[units.start as usize..units.end as usize];
-        // Entries before the oldest clean one stay before it when the used entries are moved behind it.
+        // `unchanged` is the oldest clean entry. Used entries move to the newest end of the list, so it advances past them.
         let mut unchanged = node.unchanged;
         while unchanged != NO_NODE && units.contains(&self.entries.get(unchanged)) {
             unchanged = self.entries.newer(unchanged);
@@ -166,7 +166,7 @@ impl TpftlCache {
     }
 
     /// Evicts at most `most` clean entries of a page, the least recently used first. If all entries are dirty, evicts the least recently
-    /// used one and returns false, which means that the page must be written first.
+    /// used one and returns false; the page must then be written first.
     fn give_up(&mut self, page: u32, most: u32) -> bool {
         let node = &mut self.nodes[page as usize];
         let unchanged = node.count - node.changed;
@@ -245,7 +245,7 @@ impl MapCache for TpftlCache {
         while self.bytes() + self.needed(wanted.unit, plan.extra) > self.budget {
             let Some(coldest) = self.pages.oldest() else { break };
             if *plan.victim.get_or_insert(coldest) != coldest && plan.extra > 0 {
-                // Prefetched entries do not evict entries of a second page.
+                // Prefetching must not evict entries of a second map page, so fewer entries are prefetched.
                 let free = self.budget.saturating_sub(self.bytes() + self.needed(wanted.unit, 0));
                 plan.extra = plan.extra.min((free / ENTRY_BYTES) as u32);
                 plan.victim = Some(coldest);
@@ -281,7 +281,7 @@ impl MapCache for TpftlCache {
         let place = self.entries.add(&mut list, unit);
         self.places[unit as usize] = place + 1;
         if node.unchanged == NO_NODE {
-            // Prefetched entries are older than the wanted one.
+            // Prefetched entries count as older than the requested entry.
             node.unchanged = if node.entries.newest == NO_NODE { list.oldest } else { self.entries.newer(node.entries.newest) };
         }
         node.entries = list;
@@ -320,7 +320,7 @@ impl MapCache for TpftlCache {
         MapCacheSummary { cached_bytes: self.bytes(), ..MapCacheSummary::default() }
     }
 
-    /// Each page from the least recently used one, with its entries and whether they are dirty.
+    /// Encodes the state for a device image: each page from the least recently used one on, with its entries and whether they are dirty.
     fn words(&self) -> Vec<u32> {
         let mut out = vec![self.balance as u32, u32::from(self.follows), self.pages.len() as u32];
         for page in self.pages.iter() {
@@ -364,13 +364,13 @@ impl MapCache for TpftlCache {
 mod tests {
     use super::*;
 
-    /// A cache with room for this number of entries and pages, with 1,024 entries in a page of the map.
+    /// Creates a cache with room for this number of entries and pages. A page of the mapping table has 1,024 entries.
     fn cache(entries: u64, pages: u64) -> TpftlCache {
         let layout = MapPageLayout::new(8192, 1024);
         TpftlCache::new(entries * ENTRY_BYTES + pages * PAGE_BYTES, layout)
     }
 
-    /// Simulates a miss of a unit. Returns the page that was written back, if any, and the number of prefetched entries.
+    /// Simulates a cache miss of a unit. Returns the page that was written back, if any, and the number of prefetched entries.
     fn miss(cache: &mut TpftlCache, core: &FtlCore, unit: u32, rest: u32, changes: bool) -> (Option<u32>, u32) {
         let wanted = MapMiss { unit: Lpn(unit), rest };
         assert_eq!(cache.touch(wanted.unit, 1, changes), 0);

@@ -1,4 +1,4 @@
-//! The segments of a group of 256 units in levels from the newest, and the table of the units that approximate segments describe.
+//! The learned segments of a group of 256 units, in levels from the newest on, and the table of units with approximate segments.
 
 use std::ops::Range;
 
@@ -17,20 +17,20 @@ pub struct CompactionScratch {
     merged: Vec<(LearnedSegment, u16)>,
 }
 
-/// The location of a unit according to the segments of its group.
+/// The location of a unit as the segments of its group describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentLookup {
-    /// Number of the location; if it is not exact, it is within the error bound.
+    /// Number of the location. If it is not exact, it differs from the true number by at most the error bound.
     pub number: u32,
     pub exact: bool,
 }
 
-/// A group of units. Segments of a level do not overlap. The uppermost segment that contains a unit determines its location.
+/// A group of 256 units with its learned segments. A unit's location is determined by the uppermost segment that contains it.
 #[derive(Clone, Default)]
 pub struct SegmentGroup {
-    /// The segments by level, in order of units.
+    /// The learned segments by level; within a level, in order of units.
     segments: SegmentVec,
-    /// End of each level in `segments`.
+    /// For each level, the index in `segments` after its last segment.
     levels: Vec<u16>,
     owners: Option<Box<ConflictResolutionBuffer>>,
     approximate: u16,
@@ -39,7 +39,7 @@ pub struct SegmentGroup {
 }
 
 impl SegmentGroup {
-    /// Bytes of RAM: the segments, and the table of approximate ones, whose lists end with a null.
+    /// Bytes of RAM for the segments and for the table of approximate segments, in which each list ends with a null.
     pub fn bytes(&self) -> u64 {
         let owned: u32 = self.owners.as_ref().map_or(0, |owners| owners.owned.iter().map(|word| word.count_ones()).sum());
         self.segments.len() as u64 * LearnedSegment::BYTES + u64::from(owned) + u64::from(self.approximate)
@@ -49,7 +49,7 @@ impl SegmentGroup {
         self.segments.len()
     }
 
-    /// Number of mapped units in the segments.
+    /// Number of mapped units that the segments describe.
     pub fn units(&self) -> u64 {
         let (mut seen, mut count) = ([0; 4], 0);
         for segment in self.segments.iter() {
@@ -62,12 +62,12 @@ impl SegmentGroup {
         count
     }
 
-    /// Whether some locations are approximate.
+    /// Whether some locations in the group are approximate.
     pub fn is_approximate(&self) -> bool {
         self.approximate > 0
     }
 
-    /// Units in a segment; newer segments may describe some of them too.
+    /// The units that a segment describes. Newer segments may describe some of them, too.
     fn units_of(&self, segment: LearnedSegment) -> Bits {
         if segment.is_approximate() { self.owned_by(segment.start) } else { segment.units() }
     }
@@ -77,7 +77,7 @@ impl SegmentGroup {
         usize::from(from)..usize::from(self.levels[level])
     }
 
-    /// The location of a unit; `None` if no segment contains it.
+    /// Returns the location of a unit; `None` if no segment contains the unit.
     #[inline]
     pub fn find(&self, unit: u8) -> Option<SegmentLookup> {
         let mut from = 0;
@@ -110,7 +110,7 @@ impl SegmentGroup {
         owned.then_some(owners.first[usize::from(unit)])
     }
 
-    /// The units of an approximate segment.
+    /// The units that the approximate segment beginning at `first` describes.
     fn owned_by(&self, first: u8) -> Bits {
         let mut own = [0; 4];
         let Some(owners) = &self.owners else { return own };
@@ -119,7 +119,7 @@ impl SegmentGroup {
         own
     }
 
-    /// Learns the new locations of units, which are in order.
+    /// Learns the new locations of units and inserts the segments that describe them. `points` are in order of units.
     pub fn learn(&mut self, mut points: &[Point], gamma: u32) {
         while !points.is_empty() {
             let (segment, count) = learn(points, gamma);
@@ -131,13 +131,13 @@ impl SegmentGroup {
         }
     }
 
-    /// Learns a run of consecutive locations.
+    /// Inserts a segment that describes a run of consecutive locations.
     pub fn learn_run(&mut self, run: LearnedSegment) {
         self.insert(run, run.units());
         self.learned = self.learned.saturating_add(1);
     }
 
-    /// Inserts a segment that describes `units`.
+    /// Inserts a learned segment, which describes the given units.
     fn insert(&mut self, mut segment: LearnedSegment, units: Bits) {
         self.release(units);
         if segment.is_approximate() {
@@ -152,7 +152,7 @@ impl SegmentGroup {
         if self.levels.is_empty() {
             self.levels.push(0);
         }
-        // A segment that continues another one is merged with it.
+        // If the new segment continues an existing one, both are merged.
         let after = self.segments.partition_point(self.level(0), |other| other.start < segment.start);
         if let Some(before) = after.checked_sub(1)
             && self.segments.get(before).continues(segment)
@@ -164,7 +164,7 @@ impl SegmentGroup {
         self.add(0, segment);
     }
 
-    /// Makes room for a new segment in the uppermost level: removes its units from overlapping segments, and moves those that still overlap
+    /// Makes room for a new segment in the uppermost level: removes its units from overlapping segments. Segments that still overlap move
     /// to the level below.
     fn push_down(&mut self, segment: LearnedSegment, units: Bits) {
         let mut at = self.segments.partition_point(self.level(0), |other| other.end() < segment.start);
@@ -186,7 +186,7 @@ impl SegmentGroup {
         }
     }
 
-    /// Inserts a segment into the second level, or into a new level above that if it overlaps segments there.
+    /// Inserts a segment into the second level. If it overlaps segments there, a new level is inserted above them.
     fn add_below(&mut self, segment: LearnedSegment) {
         let fits = self.levels.len() > 1 && {
             let level = self.level(1);
@@ -210,7 +210,7 @@ impl SegmentGroup {
         self.segments.remove(at)
     }
 
-    /// Removes units from the approximate segments that describe them.
+    /// Removes units from the approximate segments that describe them, because newer segments do.
     fn release(&mut self, units: Bits) {
         let Some(owners) = &mut self.owners else { return };
         let mut losers = [0; 4];
@@ -223,7 +223,7 @@ impl SegmentGroup {
         }
     }
 
-    /// Updates start and length of an approximate segment that has lost units: it begins and ends with its remaining units.
+    /// Updates start and length of an approximate segment that has lost units, so that it begins and ends with remaining units.
     fn rename(&mut self, first: u8) {
         let named = |segment: LearnedSegment| segment.is_approximate() && segment.start == first;
         let Some(at) = self.segments.iter().position(named) else { return };
@@ -240,11 +240,11 @@ impl SegmentGroup {
         }
     }
 
-    /// Merges the levels: removes what newer segments hide, and puts the rest into as few levels as possible. `place` returns the location
-    /// of a unit. An approximate segment with a single unit is replaced by a point, which is shorter.
+    /// Merges the levels: removes what newer segments hide, and puts the rest into as few levels as possible. `place` returns the true
+    /// location of a unit. An approximate segment with a single unit is replaced by an exact one, which is shorter.
     pub fn compact(&mut self, place: impl Fn(u8) -> u32, scratch: &mut CompactionScratch) {
         self.learned = 0;
-        // A single level of accurate segments without discards cannot become smaller.
+        // A single level of accurate segments without discards is already as small as possible.
         let discards = || self.segments.iter().any(LearnedSegment::is_discard);
         if self.levels.len() != 1 || self.segments.is_empty() || self.approximate > 0 || discards() {
             self.merge(place, scratch);
@@ -289,7 +289,7 @@ impl SegmentGroup {
         }
     }
 
-    /// Removes discards that hide nothing.
+    /// Removes segments of discarded units if no older segment describes these units.
     fn drop_discards(&self, kept: &mut Vec<(LearnedSegment, u16)>) {
         if !kept.iter().any(|(segment, _)| segment.is_discard()) {
             return;
@@ -306,7 +306,7 @@ impl SegmentGroup {
         kept.retain(|(_, mark)| *mark == 0);
     }
 
-    /// Appends the group as words of an image.
+    /// Encodes the group as words of a device image, and appends them to `out`.
     pub fn words(&self, out: &mut Vec<u32>) {
         out.push(self.segments.len() as u32 | (self.levels.len() as u32) << 16);
         if self.segments.is_empty() {
@@ -321,7 +321,7 @@ impl SegmentGroup {
         }
     }
 
-    /// Reads a group from words of an image; `None` if they are invalid.
+    /// Reads a group from the words of a device image; `None` if they are invalid.
     pub fn of_words(words: &mut dyn Iterator<Item = u32>) -> Option<Self> {
         let mut group = Self::default();
         let counts = words.next()?;
@@ -350,8 +350,8 @@ impl SegmentGroup {
         group.is_whole().then_some(group)
     }
 
-    /// Checks the structure: levels follow each other up to the last segment, segments of a level do not overlap, and the table of units
-    /// matches the approximate segments.
+    /// Checks the structure of a restored group: levels follow each other up to the last segment, segments of a level do not overlap, and
+    /// the table of units matches the approximate segments.
     fn is_whole(&self) -> bool {
         let mut from = 0;
         let ordered = self.levels.iter().all(|to| {
@@ -371,7 +371,7 @@ impl SegmentGroup {
     }
 }
 
-/// The units of a set, in order.
+/// The numbers of the units in a set, in order.
 fn bits(set: Bits) -> impl Iterator<Item = u8> {
     let (mut word, mut left) = (0, set[0]);
     std::iter::from_fn(move || {
@@ -385,8 +385,8 @@ fn bits(set: Bits) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Assigns levels to segments, which are ordered from the newest to the oldest. Each gets the uppermost level below all newer segments that
-/// it overlaps. Sorts the segments by level.
+/// Assigns levels to segments, which are ordered from the newest to the oldest. Each segment gets the uppermost level below all newer
+/// segments that it overlaps. Then sorts the segments by level.
 fn stack(kept: &mut [(LearnedSegment, u16)]) {
     let mut taken = [0u16; GROUP as usize];
     for (segment, level) in kept.iter_mut() {
@@ -397,12 +397,12 @@ fn stack(kept: &mut [(LearnedSegment, u16)]) {
     kept.sort_unstable_by_key(|(segment, level)| (*level, segment.start));
 }
 
-/// Number of segments up to which the capacity doubles. Above it, the capacity grows by a fraction, because most groups of a device with
-/// random overwrites have a segment for nearly every unit.
+/// Number of segments up to which the capacity of the vector doubles. Above it, the capacity grows by a smaller fraction, because most
+/// groups of a device with random overwrites have a segment for nearly every unit.
 const FEW: usize = 16;
 const SPARE: usize = 16;
 
-/// A segment of one unit: the unit, and its location number.
+/// A segment of one unit in compact form: the unit, and its location number.
 type Packed = [u8; 5];
 
 /// A vector of segments. Each segment takes five bytes while all of them describe one unit, as in nearly all groups of a device with random
@@ -419,7 +419,7 @@ impl Default for SegmentVec {
     }
 }
 
-/// A segment as five bytes; `None` if it describes more than one unit.
+/// A segment in compact form (five bytes); `None` if it describes more than one unit.
 #[inline]
 fn packed(segment: LearnedSegment) -> Option<Packed> {
     let place = segment.place(segment.start);
@@ -497,7 +497,7 @@ impl SegmentVec {
         }
     }
 
-    /// Shortens a segment to the units from `first` to `last`.
+    /// Shortens the segment at index `at` to the units from `first` to `last`.
     pub fn trim(&mut self, at: usize, first: u8, last: u8) {
         match self {
             // A segment of one unit cannot be shortened.
@@ -526,7 +526,7 @@ impl SegmentVec {
         }
     }
 
-    /// Releases memory that is probably not needed soon.
+    /// Releases capacity of the vector that is probably not needed soon.
     pub fn tighten(&mut self) {
         match self {
             Self::OfOneUnit(segments) => tighten(segments),
@@ -569,7 +569,7 @@ mod tests {
             for (first, count, gap, step, merges) in steps {
                 let mut points = Vec::new();
                 for i in 0..u32::from(count) {
-                    // An irregular run; a discard if the step is 0.
+                    // Units are spaced irregularly if the gap is larger than 2. A step of 0 stands for a discard.
                     let unit = u32::from(first) + i * u32::from(gap) + i * i % 3 * u32::from(gap > 2);
                     if unit > 255 || points.last().is_some_and(|(last, _)| u32::from(*last) >= unit) {
                         continue;
@@ -629,7 +629,7 @@ mod tests {
         assert_eq!((group.segments(), group.levels.len(), group.bytes()), (1, 1, 8));
     }
 
-    /// A random segment for a step of the model: first unit, length and location.
+    /// A random segment for a step of the property test: first unit, length and location.
     fn segment() -> impl Strategy<Value = LearnedSegment> {
         let place = prop_oneof![0u32..1000, Just(NOWHERE), any::<u32>()];
         (any::<u8>(), prop_oneof![9 => Just(1u32), 1 => 1u32..20], place).prop_map(|(start, count, place)| {

@@ -1,11 +1,11 @@
-//! `LeaFTL`: the map as learned segments (Sun et al., "`LeaFTL`: a learning-based flash translation layer for solid-state drives",
-//! ASPLOS 2023).
+//! `LeaFTL`: represents the mapping table by learned segments (Sun et al., "`LeaFTL`: a learning-based flash translation layer for
+//! solid-state drives", ASPLOS 2023).
 //!
-//! After each write, and each move by collection, the affected groups of 256 units learn linear segments. A segment is exact, or its
-//! locations are off by at most `gamma` map units. If a read accesses the wrong page, it gets the right location from the spare area of
-//! that page and reads again. The segments of the most recently used groups are cached. All others are in pages of the map, with 2 KB for
-//! each group, which is the maximum after a merge of levels. There is no buffer that sorts data, so data is written in the order of
-//! commands.
+//! After each write, and each move by garbage collection, the affected groups of 256 units learn linear segments. A segment is exact, or
+//! its locations are off by at most `gamma` map units. If a read accesses the wrong page, it gets the right location from the spare area of
+//! that page and reads again. The segments of the most recently used groups are cached. All others are in pages of the mapping table on the
+//! flash, with 2 KB for each group, which is the maximum after a merge of levels. There is no buffer that sorts data, so data is written in
+//! the order of commands.
 
 mod group;
 mod segment;
@@ -47,7 +47,7 @@ const COMPACT_AFTER: PolicySetting = PolicySetting {
     range: (1, 1000),
 };
 
-/// Bytes of a cached group in addition to its segments: number of the group, and location of the segments.
+/// Bytes that a cached group needs in addition to its segments: number of the group, and location of the segments.
 const GROUP_BYTES: u64 = 8;
 
 /// The learned segments of all groups, and which groups are cached.
@@ -56,7 +56,7 @@ struct LeaFtlCache {
     layout: MapPageLayout,
     numbering: LocationNumbering,
     groups: Vec<SegmentGroup>,
-    /// Cached groups in the order of their last use, the dirty ones among them, and their size in bytes.
+    /// Cached groups in the order of their last use.
     cached: LruSet,
     dirty: Vec<bool>,
     bytes: u64,
@@ -97,7 +97,7 @@ impl LeaFtlCache {
         GROUP_BYTES + self.groups[group as usize].bytes()
     }
 
-    /// Learns a run of consecutive locations for a group or, if `run` is `None`, the locations in `points`.
+    /// Updates the segments of a group: inserts the run of locations `run` or, if it is `None`, learns the locations in `points`.
     fn learn(&mut self, core: &FtlCore, group: u32, run: Option<LearnedSegment>, stale: &mut StaleMapPages) {
         let before = self.size(group);
         match run {
@@ -141,7 +141,7 @@ impl MapCache for LeaFtlCache {
         (group * GROUP).saturating_sub(unit.0).min(most)
     }
 
-    /// Evicts the least recently used groups, which are written back if they are dirty.
+    /// Evicts the least recently used groups until there is room. For dirty ones, returns the page of the table that must be written.
     fn make_room(&mut self, core: &FtlCore, wanted: Option<MapMiss>) -> Option<u32> {
         let (needed, stay) = wanted.map_or((0, 1), |wanted| (self.size(group_of(wanted.unit)), 0));
         while self.bytes + needed > self.budget && self.cached.len() > stay {
@@ -235,7 +235,7 @@ impl MapCache for LeaFtlCache {
         }
     }
 
-    /// The segments of each group, and then each cached group from the least recently used one, with whether it is dirty.
+    /// Encodes the state for an image: the segments of each group, then the cached groups with their dirty state, oldest use first.
     fn words(&self) -> Vec<u32> {
         let mut out = Vec::new();
         self.groups.iter().for_each(|group| group.words(&mut out));

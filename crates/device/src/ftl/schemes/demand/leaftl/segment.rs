@@ -1,4 +1,4 @@
-//! Learned segments: the locations of units of a group in eight bytes, and how they are learned.
+//! Learned segments, each of which describes the locations of units of a group in eight bytes, and the functions that learn them.
 
 use std::cmp::Ordering;
 
@@ -7,24 +7,24 @@ use crate::ftl::schemes::demand::cache::NOWHERE;
 /// Number of units of a group.
 pub const GROUP: u32 = 256;
 
-/// A set of units of a group, one bit each.
+/// A set of units of a group, as a bit mask.
 pub type Bits = [u64; 4];
 
-/// A unit of a group, and its location number.
+/// A unit of a group, and the number of its location.
 pub type Point = (u8, u32);
 
-/// Flag of [`LearnedSegment::slope`].
+/// Bit of [`LearnedSegment::slope`] that marks an approximate segment.
 const APPROXIMATE: u16 = 1 << 15;
 const STRIDE: u16 = 1 << 14;
-/// Maximum slope of an approximate segment, and maximum step of an accurate one.
+/// Maximum slope of an approximate segment.
 const MOST_SLOPE: i64 = (1 << 15) - 1;
 const MOST_STEP: u32 = (1 << 14) - 1;
-/// Fraction bits of the slope of an approximate segment.
+/// Number of fraction bits in the slope of an approximate segment.
 const FRACTION: u32 = 11;
 
-/// A linear piece of the map: `start`, `length`, slope and intercept, as in the paper (S, L, K, I). The slope is a step between consecutive
-/// units, a stride of units with consecutive locations, or, for an approximate segment, a fixed-point number. The intercept is the value at
-/// the first unit of the group.
+/// A linear piece of the mapping table: `start`, `length`, slope and intercept, as in the `LeaFTL` paper (S, L, K, I). The slope is a step
+/// between consecutive units, a stride of units with consecutive locations, or, for an approximate segment, a fixed-point number. The
+/// intercept is the value at the first unit of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LearnedSegment {
     pub start: u8,
@@ -41,12 +41,12 @@ impl LearnedSegment {
         self.start.saturating_add(self.length)
     }
 
-    /// Whether the locations are approximate. The conflict resolution buffer contains the units of such a segment.
+    /// Whether the locations are approximate. The units of approximate segments are in the conflict resolution buffer.
     pub fn is_approximate(self) -> bool {
         self.slope & APPROXIMATE != 0
     }
 
-    /// Whether the units are unmapped because of a discard.
+    /// Whether the segment stands for units that are unmapped because of a discard.
     pub fn is_discard(self) -> bool {
         self.slope == 0
     }
@@ -64,7 +64,7 @@ impl LearnedSegment {
         if self.slope & STRIDE == 0 { 1 } else { (self.slope & !STRIDE).max(1) }
     }
 
-    /// The location number of a unit, which is within the error bound for an approximate segment.
+    /// Returns the location number of a unit. For an approximate segment, it is only correct within the error bound.
     #[inline]
     pub fn place(self, unit: u8) -> u32 {
         let x = u32::from(unit);
@@ -80,7 +80,7 @@ impl LearnedSegment {
         self.intercept.wrapping_add(way)
     }
 
-    /// The units of an accurate segment.
+    /// The set of units that an accurate segment contains.
     #[inline]
     pub fn units(self) -> Bits {
         if self.stride() == 1 {
@@ -101,7 +101,7 @@ impl LearnedSegment {
         self.length = last.saturating_sub(first);
     }
 
-    /// Whether `next` lies on the same line and begins with the unit after the last of this segment.
+    /// Whether `next` lies on the same line as this segment and begins with the unit after its last one.
     pub fn continues(self, next: Self) -> bool {
         let same = self.slope == next.slope && self.intercept == next.intercept;
         same && !self.is_approximate() && self.stride() == 1 && u32::from(self.end()) + 1 == u32::from(next.start)
@@ -115,7 +115,7 @@ impl LearnedSegment {
         segment
     }
 
-    /// A segment of consecutive units at consecutive locations.
+    /// Creates a segment of `count` consecutive units at consecutive locations.
     pub fn run(start: u8, count: u32, place: u32) -> Self {
         Self::accurate(start, start + (count - 1) as u8, 1, place)
     }
@@ -124,12 +124,12 @@ impl LearnedSegment {
         Self::accurate(unit, unit, u16::from(place != NOWHERE), place)
     }
 
-    /// The segment as words of an image.
+    /// The segment, encoded as words of a device image.
     pub fn words(self) -> [u32; 2] {
         [u32::from(self.start) | u32::from(self.length) << 8 | u32::from(self.slope) << 16, self.intercept]
     }
 
-    /// Reads a segment from words of an image; `None` if they are invalid.
+    /// Reads a segment from words of a device image; `None` if they are invalid.
     pub fn of_words(first: u32, intercept: u32) -> Option<Self> {
         let (start, length, slope) = (first as u8, (first >> 8) as u8, (first >> 16) as u16);
         start.checked_add(length).map(|_| Self { start, length, slope, intercept })
@@ -141,7 +141,7 @@ pub fn set(bits: &mut Bits, unit: u8) {
     bits[usize::from(unit >> 6)] |= 1 << (unit & 63);
 }
 
-/// The units from `first` to `last`, both included.
+/// The set of the units from `first` to `last`, both included.
 pub fn between(first: u8, last: u8) -> Bits {
     let upto = |word: u8| match (last >> 6).cmp(&word) {
         Ordering::Less => 0,
@@ -167,8 +167,8 @@ pub fn ends(bits: Bits) -> Option<(u8, u8)> {
     Some(((first * 64) as u8 + bits[first].trailing_zeros() as u8, (last * 64 + 63) as u8 - bits[last].leading_zeros() as u8))
 }
 
-/// Learns a segment from the first of these points, which are in order of units. Returns it and the number of points that it describes.
-/// Locations are exact, or off by at most `gamma`.
+/// Learns a segment from the first of these points, which are in order of units. Returns the segment and the number of points that it
+/// describes. Its locations are exact, or off by at most `gamma`.
 pub fn learn(points: &[Point], gamma: u32) -> (LearnedSegment, usize) {
     let (exact, count) = accurate(points);
     if gamma > 0
@@ -181,7 +181,7 @@ pub fn learn(points: &[Point], gamma: u32) -> (LearnedSegment, usize) {
     (exact, count)
 }
 
-/// The longest accurate segment from the first point on.
+/// The longest accurate segment that begins with the first point, and the number of points that it describes.
 fn accurate(points: &[Point]) -> (LearnedSegment, usize) {
     let (first, place) = points[0];
     if place == NOWHERE {
@@ -201,13 +201,13 @@ fn accurate(points: &[Point]) -> (LearnedSegment, usize) {
     (LearnedSegment::accurate(first, points[count - 1].0, slope, place), count)
 }
 
-/// Length of the run of points from the first on of which each follows its predecessor.
+/// Returns the length of the longest prefix of the points in which each point follows its predecessor according to `follows`.
 #[inline]
 fn run(points: &[Point], follows: impl Fn(Point, Point) -> bool) -> usize {
     1 + points.windows(2).take_while(|pair| follows(pair[0], pair[1])).count()
 }
 
-/// The longest approximate segment from the first point on; `None` if it has only one unit.
+/// The longest approximate segment that begins with the first point, and its number of points; `None` if it has only one unit.
 fn approximate(points: &[Point], gamma: i64) -> Option<(LearnedSegment, usize)> {
     let (first, place) = points[0];
     if place == NOWHERE {
@@ -217,7 +217,7 @@ fn approximate(points: &[Point], gamma: i64) -> Option<(LearnedSegment, usize)> 
     let mut count = 1;
     for &(unit, at) in &points[1..] {
         let (dx, dy) = (i64::from(unit - first), i64::from(at) - i64::from(place));
-        // Rounding down at both ends moves a location by less than one, so the integer bounds are valid.
+        // `low` is rounded up and `high` is rounded down, so every slope between them keeps the locations within `gamma`.
         let low = -((gamma - dy) << FRACTION).div_euclid(dx);
         let high = ((dy + gamma) << FRACTION).div_euclid(dx);
         let (low, high) = (low.max(least), high.min(most));
