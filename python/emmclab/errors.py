@@ -19,8 +19,7 @@ CONTROLS |= dict.fromkeys(
     (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\N{REPLACEMENT CHARACTER}"
 )
 
-#: Maximum length of a message, and length of the end of a longer one that is printed, in characters. Names
-#: have no limit.
+#: Maximum length of a printed message, and length of the end that remains if a longer message is shortened, characters.
 _LONGEST, _END = 8_000, 1_000
 
 #: Hints for errors of the operating system, by error number.

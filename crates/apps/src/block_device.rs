@@ -55,7 +55,7 @@ impl SimulatedBlockDevice for ClosedLoop {
 pub struct RequestGroup {
     /// Number of requests.
     pub requests: u64,
-    /// Total size of these requests in bytes.
+    /// Total size of the requests in bytes.
     pub bytes: u64,
     /// Number of sequential requests, which begin where the previous request of the same operation ended.
     pub sequential: u64,

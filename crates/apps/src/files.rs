@@ -9,9 +9,9 @@ use crate::sqlite::SqliteState;
 use crate::storage::FileStore;
 use crate::thread_code::FileAccessKind;
 
-/// Alignment of accesses at random offsets. Smaller accesses are aligned to their own size.
+/// Alignment of accesses at random offsets, in bytes. Smaller accesses are aligned to their own size.
 const ALIGNMENT: u64 = 4096;
-/// Number of the random stream for initial file sizes. Threads use other numbers.
+/// Number of the random stream from which initial file sizes are drawn. Threads use other numbers.
 const SIZES: u32 = u32::MAX - 1;
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ struct FileSetState {
     existing: u32,
     /// Index of the file of the set that is created next.
     next: u32,
-    /// Length of the part at the beginning of a file that random and repeated accesses use; `None` for the whole file.
+    /// Length of the part at the beginning of a file that random and repeated accesses use, in bytes; `None` for the whole file.
     in_use: Option<u64>,
 }
 

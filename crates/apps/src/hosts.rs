@@ -351,7 +351,8 @@ fn default_cpu_factor() -> f64 {
     1.0
 }
 
-/// Default quantum in ms: the time slice of the CFS scheduler for two threads that share a core, which is half its latency of 6 ms.
+/// Default quantum in ms: the time slice of the CFS scheduler for two threads that share a core, which is half of the scheduling latency of
+/// 6 ms.
 fn quantum() -> f64 {
     3.0
 }

@@ -1,6 +1,6 @@
 //! Applications that run in a closed loop on a simulated device.
 //!
-//! A [`AppProgram`] consists of threads with steps: work on cores, transfers, file operations, SQLite transactions, waits for each other.
+//! An [`AppProgram`] consists of threads with steps: work on cores, transfers, file operations, SQLite transactions, waits for each other.
 //! [`run()`] executes it on a [`HostSetup`] with a [`SimulatedBlockDevice`], and reports how the time that the user waited for was spent.
 
 mod block_device;

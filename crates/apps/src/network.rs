@@ -2,7 +2,7 @@
 
 use emmclab_base::Nanos;
 
-/// Remaining work is counted in this fraction of a bit, so that a rate in bits per second is the work done per nanosecond.
+/// Number of units of transfer work in a bit. A link with a rate of N bit/s does N units of work per nanosecond.
 const PER_BIT: u128 = 1_000_000_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct NetworkLink {
     /// Rate of the link in bits per second.
     rate: u128,
     transfers: Vec<NetworkTransfer>,
-    /// The time to which the `left` bits of all transfers refer.
+    /// The time to which the remaining work (`left`) of all transfers refers.
     at: Nanos,
     bytes: u64,
 }

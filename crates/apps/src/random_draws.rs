@@ -1,5 +1,5 @@
 //! Quantities of a program: fixed, or drawn from a distribution. Each draw uses one random number of the thread's own generator and only
-//! integer arithmetic. Runs with one seed therefore get equal values on every machine.
+//! integer arithmetic. Runs with the same seed therefore get equal values on every machine.
 
 use emmclab_base::ByteSize;
 use rand_pcg::Pcg64;

@@ -41,11 +41,11 @@ pub struct UserWaitPart {
     /// The state of the thread that the user waited for, during this part.
     #[schemars(with = "String")]
     pub state: ThreadState,
-    /// For storage: the cause of the wait, by its name in the host model.
+    /// Cause of a storage wait, by its name in the host model; `None` in other states than storage.
     pub wait: Option<&'static str>,
-    /// For storage: the class of the file of the operation; `None` for `sync`.
+    /// Class of the file that a storage wait belongs to; `None` for `sync`, and in other states than storage.
     pub class: Option<&'static str>,
-    /// For storage: the partition of the file of the operation; `None` for `sync`.
+    /// Partition of the file that a storage wait belongs to; `None` for `sync`, and in other states than storage.
     pub partition: Option<String>,
     /// Length of this part of the waiting time, in ns.
     pub ns: i64,
@@ -67,14 +67,14 @@ pub struct ThreadResult {
 pub struct StatesOverTime {
     /// Width of a bin, in ns; the last one may be shorter.
     pub bin_ns: i64,
-    /// First the critical path, then each thread of the program.
+    /// One lane for the critical path, then one lane for each thread of the program.
     pub lanes: Vec<ThreadStateLane>,
 }
 
 /// The states of a thread in each bin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ThreadStateLane {
-    /// Name of the thread; `the user waits for` for the critical path.
+    /// Name of the thread. The lane of the critical path is named `the user waits for`.
     pub name: String,
     /// Time in each bin by state, in ns; states that do not occur are omitted.
     pub states: BTreeMap<&'static str, Vec<i64>>,

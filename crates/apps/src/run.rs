@@ -47,8 +47,9 @@ pub fn run<D: SimulatedBlockDevice>(
     run_in_detail(program, setup, device, options).map(|(result, _)| result)
 }
 
-/// Runs a program on a simulated device with its layers, and finishes the device. Returns the results of the program and of the device. If
-/// the device's recorder writes a timeline, the timeline also shows the threads; `about` is JSON that describes the run in the timeline.
+/// Runs a program on a simulated device with its layers, then ends the simulation of the device. Returns the results of the program and of
+/// the device. If the device's recorder writes a timeline, the timeline also shows the threads; `about` is JSON that describes the run in
+/// the timeline.
 /// Errors: as [`run`], and if the recorder cannot write.
 pub fn run_simulated(
     program: &AppProgram, setup: &HostSetup, mut device: ClosedLoop, options: &ProgramRunOptions, about: Option<&str>,

@@ -147,7 +147,7 @@ impl SqliteState {
         }
     }
 
-    /// Adds new pages to the database file. If the working set is the whole file, it grows, too.
+    /// Adds new pages to the database file. If the working set is the whole file, the working set grows, too.
     fn add_pages(&mut self, new_pages: u64) {
         (self.pages..self.pages + new_pages).for_each(|page| {
             self.cached_pages.insert(page);

@@ -55,7 +55,7 @@ pub(crate) trait StorageBackend {
     fn take_finished(&mut self, out: &mut FinishedOperations);
 }
 
-/// The likely wait of an operation, for backends that do not know the causes of waits.
+/// Returns the likely cause of the wait for an operation, for backends that do not know the causes of waits.
 pub(crate) const fn likely_wait(operation: &FileOp) -> WaitReason {
     match operation {
         FileOp::Read { .. } => WaitReason::Read,
@@ -369,7 +369,7 @@ impl FileStore for RealFiles {
     }
 }
 
-/// A file operation that is passed to the thread of its caller.
+/// A file operation that is passed to the thread that executes the operations of one caller.
 struct SubmittedFileOp {
     operation: FileOp,
     begun: Nanos,
@@ -392,7 +392,7 @@ pub(crate) struct RealStorage {
     under_way: usize,
     ended: Vec<CompletedFileOp>,
     begun: Instant,
-    /// The current time of the engine, which is used as the end of operations.
+    /// The current time of the engine, which is recorded as the end time of operations that have ended.
     now: Nanos,
 }
 

@@ -163,7 +163,7 @@ impl<'a> CriticalPath<'a> {
         for (begin, end, doing) in self.threads[thread as usize].between(from, to) {
             at = end;
             match doing {
-                // The depth limit ends a cycle: a chain of waiting threads contains each thread at most once.
+                // The depth limit ends the search if threads wait for each other in a cycle.
                 ThreadActivity::Thread(other) if depth < self.threads.len() && (other as usize) < self.threads.len() => {
                     self.follow(other, begin, end, depth + 1);
                 }
@@ -247,7 +247,7 @@ impl ThreadTimes {
                     arguments.push(text("partition", &self.partitions[usize::from(mount.0)]));
                 }
             }
-            // At the end of the run, the number of the awaited thread may be unknown.
+            // If the awaited thread is unknown at the end of the run, its name is omitted.
             ThreadActivity::Thread(other) => {
                 if let Some(name) = self.names.get(other as usize) {
                     arguments.push(text("thread", name));

@@ -128,12 +128,12 @@ pub struct BlockNote {
     /// it. For the journal's superblock: the beginning of the log, in sectors from the beginning of the journal; `None` if the log is
     /// empty.
     pub home: Option<u64>,
-    /// For a block of the journal: its transaction id. For a home block: the transaction that logged it last. For the journal's superblock:
-    /// the first transaction to replay. Of the blocks of a fast commit, only the one with the tail has a transaction.
+    /// For a block of the journal: the transaction that it belongs to; of a fast commit, only the block with the tail has a transaction.
+    /// For a block outside the journal: the transaction that logged it last. For the journal's superblock: the first transaction to replay.
     pub transaction: Option<u32>,
-    /// The sectors whose contents changed, counted from the first sector of this note. A logged block is compared with its
-    /// previous copy in the journal, a home block with its last logged copy, another block of the journal with zeros. `None` if
-    /// there is no copy to compare with.
+    /// The sectors whose contents changed, counted from the first sector of this note; `None` if there is no copy to compare with. A logged
+    /// block is compared with its previous copy in the journal. A block outside the journal is compared with its last logged copy, and any
+    /// other block of the journal with zeros.
     pub changed: Option<SectorSet>,
 }
 

@@ -158,7 +158,7 @@ mod tests {
                 let mut byte = [0];
                 interrupted(&path, InputFile::open(&path).unwrap().read(&mut byte));
                 interrupted(&path, open_pipe(&path));
-                // The same applies to a pipe whose writer writes nothing, and to a full pipe.
+                // A read from an empty pipe and a write to a full pipe can also be interrupted.
                 let (reader, writer) = io::pipe().unwrap();
                 let name = PathBuf::from(format!("/proc/self/fd/{}", reader.as_raw_fd()));
                 interrupted(&path, InputFile::open(&name).unwrap().read(&mut byte));

@@ -94,7 +94,8 @@ impl Request {
         Some(Nanos(end.0.saturating_sub(begin.0)))
     }
 
-    /// Name and value of the first time (of start, issue, served, complete) that is earlier than one before it; `None` if there is none.
+    /// Name and value of the first of the times start, issue, served and complete that is earlier than a time that must precede it; `None`
+    /// if all times are in order.
     #[inline]
     pub fn early_time(&self) -> Option<(&'static str, Nanos)> {
         let mut latest = self.arrival;

@@ -40,14 +40,14 @@ impl<T> SectorRangeMap<T> {
         self.runs.iter().map(|(first, (end, value))| (*first, *end, value))
     }
 
-    /// The runs in `first..end`, in order. Runs that cross a limit of the range are cut there.
+    /// The runs in `first..end`, in order. Runs that extend beyond the range are cut off at its ends.
     pub fn find(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, u64, &T)> {
         let before = self.runs.range(..first).next_back();
         let runs = before.into_iter().chain(self.runs.range(first..end.max(first)));
         runs.map(move |(from, (to, value))| ((*from).max(first), (*to).min(end), value)).filter(|(from, to, _)| from < to)
     }
 
-    /// The runs and gaps in `first..end`, in order. Those that cross a limit of the range are cut there.
+    /// The runs and gaps in `first..end`, in order. Those that extend beyond the range are cut off at its ends.
     pub fn parts(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, u64, Option<&T>)> {
         let mut at = first;
         let mut runs = self.find(first, end).peekable();

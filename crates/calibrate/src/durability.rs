@@ -12,7 +12,7 @@ use crate::samples::{median, resampled};
 pub(crate) struct DurabilitySamples {
     flushes: Vec<f64>,
     preflushes: Vec<f64>,
-    /// For each FUA write: its sectors, the time from issue to completion, and whether this time includes a preflush.
+    /// For each FUA write: its length in sectors, the time from issue to completion in us, and whether this time includes a preflush.
     fua: Vec<(u32, f64, bool)>,
     discards: Vec<f64>,
 }

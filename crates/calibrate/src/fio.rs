@@ -293,8 +293,8 @@ fn jobs_at_once(entries: &[FioJobResult<'_>]) -> Vec<u64> {
     entries.iter().zip(&groups).map(of).collect()
 }
 
-/// Rejects a job with several requests in flight, by the queue depths that fio counted (or the option `iodepth`), by the number
-/// of concurrent jobs, or by Little's law, which needs no options.
+/// Rejects a job with several requests in flight. The criteria are the queue depths that fio counted (or the option `iodepth`), the number
+/// of concurrent jobs, and Little's law, which needs no options.
 fn requests_at_once(entry: FioJobResult<'_>, jobs: u64) -> Result<()> {
     let levels = entry.value["iodepth_level"].as_object().into_iter().flatten();
     let seen: Vec<_> = levels.filter(|(_, share)| share.as_f64().is_some_and(|share| share > 0.0)).collect();

@@ -216,11 +216,11 @@ pub struct DurabilityRow {
     pub kind: &'static str,
     /// Number of requests.
     pub requests: usize,
-    /// Median time: of a flush or discard from start to completion, of a preflush from start to issue, of a FUA write from issue to
+    /// Median time in us: of a flush or discard from start to completion, of a preflush from start to issue, of a FUA write from issue to
     /// completion.
     pub median_us: f64,
-    /// The preset key that was fitted to these requests; `None` for fewer than [`ENOUGH`] requests, or if flushes made preflushes
-    /// unnecessary.
+    /// The preset key that was fitted to these requests; `None` for fewer than [`ENOUGH`] requests, and for preflushes if the key was
+    /// fitted to flushes.
     pub setting: Option<&'static str>,
 }
 
@@ -231,7 +231,7 @@ pub struct CalibrationStallRow {
     pub op: &'static str,
     /// Number of requests of the operation.
     pub requests: usize,
-    /// Number of these requests that were stalls.
+    /// Number of requests of the operation that were stalls.
     pub stalls: usize,
     /// Median time by which the stalls exceeded their predicted time, in us.
     pub median_us: f64,
@@ -250,7 +250,7 @@ pub struct CalibrationSizeRow {
     pub measured_us: f64,
     /// Median time that the preset predicts, in us.
     pub predicted_us: f64,
-    /// Number of these requests that are in the held-out half.
+    /// Number of requests of this operation and size that are in the held-out half.
     pub held_out_requests: usize,
     /// Measured median time of the held-out requests, in us.
     pub held_out_measured_us: Option<f64>,
@@ -278,7 +278,7 @@ pub struct Calibration {
     pub held_out_request_error_pct: f64,
     /// Median absolute held-out error over the request sizes with at least [`ENOUGH`] held-out requests, in percent.
     pub held_out_median_error_pct: f64,
-    /// Share of the held-out requests whose operation and size is predicted within 10 %, in percent.
+    /// Share of the held-out requests for which the median time of their operation and size is predicted within 10 %, in percent.
     pub held_out_within_10_pct: f64,
     /// Number of requests used for the fit.
     pub requests: usize,
@@ -290,10 +290,11 @@ pub struct Calibration {
     pub stalls: Vec<CalibrationStallRow>,
     /// Number of requests that the device serves at a time.
     pub queue_depth: usize,
-    /// Number of requests whose service began while others were in service, from which `queue_depth` is derived; 0 for a queue depth of 1.
+    /// Number of requests whose service began while other requests were in service, from which `queue_depth` is derived; 0 for a queue
+    /// depth of 1.
     pub overlapping: usize,
     /// Sentences that state what the samples do not determine, and what was assumed instead.
     pub warnings: Vec<String>,
-    /// Number of packed commands that were excluded; 0 unless `skip_packed`.
+    /// Number of packed commands that were excluded; 0 unless `skip_packed` is set.
     pub packed: usize,
 }

@@ -23,15 +23,15 @@ pub struct DeviceShape {
 /// The continuous parameters of a device, all in us.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceTiming {
-    /// Fixed time of a read.
+    /// Fixed time of a read, in us.
     pub read_overhead: f64,
-    /// Fixed time of a write.
+    /// Fixed time of a write, in us.
     pub write_overhead: f64,
-    /// Time to transfer a KB between host and device.
+    /// Time to transfer 1 KB between host and device, in us.
     pub host_per_kb: f64,
-    /// Time in which the flash array reads a page, for each page size.
+    /// Time in which the flash array reads a page, in us, for each page size.
     pub read: Vec<f64>,
-    /// Time in which the flash array programs a page, for each page size.
+    /// Time in which the flash array programs a page, in us, for each page size.
     pub program: Vec<f64>,
 }
 
@@ -42,8 +42,9 @@ impl DeviceTiming {
     /// Returns the predicted time of a request from start to completion, in us.
     pub fn service_us(&self, shape: &DeviceShape, op: Op, kb: f64) -> f64 {
         let mut left = (kb / 4.0).ceil() as u32 * 4;
-        // `placed`: time at which each way ends its programs, which decides where the next page goes. `busy`: time of each way here.
+        // Program time assigned to each way, in us. The next page goes to the way with the least.
         let mut placed = [0.0f64; MOST_UNITS];
+        // Busy time of each way in this request, in us.
         let mut busy = [0.0f64; MOST_UNITS];
         let units = shape.units as usize;
         let mut next = 0;

@@ -28,7 +28,7 @@ pub struct PowerFit {
     pub wake_quantiles: Vec<(f64, f64)>,
 }
 
-/// Smallest wake-up time that is distinguished from ordinary delays, in us. It is added to three times the median delay.
+/// A delay counts as a wake-up if it is longer than three times the median delay plus this time, in us.
 const LEAST_WAKE_US: f64 = 200.0;
 /// Minimum number of requests with a wake-up for fitting the sleep parameters.
 const ENOUGH_WAKES: usize = 10;
@@ -40,13 +40,14 @@ pub(crate) fn woken_above(mut delays_us: Vec<f64>) -> f64 {
     3.0 * median(&mut delays_us) + LEAST_WAKE_US
 }
 
-/// Fits idle threshold and wake-up time. The threshold is the one that separates requests with and without a wake-up with the fewest
-/// errors: the geometric mean of the two nearest gaps. `None` if the delays show no sleep.
+/// Fits idle threshold and wake-up time. The threshold is the idle time that best separates requests without a wake-up from requests with
+/// one; it is the geometric mean of the two idle gaps next to it. `None` if the delays show no sleep.
 pub(crate) fn fit(waits: &[IdleGapDelay]) -> Option<PowerFit> {
     let mut by_gap: Vec<IdleGapDelay> = waits.iter().copied().filter(|wait| wait.gap_us > 0.0).collect();
     by_gap.sort_by(|a, b| a.gap_us.total_cmp(&b.gap_us));
     let all_woken = by_gap.iter().filter(|wait| wait.woken).count();
-    // With a threshold below all idle gaps, every request is expected to wake the device, so those that did not are mistakes.
+    // If the threshold is below all idle gaps, every request is expected to wake the device. Requests that did not wake it count as
+    // mistakes.
     let mut mistakes = by_gap.len() - all_woken;
     let mut best = (mistakes, 0);
     for (i, wait) in by_gap.iter().enumerate() {
@@ -137,7 +138,7 @@ pub(crate) fn stalls_of(op: Op, groups: &[SampleGroup], predicted_us: impl Fn(&S
     beyond.sort_by(f64::total_cmp);
     let share = beyond.len() as f64 / requests as f64;
     let usual = 100.0 * (1.0 - share);
-    // Quantiles of the time that stalls add: 0 for the share of requests without a stall, then the distribution of the stalls.
+    // Quantiles of the additional time due to stalls. Requests without a stall have an additional time of 0.
     let mut points = vec![(usual, 0.0), (usual + LEAST_SHARE, beyond[0])];
     if usual < LEAST_SHARE {
         points.clear();

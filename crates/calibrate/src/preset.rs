@@ -158,7 +158,8 @@ fn queue_note(calibration: &Calibration) -> String {
     }
 }
 
-/// Returns, as text, the number of requests to which a preset key was fitted: those of the first request kind in `kinds` that has a key.
+/// Returns, as text, the number of requests to which a preset key was fitted. Only the first request kind in `kinds` to which a key was
+/// fitted counts.
 fn requests_of(calibration: &Calibration, kinds: &[&str]) -> String {
     let fitted = |kind: &&str| calibration.durability.iter().find(|row| row.kind == *kind && row.setting.is_some());
     kinds.iter().find_map(fitted).map_or_else(String::new, |row| format!("{} requests", row.requests))

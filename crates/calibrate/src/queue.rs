@@ -9,15 +9,14 @@ use crate::samples::median;
 
 /// Maximum number of commands in the queue of a simulated eMMC.
 const MOST: usize = 32;
-/// Threshold for parallel service: the maximum ratio between the time of an overlapping request, counted from the end of the request before
-/// it, and the time of a single request. With a ratio near 1 the device serves one request at a time, and the driver only issues the next
-/// one early.
+/// Threshold for parallel service: the maximum ratio between the time that an overlapping request adds after the end of the previous
+/// request, and the time of a single request. With a ratio near 1, the device serves one request at a time.
 const AT_ONCE: f64 = 0.75;
 
 /// The number of requests that the device serves at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueDepthEstimate {
-    /// The largest number of requests in service that at least [`ENOUGH`] requests reached; 1 on a device without a queue.
+    /// Largest number of concurrent requests, counted only if at least [`ENOUGH`] requests reached it; 1 on a device without a queue.
     pub depth: usize,
     /// Number of requests whose service began while other requests were in service.
     pub overlapping: usize,

@@ -52,7 +52,8 @@ impl SampleGroup {
 struct ServiceSample {
     op: Op,
     sectors: u32,
-    /// Time from `begin`, or from the previous completion if that is later, to the completion of the request, in us.
+    /// Time from the start (or issue) of the request, or from the previous completion if that is later, to the completion of the request,
+    /// in us.
     service_us: f64,
     wait: Option<IdleGapDelay>,
     /// Time from arrival to start of the request, in us, if the device was idle on arrival.

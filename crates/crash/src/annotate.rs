@@ -14,7 +14,8 @@ use crate::log_index::SectorSource;
 use crate::log_index::{CrashLogIndex, LoggedCommand};
 use crate::recovery::HostView;
 
-/// Calls `visit` with each command at a port, in order of arrival, and with notes on the roles of its blocks. Only writes have notes.
+/// Calls `visit` with each command at a port (above the layers or at the device), in order of arrival, and with notes on the roles of its
+/// blocks. Only writes have notes.
 ///
 /// The file system is the one that is on the disk at the beginning of the log, or one that is created later. Returns how completely the
 /// file system was known at the end.

@@ -1,6 +1,6 @@
-//! Contents of a disk, as references to the logged data: the contents of the device's flash cells during a run, the promises that they
-//! violate, and the contents after a power cut. In a zone, which is written sequentially, a cut leaves a prefix, and the write pointer is
-//! at the end of this prefix.
+//! Contents of a disk, stored as references to the data in a crash log. They represent the contents of the device's flash cells during a
+//! run, and the contents after a power cut. After a power cut, each zone that is written sequentially contains a prefix of its data, and
+//! its write pointer is at the end of this prefix.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ pub(crate) type Block = [SectorSource; BLOCK as usize];
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DiskContents {
     blocks: FxHashMap<u64, Block>,
-    /// Sum over all sectors that are not zeros of a hash of address and digest. Equal contents have equal sums.
+    /// Sum of a hash of address and digest over all sectors that are not zeros. Equal contents have equal sums.
     sum: u128,
 }
 
@@ -99,7 +99,8 @@ impl DiskContents {
     }
 }
 
-/// A view of the disk in a possible state after a power cut: the contents of the run, and the blocks in which the state differs from them.
+/// A view of the disk in a possible state after a power cut: the disk contents at this time of the run, and the blocks in which the state
+/// differs from these contents.
 #[derive(Clone)]
 pub struct CrashDiskView {
     run: Arc<CrashLogIndex>,

@@ -59,7 +59,7 @@ impl Default for ExploreOptions {
 /// Number of latest requests that are checked completely after the recovery of layers. Of the other blocks, one in `HOST_SHARE` is checked.
 const HOST_RECENT: usize = 64;
 const HOST_SHARE: u64 = 16;
-/// Number of consecutive states in one share. Such states differ little, so the outcome of one can often be derived from another.
+/// Number of consecutive states in one share. Consecutive states differ little, so the outcome of one can often be derived from another.
 const STATES_TOGETHER: u64 = 8;
 
 /// A disk state that a power cut may leave.
@@ -81,7 +81,8 @@ pub struct CrashState {
     pub broken: Vec<PromiseViolation>,
     base: Arc<DiskContents>,
     changes: Arc<BTreeMap<u64, Block>>,
-    /// Number of unpromised writes of each atom that are on the disk; `None` for the state that the simulated device would have left.
+    /// For each atom (the unit of atomic writes), the number of its unpromised writes that are on the disk; `None` for the state that the
+    /// simulated device would have left.
     levels: Option<Levels>,
 }
 
@@ -98,7 +99,7 @@ pub struct OmittedWrite {
     pub garbled: bool,
 }
 
-/// Coverage of an exploration.
+/// Coverage of an exploration of crash states: which part of the possible power cuts and disk states was tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ExplorationCoverage {
     /// Number of moments (logged events) at which power could be cut.
@@ -113,9 +114,9 @@ pub struct ExplorationCoverage {
     pub equal: u64,
     /// Largest number of writes in one cut that the device had not yet promised to keep.
     pub most_unpromised: u64,
-    /// Number of output lines of the workload after which power is cut before any other moments: lines of the first group, or all lines.
+    /// Number of output lines of the workload that are chosen first as moments of power cuts: the lines of the first group, or all lines.
     pub lines: u64,
-    /// Number of these output lines directly after which power was cut so far.
+    /// Number of output lines counted in `lines` directly after which power was cut so far.
     pub lines_cut: u64,
 }
 
@@ -207,7 +208,7 @@ impl Explorer {
         self.covered
     }
 
-    /// Returns a view of the disk in a state.
+    /// Returns a view of the disk in a crash state.
     pub fn view(&self, state: &CrashState) -> CrashDiskView {
         CrashDiskView::new(&self.run, &state.base, &state.changes, self.run.header().all_sectors())
     }
@@ -224,8 +225,8 @@ impl Explorer {
         }
     }
 
-    /// Returns the writes that are missing from a state of the current cut. For each atom, this is the oldest missing write, which
-    /// represents the later ones, too. Empty for the state that the simulated device itself would have left.
+    /// Returns the writes that are missing from a state of the current cut. Of each atom (the unit of atomic writes), only the oldest
+    /// missing write is returned; all later ones are missing, too. Empty for the state that the simulated device itself would have left.
     pub fn omitted(&self, state: &CrashState) -> Vec<OmittedWrite> {
         let levels = state.levels.iter().flatten().map(|level| usize::from(*level));
         let commands = self.run.commands(CommandPort::Device);
@@ -240,8 +241,8 @@ impl Explorer {
         lacking.collect()
     }
 
-    /// Returns a state of the current cut that keeps only some of the missing writes of `state` missing: those at the indexes `places` in
-    /// [`Explorer::omitted`]. If a present write requires a missing one, the missing one is added.
+    /// Returns a state of the current cut in which only some of the missing writes of `state` are missing: those with the indexes `places`
+    /// in [`Explorer::omitted`]. Writes that the other writes require are added again.
     pub fn with_omitted(&self, state: &CrashState, places: &[usize]) -> CrashState {
         let Some(levels) = &state.levels else { return state.clone() };
         let mut place = 0;
@@ -262,7 +263,7 @@ impl Explorer {
 
     /// Checks the data that layers return after they recovered from a state of the current cut. Returns a description of the first wrong
     /// sector: one that contains neither the data that the layers promised nor data written later. All sectors of the latest requests are
-    /// checked; of the other blocks a share, which differs between states.
+    /// checked. Of the other blocks, a sample is checked, which differs between states.
     pub(crate) fn host_fault(&self, state: &CrashState, view: &HostView) -> Option<String> {
         let legal = self.host.as_ref()?;
         let share = |block: &u64| (block ^ state.index).is_multiple_of(HOST_SHARE);
@@ -529,7 +530,7 @@ fn possible(run: &CrashLogIndex, from: usize, idle: &[usize]) -> Vec<usize> {
     if judged.is_empty() { all } else { judged }
 }
 
-/// Whether power can be cut directly after a moment of the log. Flash programs that end at one time count as one moment.
+/// Whether power can be cut directly after a moment of the log. Flash programs that end at the same time count as one moment.
 pub(crate) fn is_cut(run: &CrashLogIndex, place: usize) -> bool {
     let (this, next) = (&run.moments()[place], run.moments().get(place + 1));
     !next.is_some_and(|next| next.at == this.at && matches!(next.event, RunEvent::Programmed { .. }))

@@ -33,7 +33,7 @@ const ORDERED: &str = "data=ordered";
 pub struct RuleViolation {
     /// The moment at which the command arrived, as an index in [`CrashLogIndex::moments`].
     pub moment: usize,
-    /// The name of the rule.
+    /// Name of the violated rule of the journal.
     pub rule: &'static str,
     /// The transaction to which the rule applies.
     pub transaction: u32,
@@ -138,7 +138,7 @@ pub fn journal_rules(run: &Arc<CrashLogIndex>, from: usize) -> Result<Vec<RuleVi
         expected: FxHashMap::default(),
         breaks: Vec::new(),
     };
-    // All moments of the run are visited, because a journal transaction may have started before moment `from`.
+    // The events of the whole run are visited, because a journal transaction may have started before `from`.
     for (place, moment) in run.moments().iter().enumerate() {
         if let Some(ordered) = checker.ordered.as_mut().filter(|_| place == from) {
             ordered.begin();
@@ -295,8 +295,8 @@ impl JournalRuleChecker<'_> {
         self.broken(moment, "home", transaction, detail);
     }
 
-    /// Called when the journal superblock is written. Transactions before its tail are no longer replayed. The kernel sets features with
-    /// the first commit after a mount.
+    /// Called when the journal superblock is written. Transactions before its tail are no longer replayed. The superblock may also have new
+    /// features, because the kernel sets features with the first commit after a mount.
     fn tail(&mut self, moment: usize, logged: &LoggedCommand, bytes: &[u8]) {
         let Ok(superblock) = JournalSuperblock::parse(bytes, 0) else { return };
         let tail = superblock.sequence;
@@ -376,8 +376,8 @@ impl SectorVersions {
         self.sectors.get(&sector).map(|(first, _)| *first)
     }
 
-    /// Records that a transaction makes sectors unreadable as file data. If `stays` is true, the block remains allocated to its file, which
-    /// may have new data from the time of the open transaction (since the end of the second last commit). Otherwise the block was freed.
+    /// Records that a transaction makes sectors unreadable as file data. If `stays` is true, the block remains allocated to its file, and
+    /// data written since the second last commit remains recorded. Otherwise the block was freed.
     fn leave(&mut self, (first, end): (u64, u64), stays: bool) {
         for sector in first..end {
             match self.sectors.get_mut(&sector) {

@@ -54,12 +54,12 @@ pub(crate) struct LegalStates {
 
 impl LegalStates {
     pub fn new(run: &CrashLogIndex, port: CommandPort, tear: TearMode) -> Self {
-        // With layers, the host uses other addresses than the device, so the initial contents of the device do not apply to them.
+        // With layers, host addresses differ from device addresses, so the initial contents of the device are not used.
         let promised = if port == CommandPort::Host { Arc::default() } else { run.base().clone() };
         Self {
             promises: DurabilityPromises::new(run.header().rules(port)),
             port,
-            // A layer may write only some sectors of a block, so at the host each sector survives a power cut separately.
+            // A layer may write only some sectors of a block, so each host sector may survive a power cut without the others.
             atom: if port == CommandPort::Host { 1 } else { tear.atom() },
             garbles: tear == TearMode::Inside,
             atoms: BTreeMap::new(),
@@ -175,7 +175,7 @@ impl LegalStates {
             }
             Op::Flush => self.fold_promised(run, whole, &mut promised),
             Op::Discard if !self.is_wide(logged) => self.note_complete(own, version),
-            // After a secure erase the old data is gone. A discard of a wide range is also assumed to be executed.
+            // A secure erase removes the old data. A discard of a wide range is assumed to remove it too.
             Op::Discard | Op::SecureErase => {
                 self.fold_nothing(run, own, version);
                 if logged.command.op == Op::SecureErase {
@@ -186,7 +186,7 @@ impl LegalStates {
         }
     }
 
-    /// Records that a flush promises the writes among the first `before` commands to complete.
+    /// Records that a flush promises the writes among the first `before` completed commands.
     fn note_flushed(&mut self, before: u32) {
         if self.zones.is_none() {
             return;
@@ -257,7 +257,7 @@ impl LegalStates {
         self.atoms.retain(|_, writes| !writes.is_empty());
     }
 
-    /// Logarithm of an upper bound for the number of possible states. Some of them are forbidden by ordering rules.
+    /// Decimal logarithm of an upper bound for the number of possible states. The bound also counts states that ordering rules forbid.
     pub fn count_log10(&self) -> f64 {
         self.atoms.values().map(|writes| (writes.len() as f64 + 1.0).log10()).sum()
     }
@@ -309,12 +309,13 @@ fn part(logged: &LoggedCommand, (first, end): (u64, u64)) -> std::ops::Range<u64
     logged.command.sector.max(first)..logged.end().min(end)
 }
 
-/// The versions of the later entries of a packed command, and the atoms that these require, each with its minimum number of writes.
+/// Versions of the later entries of a packed command, and what must be present if one of them is: atoms, each with its minimum number of
+/// writes.
 type PackEntry = (Range<Version>, Vec<(usize, u16)>);
 
 /// The unpromised writes to a zone, in the order in which they fill it.
 struct ZoneOrder {
-    /// For each write: its version, the atom, and the minimum number of present writes of the atom that includes the write.
+    /// For each write: its version, its atom, and the number of writes of this atom up to and including this write.
     writes: Vec<(Version, usize, u16)>,
     /// Number of writes up to and including the newest promised write.
     promised: usize,
@@ -360,7 +361,7 @@ impl<'a> OrderingRules<'a> {
         let mut with: Vec<Vec<Version>> = atoms.iter().map(|writes| vec![Version::MAX; writes.len()]).collect();
         for (first, end, version, needed_with) in promises.prerequisites() {
             for place in places(first, end) {
-                // If the required write covers an atom only partly, all writes to the atom up to that write are required.
+                // If a required write covers an atom only partly, the earlier writes to the atom are also required.
                 let newest = atoms[place].iter().rposition(|write| write.version <= version);
                 if let Some(newest) = newest {
                     with[place][newest] = with[place][newest].min(needed_with);

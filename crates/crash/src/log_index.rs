@@ -279,7 +279,7 @@ impl CrashLogIndexBuilder {
 
     pub fn finish(self, header: CrashLogHeader, path: &Path, identity: u64, truncated: bool) -> Result<CrashLogIndex> {
         let Self { spool, base, commands, mut moments, acknowledgements, marks, .. } = self;
-        // Page programs that end at a moment come before all other events of the same moment.
+        // At equal times, completed page programs come before all other events.
         let rank = |what: &RunEvent| !matches!(what, RunEvent::Programmed { .. });
         moments.sort_by_key(|moment| (moment.at, rank(&moment.event)));
         let spool = spool.finish()?;

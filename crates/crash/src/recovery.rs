@@ -304,7 +304,7 @@ impl PromiseLevel {
 /// A promise that a disk state violates, with the level of the storage stack that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateViolation {
-    /// The level that made the promise.
+    /// The level of the storage stack that made the promise.
     pub level: PromiseLevel,
     /// The name of the violated promise.
     pub promise: &'static str,
@@ -410,7 +410,7 @@ const BEFORE_REPLAY: [(&str, &str); 5] = [
 
 const BLOCK_BYTES: usize = (BLOCK * SECTOR_BYTES) as usize;
 
-/// Recoveries that read a common set of blocks: their outcomes, by a digest of the contents of these blocks.
+/// The outcomes of recoveries that read the same set of blocks, by a digest of the contents of these blocks.
 struct ReadSet {
     blocks: Box<[u64]>,
     outcomes: FxHashMap<u128, usize>,

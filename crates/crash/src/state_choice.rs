@@ -183,8 +183,8 @@ fn key(write: &UnpromisedWrite) -> Key {
 /// Writes that are missing from a disk state: for each affected atom, its index and the number of writes that remain.
 type Omission = Vec<(usize, u16)>;
 
-/// Returns the ways to omit writes: each single write of an atom, and each command that writes several atoms. If the garbled form of a
-/// write remains and only its data is omitted, the write is garbled.
+/// Returns the ways to omit writes: each single write of an atom, and each command that writes several atoms. Omitting only the data entry
+/// of a write keeps its garbage entry, so that the write is garbled.
 fn omissions(atoms: &[&[UnpromisedWrite]]) -> Vec<Omission> {
     let single =
         atoms.iter().enumerate().flat_map(|(atom, writes)| (0..writes.len()).map(move |level| vec![(atom, level as u16)]));

@@ -35,7 +35,7 @@ pub struct DeviceCapabilities {
 /// A field of the `EXT_CSD` register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ExtCsdField {
-    /// Name of the field in the standard.
+    /// Name of the `EXT_CSD` field in the standard.
     pub name: &'static str,
     /// Address of the lowest byte of the field in the register.
     pub byte: u16,
@@ -75,7 +75,7 @@ impl DeviceCapabilities {
             reliable_write: features.reliable_write,
             packed_writes: features.packed_writes,
             packed_reads: features.packed_reads,
-            // `queue_depth` 0 means no limit, which is no command queue of the standard, so a depth of 1 is reported.
+            // A `queue_depth` of 0 means an unlimited number of commands, which the standard cannot express, so 1 (no queue) is reported.
             queue_depth: settings.controller.queue_depth.max(1),
         }
     }

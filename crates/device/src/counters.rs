@@ -137,17 +137,17 @@ pub struct FetchCounters {
 /// Activity of `WriteBooster`, and its notices to the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BoosterCounters {
-    /// Number of map units moved from the buffer to other blocks.
+    /// Number of map units moved from the `WriteBooster` buffer to other blocks.
     pub folded_units: u64,
-    /// Number of map units written to the pinned part of the buffer.
+    /// Number of map units written to the pinned part of the `WriteBooster` buffer.
     pub pinned_units: u64,
-    /// Number of notices that little free space is left in the buffer.
+    /// Number of notices that little free space is left in the `WriteBooster` buffer.
     pub flush_needed: u64,
-    /// Number of notices that the buffer has no room for pinned data.
+    /// Number of notices that the `WriteBooster` buffer has no room for pinned data.
     pub pinned_full: u64,
-    /// Number of times the buffer became larger.
+    /// Number of times the `WriteBooster` buffer became larger.
     pub grown: u64,
-    /// Number of times the buffer became smaller.
+    /// Number of times the `WriteBooster` buffer became smaller.
     pub shrunk: u64,
 }
 
@@ -168,7 +168,7 @@ pub struct ZoneCounters {
     pub most_active: u32,
     /// Number of times a zone took the write buffer of another zone.
     pub buffer_conflicts: u64,
-    /// Number of buffer conflicts in which data of the other zone was written to the flash first.
+    /// Number of buffer conflicts in which data of the zone that lost its buffer was written to the flash first.
     pub premature_flushes: u64,
     /// Number of map units that were written to the flash by premature flushes.
     pub premature_units: u64,

@@ -2,8 +2,8 @@
 //!
 //! The tables are updated when a program is planned, before its cells are written. After a cut, the map entries of pages that were not yet
 //! programmed return to the previous version if the flash and the mapping scheme still contain it; otherwise the unit is unmapped. Moves by
-//! collection and wear levelling remain, because both copies have the same data. A device with `cache.lies = "late_trim"` finally repeats
-//! its late discards.
+//! collection and wear levelling remain, because both copies have the same data. Afterwards, a device with `cache.lies = "late_trim"`
+//! executes its recent discards again.
 
 use std::collections::VecDeque;
 
@@ -79,7 +79,8 @@ impl Observer for UndoLog {
             if BlockId(from.0 >> self.stride_shift) != event.block {
                 continue;
             }
-            // The contents of a unit that was only copied exist at the old or the new location, so the copy is durable if its source was.
+            // A unit that was only copied exists at its old or its new location. Therefore, the copy counts as durable if its source was
+            // durable.
             if carried {
                 let first = self.planned[..i].iter().rfind(|first| first.to == from);
                 self.planned[i].durable = first.map_or(Nanos::MIN, |first| first.durable);
@@ -95,7 +96,7 @@ impl Device {
     /// `at` on.
     pub fn cut(&mut self, at: Nanos, undo: &mut UndoLog) {
         let undone = undo.planned.drain(..).filter(|planned| planned.durable > at);
-        // Undoes the newest program first, so that each step finds the map as it was after the program that it undoes.
+        // The page programs are undone in reverse order, from the newest to the oldest.
         for UndoEntry { lpn, to, from, .. } in undone.collect::<Vec<_>>().into_iter().rev() {
             self.ftl.take_back(&self.nand, lpn, to, from);
         }

@@ -180,7 +180,8 @@ impl Device {
         self.act(DeviceOperation::Packed(entries), observer)
     }
 
-    /// Opens, closes or finishes a zone at the arrival time of the last command, which takes no time. To reset a zone, discard its sectors.
+    /// Opens, closes or finishes a zone at the arrival time of the last command. The action takes no time. To reset a zone, discard its
+    /// sectors.
     /// Errors: [`ErrorClass::Value`](emmclab_base::ErrorClass::Value) if there is no such zone, or if its state or the limits of open and
     /// active zones do not allow the action.
     pub fn manage_zone<O: Observer>(&mut self, zone: u32, action: ZoneAction, observer: &mut O) -> Result<()> {
@@ -256,7 +257,7 @@ impl Device {
 
     /// Replaces the garbage collection victim policy of the settings. On a device with data, the full blocks are sorted into the order that
     /// the policy needs. An image of the device does not contain the policy.
-    /// Errors: [`ErrorClass::Config`](emmclab_base::ErrorClass::Config) if the device does not collect or its mapping scheme maps blocks.
+    /// Errors: [`ErrorClass::Config`](emmclab_base::ErrorClass::Config) if the device has no garbage collection or a block-mapped scheme.
     pub fn set_victim_policy(&mut self, policy: Box<dyn VictimPolicy>) -> Result<()> {
         self.ftl.set_victim_policy(policy)
     }
@@ -371,7 +372,7 @@ impl Device {
         self.controller.idle_from()
     }
 
-    /// Ages the device: adds `erases` for each block group to the blocks in use, spread evenly within the group, as if the workload had
+    /// Ages the device: distributes `erases[g]` erases evenly over the used blocks of each block group `g`, as if the workload had
     /// continued. Wear becomes even in the long run unless data stays in place for ever.
     /// Errors: [`ErrorClass::Config`] if a block would reach its erase limit; the device is then unchanged.
     pub fn wear_on(&mut self, erases: &[u64]) -> Result<()> {
@@ -379,7 +380,7 @@ impl Device {
         for (group, more) in erases.iter().enumerate().filter(|(_, more)| **more > 0) {
             let limit = self.geometry().groups[group].erase_limit;
             let blocks = self.ftl.used_blocks(&self.nand, group as u8);
-            // Rounds the cumulative number of erases over the blocks, so that the sum is exact.
+            // Rounds the cumulative number of erases instead of the number of each block, so that the sum is exact.
             let due = |blocks_so_far: usize| more * blocks_so_far as u64 / blocks.len() as u64;
             for (at, block) in blocks.iter().enumerate() {
                 let erases = u64::from(self.nand.block(*block).erases) + due(at + 1) - due(at);

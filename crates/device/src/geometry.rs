@@ -103,7 +103,7 @@ pub struct Geometry {
     pub chips: u32,
     /// Total number of dies.
     pub dies: u32,
-    /// Total number of planes; plane = ((channel * chips + chip) * dies + die) * planes + plane.
+    /// Total number of planes. The number of a plane is ((channel * chips + chip) * dies + die) * planes + plane.
     pub planes: u32,
     /// Number of physical planes that form a clustered plane; 1 without clustering.
     pub clustered_planes: u32,
@@ -135,11 +135,11 @@ pub struct Geometry {
     pub slc_units: u32,
     /// The sequential zones, if the device has zones.
     pub zones: Option<ZoneLayout>,
-    /// Planes in striping order, in which consecutive pages are distributed.
+    /// Planes in striping order: consecutive pages are written to consecutive planes of this list.
     pub stripe: Vec<PlaneId>,
 }
 
-/// Microseconds of a setting as integer nanoseconds.
+/// Converts a setting in microseconds to integer nanoseconds.
 pub(crate) fn nanos(us: f64) -> Nanos {
     Nanos((us * 1000.0).round() as i64)
 }
@@ -233,13 +233,13 @@ impl Geometry {
         u64::from(self.logical_units) << self.unit_shift
     }
 
-    /// Maximum number of sectors that all planes together program at a time.
+    /// Number of sectors that are programmed if each plane programs one page of the largest page size.
     pub fn program_sectors(&self) -> u32 {
         let page = self.groups.iter().map(|group| group.page_bytes).max().unwrap_or(0);
         self.planes * page / SECTOR_BYTES as u32
     }
 
-    /// Number of sectors that all planes together erase at a time, with the largest blocks.
+    /// Number of sectors that are erased if each plane erases one block of the largest block size.
     pub fn erase_sectors(&self) -> u32 {
         let block = self.groups.iter().map(|group| u64::from(group.pages_per_block) * u64::from(group.page_bytes)).max();
         (u64::from(self.planes) * block.unwrap_or(0) / SECTOR_BYTES) as u32
@@ -296,13 +296,13 @@ impl Geometry {
         (PlaneId(pool.0 / groups), (pool.0 % groups) as u8)
     }
 
-    /// The plane of a logical address, if pages of a group are striped over all planes.
+    /// Returns the plane that stores a logical page if the pages of block group `group` are striped over all planes.
     #[inline]
     pub fn home_plane(&self, lpn: Lpn, group: u8) -> PlaneId {
         self.striped(lpn.0 >> self.groups[usize::from(group)].page_shift)
     }
 
-    /// The plane at a position of the striping order, which repeats.
+    /// Returns the plane at a position of the striping order. The order starts again after its last plane.
     #[inline]
     pub fn striped(&self, position: u32) -> PlaneId {
         self.stripe[(position % self.planes) as usize]

@@ -34,7 +34,8 @@ impl LruSet {
         self.indices[key as usize] != 0
     }
 
-    /// Index of a key in the set; `None` if it is not in the set. It is below the maximum number of keys that were in the set at a time.
+    /// Index of a key in the set; `None` if it is not in the set. The index is below the maximum number of keys that were in the set at a
+    /// time.
     #[inline]
     pub fn place(&self, key: u32) -> Option<usize> {
         self.indices[key as usize].checked_sub(1).map(|place| place as usize)
@@ -129,8 +130,9 @@ impl ListEnds {
 #[derive(Clone, Debug)]
 pub(crate) struct LinkedLists<T> {
     nodes: Vec<LinkNode<T>>,
-    /// Index of the last freed node and number of free nodes. `newer` links each free node to the one that was freed before it.
+    /// Index of the last freed node. `newer` links each free node to the one that was freed before it.
     spare: u32,
+    /// Number of free nodes.
     spares: usize,
 }
 

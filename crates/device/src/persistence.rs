@@ -23,7 +23,8 @@ enum CommandReport {
 /// Sort key of commands and completions: (time, version of the first command, whether it is a completion).
 type Moment = (Nanos, Version, bool);
 
-/// A version of the data that the flash contains from a time on. It determines the contents unless the flash contains a newer version.
+/// A version of the data of a sector, and the time from which the flash contains this version. The newest version on the flash determines
+/// the contents of the sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ContentsVersion {
     from: Nanos,
@@ -38,14 +39,14 @@ impl ContentsVersion {
 
 /// Tracks the contents of each sector after a power cut: the versions that the contract permits, and the one on the device.
 ///
-/// The caller passes it each command before the device, and attaches it to the device as an observer. It can answer for every time since
-/// the last call of [`PersistenceTracker::retire`]. If that is called regularly, memory is bounded by the commands since then, the commands
-/// in flight, and the ranges written or discarded since the oldest write that no flush has made durable (without a volatile cache: by the
-/// commands in flight).
+/// The caller passes each command to the tracker before the device receives the command, and attaches the tracker to the device as an
+/// observer. The tracker can answer questions about every time since the last call of [`PersistenceTracker::retire`]. Memory grows with the
+/// number of commands since that call, and with the number of ranges that were written or discarded since the oldest write that no flush
+/// has made durable.
 #[derive(Debug)]
 pub struct PersistenceTracker {
     unit_sectors: u32,
-    /// Number by which the sequence number of the next command in the device exceeds its version in the tracker.
+    /// Difference between the number of a command in the device and its version in the tracker.
     offset: u64,
     next: Version,
     /// Durability promises at the last call of `retire`.
@@ -191,7 +192,7 @@ impl PersistenceTracker {
         command.wrapping_sub(self.offset)
     }
 
-    /// Records that the flash contains a version from a time on.
+    /// Records a version that the flash contains in sectors `first..end` from a certain time on.
     fn store(&mut self, first: u64, end: u64, step: ContentsVersion) {
         self.flash.update(first, end, |steps| {
             let mut steps = steps.unwrap_or_default();

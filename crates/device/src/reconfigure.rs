@@ -101,7 +101,7 @@ impl DeviceConfig {
     /// Returns the settings in which `to` differs, all of which must be changeable. `at` is the time of the change.
     /// Errors: [`ErrorClass::Config`] for the first setting that cannot change in a device in use, with the reason.
     pub fn changes(&self, to: &Self, at: Nanos) -> Result<Vec<SettingChange>> {
-        // The settings of a policy exist only if the policy is selected, so the keys of both sides are collected.
+        // The settings of a policy exist only while the policy is selected, so the keys of both configurations are collected.
         let mut values: BTreeMap<String, [String; 2]> = BTreeMap::new();
         for (side, config) in [self, to].into_iter().enumerate() {
             for row in config.explain() {

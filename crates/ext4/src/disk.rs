@@ -154,8 +154,7 @@ impl DiskStructure {
     }
 }
 
-/// Reads a field of a structure. Bytes beyond the end of the structure read as zero: structures of fixed size are always read completely,
-/// and the code for structures of variable size checks their bounds.
+/// Reads a field of a structure. Bytes beyond the end of the structure read as zeros.
 fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }

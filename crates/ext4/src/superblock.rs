@@ -10,8 +10,9 @@ use crate::disk::DiskStructure;
 use crate::disk::crc32c;
 use crate::disk::{le16, le32, uuid, wide};
 
-/// Offset of the superblock on the disk in bytes, and its length.
+/// Offset of the superblock on the disk, in bytes.
 pub(crate) const OFFSET: u64 = 1024;
+/// Length of the superblock in bytes.
 pub(crate) const BYTES: usize = 1024;
 
 pub(crate) const MAGIC: u16 = 0xEF53;

@@ -1,4 +1,5 @@
-//! The block layer: bios are merged into requests. A request waits until fewer than `nr_requests` are in progress, then for the device.
+//! The block layer: bios are merged into requests. A request waits until fewer than `nr_requests` requests are in progress, and then until
+//! the device can accept it.
 //!
 //! Each step of a task has a plug: its bios are merged with each other before they are merged with waiting requests. Synchronous requests
 //! (reads, and writes that a task waits for) and asynchronous requests have separate pools.
@@ -77,8 +78,9 @@ pub(crate) struct BlockLayer {
     background: Vec<TaskId>,
     /// Flush barriers that are complete, because all earlier requests are complete. Flush barriers are not sent to the device.
     drained: Vec<u32>,
-    /// Number of writes at the device, the time since which there has been at least one, and the total time of earlier such periods.
+    /// Number of writes at the device.
     writes: u32,
+    /// Time since which the device has had at least one write.
     writing_since: Nanos,
     written_for: Nanos,
 }
@@ -175,7 +177,7 @@ impl BlockLayer {
         self.bios.get(id.slot as usize).is_some_and(|bio| bio.generation == id.generation)
     }
 
-    /// Makes a task wait for a bio if the bio is in progress. Returns whether it is.
+    /// Makes a task wait for a bio if the bio is in progress. Returns whether the bio is in progress.
     pub fn await_bio(&mut self, id: BioId, task: TaskId, tasks: &mut TaskTable) -> bool {
         if !self.in_flight(id) {
             return false;
@@ -239,7 +241,7 @@ impl BlockLayer {
         self.open_barriers();
     }
 
-    /// Notifies tasks that wait for a chain of bios that the limit `nr_requests` no longer holds back the chain.
+    /// Notifies the tasks that wait for a chain of bios when the limit `nr_requests` no longer holds back this chain.
     fn tell_admitted(&self, first: u32, tasks: &mut TaskTable, now: Nanos) {
         let mut at = first;
         while at != NONE {
@@ -476,10 +478,11 @@ struct WaitingRequest {
 struct ElevatorQueue {
     kind: ElevatorKind,
     waiting: Vec<WaitingRequest>,
-    /// End sector of the last issued request, for the order by address.
+    /// End sector of the last issued request. The order by address continues from this sector.
     position: u64,
-    /// Whether the current batch has preferred requests, and how many more requests it may issue.
+    /// Whether the current batch consists of preferred requests.
     preferred: bool,
+    /// Number of requests that the current batch may still issue.
     left: u32,
     /// Number of consecutive batches of preferred requests that were issued while other requests waited.
     starving: u32,
@@ -532,15 +535,15 @@ impl ElevatorQueue {
         (0..self.waiting.len()).min_by_key(|at| self.waiting[*at].id)
     }
 
-    /// Returns the next request of the preferred or the other kind, depending on the current batch: the first after the last issued
-    /// address, otherwise that with the lowest address.
+    /// Returns the index of the next request, which is a preferred request or another request depending on the current batch. Chooses the
+    /// first request after the last issued address or, if there is none, the request with the lowest address.
     fn by_address(&mut self) -> Option<usize> {
         let some = |preferred| self.waiting.iter().any(|waiting| self.is_preferred(waiting) == preferred);
         let (preferred, others) = (some(true), some(false));
         if !preferred && !others {
             return None;
         }
-        // CFQ: a synchronous request ends a batch of other requests after at least one of them (`cfq_should_preempt`).
+        // In CFQ, a synchronous request ends a batch of asynchronous requests after at least one of them (`cfq_should_preempt`).
         let preempted = self.kind == ElevatorKind::Cfq && preferred && !self.preferred && self.left < BATCH;
         if self.left == 0 || preempted || !some(self.preferred) {
             self.preferred = preferred && !(others && self.starving >= STARVED);
@@ -575,7 +578,7 @@ impl BioId {
 pub(crate) enum BioContents {
     /// Pages of a file, from `page` on.
     Pages { inode: u32, page: u32 },
-    /// Blocks of the file system, which itself checks whether they are complete.
+    /// Blocks of the file system. The file system itself checks whether the bio is complete.
     Blocks,
 }
 

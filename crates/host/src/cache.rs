@@ -72,8 +72,9 @@ pub(crate) struct PageCache {
     free: Vec<u32>,
     inodes: Vec<CachedInode>,
     free_inodes: Vec<u32>,
-    /// Both ends of the list of clean pages: the most recently used page, and the page that is evicted next.
+    /// The most recently used clean page.
     newest: u32,
+    /// The clean page that is evicted next.
     oldest: u32,
     capacity: u64,
     resident: u64,
@@ -430,8 +431,8 @@ pub(crate) struct ReadAheadWindow {
 }
 
 impl FileReadAhead {
-    /// Returns the window to read for a page that is not in memory. The reader requests `requested` pages from it on; `history` pages
-    /// directly before it are in memory; `most` is the maximum size of a window in pages.
+    /// Returns the window to read for a page that is not in memory. The reader requests `requested` pages, beginning with this page;
+    /// `history` pages directly before this page are in memory; `most` is the maximum size of a window in pages.
     pub fn window_for_missing(&mut self, page: u64, requested: u64, history: u64, most: u64) -> ReadAheadWindow {
         let sequential = page == 0 || self.previous.is_some_and(|previous| page == previous || page == previous + 1);
         let expected = self.size > 0 && (page == self.start + self.size - self.left || page == self.start + self.size);

@@ -122,8 +122,8 @@ pub struct HostConfig {
     pub elevator: ElevatorKind,
     /// The commands by which file systems enforce order and durability.
     pub barrier: BarrierMode,
-    /// Whether a sync of a folder on ext4 commits all transactions that are not durable, and sends nothing if there are none (since fast
-    /// commits, Linux 5.10). If false, it works like the sync of a file.
+    /// Whether a sync of a folder on ext4 commits all transactions that are not durable, and does nothing if there are none (as in Linux
+    /// since 5.10, which introduced fast commits). If false, the sync of a folder works like the sync of a file.
     pub folder_sync_commits: bool,
     /// Classes of files whose syncs are executed.
     #[serde(default)]

@@ -32,7 +32,7 @@ impl HostCore {
         id
     }
 
-    /// Executes the step of a sync that sends a flush, unless barriers are off, and waits for all requests of the task.
+    /// Executes a step of a sync: sends a flush, unless barriers are off, and waits for all requests of the task.
     pub fn flush_for(&mut self, task: TaskId, mount: u16, barrier: bool) -> StepOutcome {
         if barrier {
             self.submit_for(BioRequest::flush(mount, self.cause(task)), task);
@@ -40,7 +40,7 @@ impl HostCore {
         StepOutcome::Wait(WaitReason::SyncCommit)
     }
 
-    /// Makes a task wait for a bio if the bio is in progress. Returns whether it is.
+    /// Makes a task wait for a bio if the bio is in progress. Returns whether the bio is in progress.
     pub fn await_bio(&mut self, bio: BioId, task: TaskId) -> bool {
         self.queue.await_bio(bio, task, &mut self.tasks)
     }
@@ -113,7 +113,7 @@ pub(crate) enum FilesystemJob {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum StepOutcome {
-    /// The next step runs when all completions have arrived that the task waits for; immediately if it waits for none.
+    /// The next step runs when all completions for which the task waits have arrived. If there are none, it runs immediately.
     Wait(WaitReason),
     /// The task has no next step.
     Done,
@@ -124,25 +124,27 @@ pub(crate) struct HostTask {
     pub work: TaskWork,
     /// The stage that the host has reached in the operation.
     pub stage: u32,
-    /// The stage of the operation that the file system has reached in its part; 0 at the beginning.
+    /// The stage that the file system has reached in its part of the operation; 0 at the beginning.
     pub part: u32,
-    /// Numbers of the files of the operation; `offset` and `until` are the byte range of a write.
+    /// Numbers of the files of the operation.
     pub files: [u32; 2],
+    /// First byte of a write; `until` is the end.
     pub offset: u64,
     pub until: u64,
     /// Whether the operation has ended, and only its files are to be freed.
     pub ended: bool,
     /// The next page of a read or write, or a value that the file system uses.
     pub cursor: u64,
-    /// Number of pages that the write may still use of the space that was reserved for the operation.
+    /// Number of pages of the space reserved for the operation that the write may still use.
     pub reserved: u64,
     pub bytes: u64,
     pub cpu_ns: u64,
     /// The requests for which the task has waited, in order of completion.
     pub requests: Vec<BlockRequestId>,
     pub begun: Nanos,
-    /// Number of completions for which the task waits, and how many of these requests the limit `nr_requests` holds back.
+    /// Number of completions for which the task waits.
     pending: u32,
+    /// Number of awaited completions whose requests the limit `nr_requests` holds back.
     held_back: u32,
     wait: WaitReason,
     since: Nanos,
@@ -260,7 +262,7 @@ impl TaskTable {
         }
     }
 
-    /// Adds the requests of the task `from` to those for which the task `to` has waited.
+    /// Adds the requests for which the task `from` has waited to those for which the task `to` has waited.
     pub fn share_requests(&mut self, from: TaskId, to: TaskId) {
         let mut theirs = std::mem::take(&mut self.all[to as usize].requests);
         theirs.extend_from_slice(&self.all[from as usize].requests);

@@ -44,7 +44,7 @@ impl IoCause {
 /// A request that the host issues to the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostBlockRequest {
-    /// The number of the request, for [`crate::SimulatedHost::last_complete`].
+    /// The number of the request, for [`crate::SimulatedHost::completed`].
     pub id: BlockRequestId,
     /// Operation, range on the device, times and flags (sync, FUA, preflush, metadata, read-ahead, journal). `arrival` is the submission to
     /// the block layer, `issue` the time at which the request leaves the elevator.
@@ -53,7 +53,7 @@ pub struct HostBlockRequest {
     pub mount: MountId,
     /// The class of the first block.
     pub class: FileClass,
-    /// The reason for the request; for a merged request, that of its first part.
+    /// The reason for the request; for a merged request, the reason for its first part.
     pub cause: IoCause,
     pub(crate) notes: Range<u32>,
 }

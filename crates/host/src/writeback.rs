@@ -18,7 +18,7 @@ const TURN: u64 = 1024;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WritebackRound {
     pub cause: IoCause,
-    /// The task that waits for the round. It also waits for writes that are already in progress.
+    /// The task that waits for the round. The task also waits for writes that are already in progress.
     pub waiter: Option<TaskId>,
     /// Whether only pages with allocated blocks are written.
     pub only_placed: bool,
@@ -126,7 +126,8 @@ pub(crate) struct Flusher {
     running: bool,
     /// Whether any page was written since the round began.
     progress: bool,
-    /// Whether a round wrote nothing because all dirty pages are already being written. The next round then follows after the next event.
+    /// Whether a round wrote nothing because all dirty pages are already being written. In this case, the next round starts only after the
+    /// next event.
     stuck: bool,
     /// Time of the next check for expired dirty data; `None` while nothing is dirty.
     next: Option<Nanos>,

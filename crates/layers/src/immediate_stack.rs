@@ -241,7 +241,7 @@ impl<D: SectorDisk> ImmediateStack<D> {
         Ok(())
     }
 
-    /// Executes the commands up to the next wait. Returns true after the last one.
+    /// Executes the commands up to the next wait. Returns true after the last command.
     fn stage(&mut self, running: &mut RunningPlan, payload: &mut [u8]) -> io::Result<bool> {
         while let Some(step) = running.plan.steps().get(running.next) {
             running.next += 1;

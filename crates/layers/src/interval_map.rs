@@ -23,7 +23,7 @@ impl LoggedExtent {
         self.sector + u64::from(self.sectors)
     }
 
-    /// The part between two sectors, which must overlap the run.
+    /// Returns the part of the run between two sectors. The range between them must overlap the run.
     fn clip(self, sector: u64, end: u64) -> Self {
         let first = self.sector.max(sector);
         Self { sector: first, sectors: (self.end().min(end) - first) as u32, place: self.place + (first - self.sector) as u32 }
@@ -183,7 +183,8 @@ impl IntervalMap {
         (list, self.lists[list].partition_point(|entry| entry.offset + entry.sectors <= offset))
     }
 
-    /// Returns the position of a run unchanged, or for the end of a list that of the next run; `None` if no run begins before `end`.
+    /// Returns a position unchanged if it refers to a run. If it is the end of a list, returns the position of the next run. Returns `None`
+    /// if the run does not begin before `end`.
     #[inline]
     fn up_to(&self, end: u64, (mut list, mut index): (usize, usize)) -> Option<(usize, usize)> {
         while index == self.lists[list].len() {

@@ -1,9 +1,9 @@
 //! Pair: requests are divided between the device and a second device (Implication 1 of IISWC 2015; RAID 0 of FAST 2012).
 //!
 //! The address or the length of a request determines the disk of each part. The disks work independently, and a request is complete when
-//! all its parts are. Addresses are packed, so that each disk has a contiguous range. Parts of a request that are adjacent on a disk are
-//! sent as a single command; with Linux `md`, the block layer merges them. The layer has no state except its settings, so nothing must be
-//! restored after a power cut.
+//! all of its parts are complete. Addresses are packed, so that each disk has a contiguous range. Parts of a request that are adjacent on a
+//! disk are sent as a single command; with Linux `md`, the block layer merges them. The layer has no state except its settings, so nothing
+//! must be restored after a power cut.
 
 use emmclab_base::{BlockNote, ByteSize, CommandFlags, Error, ErrorClass as ErrorKind, Result};
 use schemars::JsonSchema;
@@ -49,8 +49,8 @@ struct PairSettings {
     pub border: Option<ByteSize>,
     /// Maximum length of a request for the device with `by_size`; longer ones go to the second device.
     pub longest: ByteSize,
-    /// Whether addresses beyond the end of a disk are wrapped into the disk, separately for each disk, as when a trace of a larger device
-    /// is replayed. Several addresses then share a location, and no contents are stored.
+    /// Whether addresses beyond the end of a disk are wrapped into the disk, separately for each disk. This permits the replay of a trace
+    /// of a larger device. Several addresses then share a location, and no contents are stored.
     pub wrap_addresses: bool,
 }
 
@@ -165,8 +165,8 @@ impl PairLayer {
         })
     }
 
-    /// Wraps the address of a part into its disk: modulo the size of the disk, and lowered if the part would extend beyond the end of the
-    /// disk.
+    /// Wraps the address of a part into its disk (modulo the size of the disk). Lowers the address if the part would extend beyond the end
+    /// of the disk.
     fn wrap_part(&self, part: RequestPart) -> RequestPart {
         let capacity = self.disks[usize::from(part.disk)];
         if part.sector.saturating_add(u64::from(part.sectors)) <= capacity {

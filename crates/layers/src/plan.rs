@@ -30,9 +30,9 @@ pub struct MemoryRange {
     pub offset: u32,
     /// Length in sectors.
     pub sectors: u32,
-    /// Set for the header sector of a record: number of the following sectors of the same write that belong to the record. The driver
-    /// stores a checksum of them in the header sector ([`CommandPlan::DATA_CHECKSUM_AT`]), and then a checksum of the header sector itself
-    /// ([`CommandPlan::CHECKSUM_AT`]).
+    /// Set only for the header sector of a record: the number of further sectors of the same write that belong to the record. The driver
+    /// stores a checksum of these sectors in the header sector ([`CommandPlan::DATA_CHECKSUM_AT`]), and then a checksum of the header
+    /// sector itself ([`CommandPlan::CHECKSUM_AT`]).
     pub seals: Option<u32>,
 }
 
@@ -52,7 +52,7 @@ fn sectors(first: u32, count: u32) -> Range<usize> {
 fn place<'a>(memory: PlanMemory, bytes: &'a mut PlanBuffers<'_>, range: Range<usize>) -> &'a mut [u8] {
     match memory {
         PlanMemory::Payload => &mut bytes.payload[range],
-        // A layer reads no metadata while it plans, so both kinds use the scratch buffer.
+        // A layer reads no metadata while it plans, so metadata also uses the scratch buffer.
         PlanMemory::Scratch | PlanMemory::Meta => &mut bytes.scratch[range],
         PlanMemory::Held => {
             if bytes.layer_memory.len() < range.end {
@@ -139,7 +139,8 @@ pub struct CommandPlan {
 }
 
 impl CommandPlan {
-    /// Offset in a metadata sector at which the driver stores the 8 bytes of its checksum. They count as 0 in the checksum.
+    /// Offset in a metadata sector at which the driver stores the 8 bytes of its checksum. These 8 bytes count as 0 when the checksum is
+    /// computed.
     pub const CHECKSUM_AT: usize = 8;
     /// Offset in a metadata sector at which the driver stores the checksum of the data that belongs to the sector.
     pub const DATA_CHECKSUM_AT: usize = 16;
@@ -182,14 +183,14 @@ impl CommandPlan {
         self.steps.push(PlanStep::Wait);
     }
 
-    /// Sets the flags of commands that are added next. Each command gets those that its operation supports.
+    /// Sets the flags of the commands that are added next. A flag is omitted for commands whose operation does not support it.
     #[inline]
     pub fn flag(&mut self, modifiers: CommandFlags) {
         self.modifiers = modifiers;
     }
 
-    /// Switches on or off that writes which are added next become entries of one packed command. Adding another command ends the packed
-    /// command. A disk without packed commands executes the entries one by one.
+    /// Sets whether the writes that are added next become entries of one packed command. Adding another command ends the packed command. A
+    /// disk without packed commands executes the entries one by one.
     pub fn pack(&mut self, packing: bool) {
         self.packing = packing;
     }

@@ -7,7 +7,7 @@ use emmclab_base::SECTOR_BYTES;
 use crate::layer::{RecoveryReader, ReservedArea};
 use crate::plan::CommandPlan;
 
-/// CRC-32C (Castagnoli) of the bytes, in the lower half of the stored word, which detects torn and misplaced records.
+/// Returns the CRC-32C (Castagnoli) of the bytes, in the lower half of the word. It detects torn and misplaced records.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     u64::from(crc32c::crc32c(bytes))
 }
@@ -38,7 +38,7 @@ pub(crate) const SECTOR: usize = SECTOR_BYTES as usize;
 /// Number of sectors that are read at once.
 const CHUNK: u32 = 2048;
 
-/// A buffered reader of an area of a disk. A place is a sector number counted from the start of the area.
+/// A buffered reader of an area of a disk. Locations are sector numbers, counted from the start of the area.
 pub(crate) struct AreaReader<'a> {
     disks: &'a mut dyn RecoveryReader,
     area: ReservedArea,

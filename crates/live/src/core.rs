@@ -30,8 +30,9 @@ pub(crate) struct LiveCore {
     pub stack: LiveStack,
     pub clock: LiveClock,
     pub limits: BlockDeviceLimits,
-    /// Requests in progress, by number. `owners` contains, for each command in the stack, the number of the request to which it belongs.
+    /// Requests in progress, by number.
     pending: FxHashMap<u64, PendingLiveRequest>,
+    /// For each command in the stack, the number of the request to which it belongs.
     owners: FxHashMap<u64, u64>,
     next: u64,
     measure: RunMeasurement,
@@ -55,8 +56,9 @@ pub(crate) struct LiveCore {
     ended: bool,
     powered: bool,
     deliveries: Deliveries,
-    /// Reused buffers.
+    /// Buffer for the commands of a request, which is reused to avoid allocations.
     parts: Vec<StackCommand>,
+    /// Buffer for completions, which is reused to avoid allocations.
     answers: Vec<LiveCompletion>,
 }
 
@@ -403,7 +405,8 @@ impl LiveCore {
         self.stack.cut(now)
     }
 
-    /// Adds a line by which the workload acknowledges data to the command log, after the completions that were delivered before.
+    /// Adds a line of the workload to the command log, after the completions that were delivered before. With this line, the workload
+    /// states that its data is safe.
     pub fn acknowledge(&mut self, text: &str) {
         if let Some(log) = &self.log {
             log.acknowledge(self.clock.now(), text);
@@ -505,7 +508,8 @@ impl LiveCore {
         Ok(())
     }
 
-    /// Makes the layers move all data to its final location and removes them, so that the contents are those of a device without layers.
+    /// Makes the layers move all data to its final location and removes the layers, so that the contents are those of a device without
+    /// layers.
     pub fn make_plain(&mut self) -> Result<()> {
         self.move_all()?;
         self.layers.clear();

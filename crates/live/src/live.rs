@@ -64,16 +64,17 @@ pub struct LiveDevice {
     shared: Arc<LiveSharedState>,
     clock: Mutex<Option<JoinHandle<()>>>,
     images: [Option<PathBuf>; 2],
-    /// What an earlier run with the same image has left behind.
+    /// State of the image at the start of this run, as earlier runs have left it.
     previous_run: PreviousRun,
     /// The state of the images before the run.
     image_backups: Mutex<ImageBackups>,
 }
 
 impl LiveDevice {
-    /// Opens a device in the state of its image. Without an image it is new or preconditioned; `store` caches preconditioned states.
-    /// Errors: an invalid device, layer or preconditioning; an image of another device, layers or size, or in use by another
-    /// process; a file that cannot be created.
+    /// Opens a device in the state of its image. Without an image, the device is new or preconditioned; `store` caches preconditioned
+    /// states.
+    /// Errors: an invalid device, layer or preconditioning; an image of another device, layers or size, or in use by another process; a
+    /// file that cannot be created.
     pub fn new(config: &DeviceConfig, options: &LiveOptions, store: Option<&ImageStore>) -> Result<Self> {
         let layers = state::recoverable(&options.layers)?;
         let (mut stack, previous, mut former) = state::open(config, &layers, options, store)?;
@@ -97,7 +98,7 @@ impl LiveDevice {
         Ok(Self { shared, clock, images, previous_run: previous, image_backups: former })
     }
 
-    /// Returns what an earlier run with the same image has left behind.
+    /// Returns the state of the image at the start of this run, as earlier runs have left it.
     pub fn previous_run(&self) -> &PreviousRun {
         &self.previous_run
     }
@@ -109,7 +110,8 @@ impl LiveDevice {
         self.with_core(LiveCore::cut)
     }
 
-    /// Adds a line by which the workload acknowledges data to the command log, after the completions that were delivered before.
+    /// Adds a line of the workload to the command log, after the completions that were delivered before. With this line, the workload
+    /// states that its data is safe.
     pub fn acknowledge(&self, text: &str) {
         self.shared.core().acknowledge(text);
     }
@@ -162,7 +164,7 @@ impl LiveDevice {
         self.shared.core().clear_counters();
     }
 
-    /// Makes the layers move all data to its final location. Returns the result of the run, including the time for this.
+    /// Makes the layers move all data to its final location. Returns the result of the run, including the time that the layers need.
     ///
     /// A later [`LiveDevice::result`] includes that time only if no request arrived in between.
     /// Errors: if the clock is not free ([`ClockPace::Free`]), or requests are in progress.
@@ -335,7 +337,7 @@ impl BlockDevice for LiveDevice {
         let start = extents.len();
         let whole = AllocationExtent { sectors: end.saturating_sub(sector), allocated: true };
         let Some(media) = core.stack.media().filter(|_| core.stack.is_plain()) else {
-            // A layer may store a sector anywhere, so that the whole range is reported as allocated.
+            // A layer may store a sector anywhere, so the whole range is reported as allocated.
             return extents.push(whole);
         };
         let read = media.runs(sector, end, |run| {

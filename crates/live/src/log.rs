@@ -21,7 +21,7 @@ use rustix::io::{Errno, ioctl_fionbio, read, write};
 /// Number of sectors of the initial contents that are written in one step.
 const BASE_SECTORS: u64 = 1 << 11;
 
-/// The writer that all ports share; after the first error nothing is logged.
+/// The log writer that the ports of all devices share. After its first error, nothing more is logged.
 struct SharedLogWriter {
     writer: CrashLogWriter,
     error: Option<Error>,
@@ -32,7 +32,7 @@ struct SharedLogWriter {
 #[derive(Default)]
 struct LoggedCommandNumbers {
     next: u64,
-    /// For each device, maps the device's number of a command to its number in the log.
+    /// For each device, the number in the log of each command, by its number in the device.
     log_numbers: [BTreeMap<u64, u64>; 2],
 }
 
@@ -62,11 +62,11 @@ impl SharedLogWriter {
 /// A log that is being written.
 pub(crate) struct RunLog {
     shared: Arc<Mutex<SharedLogWriter>>,
-    /// Whether there are no layers. Then host requests are the commands of the device, which its port logs.
+    /// Whether there are no layers. Without layers, host requests are the commands of the device, and the port of the device logs them.
     plain: bool,
 }
 
-/// The port that logs the commands of one device.
+/// Logs the commands and events of one device.
 struct LoggingPort {
     shared: Arc<Mutex<SharedLogWriter>>,
     /// Number of the device: 0 or 1.
@@ -162,12 +162,12 @@ impl RunLog {
     }
 }
 
-/// Returns the name in the settings of a way in which the cache lies about durability.
+/// Returns the name of a [`CacheLie`] as it is written in the settings.
 fn lie(lie: CacheLie) -> String {
     serde_json::to_value(lie).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// The error that is stored at the end, so that later records are not logged.
+/// The error that is stored at the end of the log, so that later records are not logged.
 fn closed() -> Error {
     Error::new(emmclab_base::ErrorClass::Io, "the log has ended")
 }
@@ -253,8 +253,8 @@ impl DeviceEventSink for LoggingPort {
 const MOST_BYTES: usize = 4096;
 /// Maximum number of lines that are logged.
 const MOST_LINES: u64 = 1_000_000;
-/// Maximum number of reads from the terminal or pipe in one call. It is more than they can contain, and prevents that a workload which
-/// prints endlessly delays a request.
+/// Maximum number of reads from the terminal or pipe in one call. The limit prevents a workload that prints endlessly from delaying a
+/// request.
 const MOST_READS: usize = 256;
 
 pub(crate) struct WorkloadLines {

@@ -86,7 +86,7 @@ impl PendingLiveRequest {
                     pending.next = RemainingWork::Zeros { sector, end, modifiers: modifiers.of(Op::Write) };
                     pending.go_on(parts);
                 } else {
-                    // A discard zeroes only whole units, so zeros are written to both ends of the range.
+                    // A discard zeroes only whole discard units, so zeros are written to the partial units at both ends of the range.
                     for (from, to) in [(sector, first), (last, end)] {
                         if from < to {
                             parts.push(StackCommand::zeros(from, (to - from) as u32, CommandFlags::empty()));

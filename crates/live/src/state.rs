@@ -27,7 +27,7 @@ const LEVEL: i32 = 3;
 /// JSON, the tables.
 const MARK: &[u8; 8] = b"EMMCLIVE";
 
-/// What a run finds from an earlier run with the image.
+/// State of an image at the start of a run, as earlier runs have left it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct PreviousRun {
     /// Whether the image existed.
@@ -104,7 +104,7 @@ fn state_path(image: &Path) -> PathBuf {
 #[derive(Debug)]
 pub(crate) struct ImageBackups {
     images: Vec<ImageBackup>,
-    /// Whether the images are restored when this is dropped.
+    /// Whether the images are restored when this value is dropped.
     pub is_needed: bool,
 }
 

@@ -33,7 +33,8 @@ impl PendingWriteData {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LastWrite {
     command: u64,
-    /// Commands with a lower number must not be written to these sectors of the image, which already has their data or newer data.
+    /// Commands with a lower number must not be written to these sectors of the image, because the image already contains the data of these
+    /// commands or newer data.
     landed: u64,
 }
 
@@ -60,7 +61,7 @@ impl DurableSectors {
 /// A change of the durable contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentsChange {
-    /// Sectors of a command are in programmed cells from `end` on.
+    /// Sectors of a command have been programmed, and survive a power cut from time `end` on.
     Programmed {
         /// The command's number at the device.
         command: u64,

@@ -1,7 +1,7 @@
 //! Writes runs as traces in Perfetto's format, which <https://ui.perfetto.dev> shows: tracks with slices and counters.
 //!
-//! [`TrackWriter`] writes packets as soon as they are complete, in constant memory. A [`SliceRow`] draws slices that overlap: it has as
-//! many tracks as slices overlap at most, so that no slice is nested in another. [`RequestTracks`] draws requests.
+//! [`TrackWriter`] writes packets as soon as they are complete, in constant memory. A [`SliceRow`] draws slices that overlap: it
+//! distributes them over several tracks, so that no slice is nested in another. [`RequestTracks`] draws requests.
 //!
 //! Times are absolute and never decrease within a track. Perfetto sorts the packets of all tracks by time and keeps the file's order for
 //! equal times. All packets belong to one sequence, whose first packet clears the state. Source: `protos/perfetto/trace/trace_packet.proto`

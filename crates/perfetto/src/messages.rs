@@ -5,12 +5,14 @@ use prost::{Message, Oneof};
 /// The key of `Trace.packet`: field 1, length-delimited.
 pub(crate) const PACKET: u8 = 1 << 3 | 2;
 
-/// `TracePacket.SequenceFlags`.
+/// Flag in `TracePacket.SequenceFlags`: the state of the sequence, such as interned names, is cleared before this packet.
 pub(crate) const STATE_CLEARED: u32 = 1;
+/// Flag in `TracePacket.SequenceFlags`: the packet uses the state of the sequence.
 pub(crate) const NEEDS_STATE: u32 = 2;
 
-/// Values of Perfetto's `BuiltinClock`: the default clock, and the clock of Unix times.
+/// Value of Perfetto's `BuiltinClock` for the default clock.
 pub(crate) const BOOT: u32 = 6;
+/// Value of Perfetto's `BuiltinClock` for the clock of Unix times.
 pub(crate) const REALTIME: u32 = 1;
 
 #[derive(Clone, PartialEq, Message)]
@@ -118,10 +120,11 @@ pub(crate) struct InternedName {
     pub name: Option<String>,
 }
 
-/// `TrackDescriptor.ChildTracksOrdering.EXPLICIT`: by `sibling_order_rank`.
+/// Value of `TrackDescriptor.ChildTracksOrdering`: child tracks are ordered by `sibling_order_rank`.
 pub(crate) const EXPLICIT: i32 = 3;
-/// `TrackDescriptor.SiblingMergeBehavior`: tracks with the same merge key are shown as one track.
+/// Value of `TrackDescriptor.SiblingMergeBehavior`: the track is not merged with others.
 pub(crate) const MERGE_NONE: i32 = 2;
+/// Value of `TrackDescriptor.SiblingMergeBehavior`: tracks with the same merge key are shown as one track.
 pub(crate) const MERGE_BY_KEY: i32 = 3;
 
 #[derive(Clone, PartialEq, Message)]

@@ -122,7 +122,8 @@ impl QuarterOctaveBins {
         &self.0
     }
 
-    /// The upper edge in ns of the bin that contains this quantile; its lower edge for the last bin. `None` without values.
+    /// Returns the upper edge, in ns, of the bin that contains this quantile; for the last bin, returns its lower edge. Returns `None`
+    /// without values.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let wanted = (share * self.0.iter().sum::<u64>() as f64).ceil() as u64;
         let mut below = 0;

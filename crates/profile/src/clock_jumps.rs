@@ -11,8 +11,8 @@ pub(crate) struct ProfileClockJumps<'a> {
     gaps: &'a ArrivalGaps,
     /// All jumps, in the order of the requests.
     jumps: Vec<ClockJump>,
-    /// Nanoseconds between the first and the last arrival, without the clock jumps. Set only if the gaps between requests do not contain
-    /// this time, because the reader sorts the requests after a backward jump among earlier ones.
+    /// Nanoseconds between the first and the last arrival, without the clock jumps. It is set only if the reader has sorted requests after
+    /// a backward jump among earlier requests. The gaps between requests do not show this jump.
     without_ns: Option<i64>,
 }
 
@@ -22,7 +22,7 @@ impl<'a> ProfileClockJumps<'a> {
         let without_ns = detected.interleaved().then_some(detected.without_ns);
         let mut all = detected.jumps;
         if without_ns.is_none() {
-            // Of the jumps that the reader detected, only the corrected ones are used here. The others are still gaps between arrivals.
+            // Only the clock jumps that were corrected are used here. The other jumps are still present as gaps between arrivals.
             all.retain(|jump| jump.mended);
             all.extend(gaps.jumps().iter().map(|(length_ns, place)| ClockJump::forward(*length_ns, *place)));
         }
@@ -50,7 +50,7 @@ impl<'a> ProfileClockJumps<'a> {
     ) -> Option<KeyFigures> {
         if let Some(without_ns) = self.without_ns {
             if without_ns == 0 {
-                // 0 means unknown: the reader does not know the time without jumps if it read only a part of the trace.
+                // 0 means unknown: if only a part of the trace was read, its duration without clock jumps is not known.
                 return None;
             }
             let added_ns = i128::from(without_ns) - i128::from(self.gaps.span_ns());
@@ -62,7 +62,7 @@ impl<'a> ProfileClockJumps<'a> {
         let (shortest_ns, _) = *self.gaps.jumps().last()?;
         let jumped_ns: u128 = self.gaps.jumps().iter().map(|(length_ns, _)| u128::from(*length_ns)).sum();
         let duration_s = tables.duration_s - jumped_ns as f64 / 1e9;
-        // Gaps that are not jumps are at most a tenth of the shortest jump, so half of the shortest jump separates both.
+        // Gaps that are not jumps are at most a tenth of the shortest jump, so half of the shortest jump separates jumps from other gaps.
         let mean_ms = arrivals.mean_gap_up_to_ms(shortest_ns / 2);
         Some(key_figures(tables, duration_s, mean_ms, queue.busy_and_idle_s(shortest_ns / 2)))
     }

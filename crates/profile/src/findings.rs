@@ -13,11 +13,13 @@ const SMALL_PCT: f64 = 44.9;
 const NO_WAIT_PCT: f64 = 63.0;
 /// Percentage of requests that did not wait above which the paper calls parallel queues useless (implication 1).
 const NO_WAIT_HIGH_PCT: f64 = 80.0;
-/// The largest localities among the 18 traces (Table IV: `YouTube`, Twitter), in percent.
+/// The largest spatial locality among the 18 traces (Table IV: `YouTube`), in percent.
 const WEAK_SPATIAL_PCT: f64 = 47.61;
+/// The largest temporal locality among the 18 traces (Table IV: Twitter), in percent.
 const WEAK_TEMPORAL_PCT: f64 = 52.90;
-/// Spatial and temporal locality below which implications 3 and 4 apply, in percent.
+/// Spatial locality below which implications 3 and 4 can apply, in percent.
 const LOW_SPATIAL_PCT: f64 = 30.0;
+/// Temporal locality below which implications 3 and 4 can apply, in percent.
 const LOW_TEMPORAL_PCT: f64 = 40.0;
 /// Mean time between arrivals in ms that 13 of the 18 traces reach (characteristic 6).
 const LONG_GAP_MS: f64 = 200.0;
@@ -207,7 +209,8 @@ fn either(measured: f64, holds: bool, yes: String, no: String) -> (f64, FindingV
     if holds { (measured, FindingVerdict::Yes, yes) } else { (measured, FindingVerdict::No, no) }
 }
 
-/// The outcome "unknown" of a rule whose verdict changes without the [`FEW_GAPS`] longest gaps; `without` describes the gaps then.
+/// The outcome "unknown" of a rule whose verdict changes without the [`FEW_GAPS`] longest gaps. `without` describes the trace without these
+/// gaps.
 fn depends_on_few(measured: f64, without: &str) -> (f64, FindingVerdict, String) {
     let reason = format!("unknown: the verdict depends on the {FEW_GAPS} longest gaps; without them, {without}");
     (measured, FindingVerdict::Unknown, reason)

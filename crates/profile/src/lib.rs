@@ -41,7 +41,8 @@ pub use options::{GcCost, MergeRelation, ProfileOptions};
 pub use profile::{FixedBinHistogram, Profile};
 pub use report::{JournalReport, ProfileReport};
 
-/// Number of longest gaps that are left out to test a verdict. A verdict that then changes is no property of the workload.
+/// Number of the longest gaps between requests that are left out to test a verdict. If the verdict then changes, it does not describe the
+/// workload.
 const FEW_GAPS: usize = 10;
 
 /// Nanoseconds from one time to another; 0 if the second is not later.

@@ -10,7 +10,7 @@ use crate::report::SequentialRunRow;
 type RunBins = DoublingBins<1, 14>;
 const RUN_BINS: usize = 14;
 
-/// Counts the reads and writes that start where the previous request of the same device ended, in order of arrival.
+/// Counts the reads and writes that start where the previous request of the same device ended. Requests are added in order of arrival.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SequentialCounters {
     sequential: u64,
@@ -95,7 +95,7 @@ impl SequentialCounters {
         } else if self.current.requests > 0 {
             self.close();
         }
-        // If the recordings are joined, the first run of `other` continues the current run.
+        // If the two recordings are joined, the first sequential run of `other` continues the last run of this one.
         let other_head = other.head.unwrap_or(other.current);
         self.current.requests += other_head.requests;
         self.current.sectors += other_head.sectors;

@@ -346,7 +346,7 @@ impl FlagCounters {
     }
 }
 
-/// Sectors of a flash page as powers of two, for 4, 8 and 16 KB.
+/// Base-2 logarithms of the number of sectors in a flash page of 4, 8 and 16 KB.
 const PAGE_SHIFTS: [u32; 3] = [3, 4, 5];
 /// Number of alignment classes: 0 to 4 trailing zero bits, and 5 or more.
 const CLASSES: usize = 6;

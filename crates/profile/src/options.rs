@@ -42,7 +42,7 @@ impl Default for GcCost {
 }
 
 impl GcCost {
-    /// Number of pages of a victim that must be moved; at least one page is always reclaimed.
+    /// Number of pages of a victim block that must be moved: at most all pages but one.
     pub fn valid_pages(&self) -> u64 {
         (self.pages_per_block.saturating_mul(self.valid_pct) / 100).min(self.pages_per_block.saturating_sub(1))
     }

@@ -18,8 +18,8 @@ type IntervalBins = DoublingBins<1_000, 28>;
 /// Percentages of the most accessed pages for which the share of accesses is reported.
 const HOT_PCT: [u64; 3] = [1, 5, 20];
 
-/// Statistics of pages. Only this part of a profile grows with the trace: by 12 bytes for each 4 KB page of an accessed 512 KB range (so by
-/// 12 bytes for each unique page if they are contiguous), and by some 18 bytes for each start address that is not on a page boundary.
+/// Statistics of pages. This is the only part of a profile that grows with the trace. It needs 12 bytes for each 4 KB page of every 512 KB
+/// range with an access, and about 18 bytes for each start address that is not on a page boundary.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageStatistics {
     table: PageTable,
@@ -321,7 +321,8 @@ impl PageAccessState {
         self.0[2] & STARTED != 0
     }
 
-    /// Merges the state of the same page from a later piece of the recording, whose times are relative to a base `shift_us` later.
+    /// Merges the state of the same page from a later piece of the recording. The times in `later` are relative to a base that is
+    /// `shift_us` microseconds later.
     pub fn merge(&mut self, later: PageAccessState, shift_us: u64) {
         let writes = self.writes().saturating_add(later.writes()).min(COUNT_MAX);
         let reads = self.reads().saturating_add(later.reads()).min(COUNT_MAX);
@@ -346,8 +347,9 @@ pub(crate) struct PageTable {
     used: u32,
 }
 
-/// Number of devices with a direct table, and the number of leaves in a table: 128 GB of addresses, 1 MB of memory.
+/// Number of devices with a direct table.
 const NEAR_SPACES: usize = 8;
+/// Number of leaves in a direct table: 128 GB of addresses, 1 MB of memory.
 const NEAR_LEAVES: u64 = 1 << 18;
 
 impl PageTable {

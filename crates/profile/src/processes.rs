@@ -9,7 +9,8 @@ use crate::report::{DeviceRow, ProcessRow, SharePercentile, ShareRow};
 
 /// Maximum number of rows in the table; the other names are combined into one row.
 const ROWS: usize = 64;
-/// Number of names with their own histogram of response times, in order of first requests; 7 MB for times of up to a second.
+/// Number of names that have their own histogram of response times: the first names that occur in requests. With times of up to a second,
+/// the histograms take 7 MB.
 const TIMED: usize = 1_024;
 
 /// Counts for each name of a process or device.

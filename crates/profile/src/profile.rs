@@ -172,11 +172,12 @@ impl Profile {
         Ok(())
     }
 
-    /// Reports on all batches added so far. `ledger` (counts of records) and `header` are those of the trace after it was read completely.
+    /// Returns the report on all batches added so far. Pass the `ledger` (counts of records) and `header` as they are after the whole trace
+    /// was read.
     pub fn finish(&self, ledger: &Ledger, header: &TraceHeader) -> ProfileReport {
         let unknown;
         let waits = if header.coarse_clock.is_some() {
-            // With a coarse clock, these statistics are unknown, so they are replaced by empty ones.
+            // With a coarse clock, the statistics of queueing, wake-up delays and arrivals are unknown, so they are replaced by empty ones.
             unknown = (QueueStatistics::new(self.options.gc), WakeUpDelays::default(), ArrivalCounters::default());
             WaitStatistics { queue: &unknown.0, wake_up: &unknown.1, arrivals: &unknown.2 }
         } else {
@@ -274,7 +275,7 @@ impl Profile {
         }
     }
 
-    /// Returns the first arrival, which is time 0 of the figures over time.
+    /// Returns the arrival time of the first request. Figures that plot values over time start at this time.
     fn origin(&self) -> Nanos {
         self.arrivals.first().unwrap_or(Nanos::ZERO)
     }
@@ -315,14 +316,14 @@ impl Profile {
     }
 }
 
-/// Statistics that depend on the order of arrivals, or on the requests that are unfinished when another arrives.
+/// Statistics that depend on the order of arrivals, or on how many requests are unfinished when a request arrives.
 struct WaitStatistics<'a> {
     queue: &'a QueueStatistics,
     wake_up: &'a WakeUpDelays,
     arrivals: &'a ArrivalCounters,
 }
 
-/// Returns the figures of the paper's Tables III and IV that re-issued requests change.
+/// Returns those figures of the paper's Tables III and IV that re-issued requests change.
 fn reissue_figures(tables: &PaperTables) -> ReissueFigures {
     ReissueFigures {
         requests: tables.requests,

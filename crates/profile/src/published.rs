@@ -13,7 +13,7 @@ const TABLE_4: &str = include_str!("../../../presets/published/iiswc15_table4_ti
 pub struct PublishedRow {
     /// The application.
     pub name: String,
-    /// `individual` or `combo`.
+    /// Kind of the trace: `individual` for one application, `combo` for applications that ran at the same time.
     pub kind: String,
     /// Column *Data Size* of the paper's Table III, KB.
     pub data_size_kb: f64,
@@ -106,7 +106,8 @@ pub fn parse(table_3: &str, table_4: &str) -> Result<Vec<PublishedRow>> {
     sizes.records().map(|size| row(&size)).collect()
 }
 
-/// "The largest size of a write request is 16 MB" (IISWC 2015, section III-A), of all 25 traces.
+/// Size of the largest write request in all 25 traces of the paper, in KB ("The largest size of a write request is 16 MB", IISWC 2015,
+/// section III-A).
 const LARGEST_KB: f64 = 16_384.0;
 
 /// Lists the published figures that contradict others by more than rounding explains. In the paper, data sizes are rounded down to 1 KB,

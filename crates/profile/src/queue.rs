@@ -14,11 +14,11 @@ use crate::{FEW_GAPS, elapsed};
 const MAX_OUTSTANDING: usize = 1 << 16;
 /// Bins for queue depths of 1, 2, 3-4, ... up to 1,024; depth 0 is counted separately.
 type DepthBins = DoublingBins<1, 12>;
-/// Number of bins of idle gaps from 1 ms to 65,536 ms, in nanoseconds.
+/// Number of bins for the lengths of idle gaps. The edges of the bins double from 1 ms to 65,536 ms.
 pub(crate) const GAP_BINS: usize = 18;
 pub(crate) type GapBins = DoublingBins<1_000_000, GAP_BINS>;
 
-/// Queue depth, busy time and idle gaps by completion times. A request without a completion counts as complete at its arrival.
+/// Queue depth, busy time and idle gaps, computed from completion times. A request without a completion counts as complete at its arrival.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QueueStatistics {
     gc: GcCost,
@@ -43,9 +43,9 @@ pub(crate) struct QueueStatistics {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueAtArrival {
-    /// Number of unfinished requests; `None` if this request's own completion is unknown.
+    /// Number of unfinished requests when the request arrives; `None` if the completion of the request itself is unknown.
     pub depth: Option<u64>,
-    /// Whether no request is unfinished.
+    /// Whether no other request is unfinished when the request arrives.
     pub idle: bool,
     /// Time since the last request completed, in nanoseconds; `None` if unknown or 0.
     pub gap_ns: Option<u64>,
@@ -152,7 +152,7 @@ impl QueueStatistics {
         })
     }
 
-    /// Garbage collection in idle gaps; `None` without completion times.
+    /// Returns how much garbage collection fits into the idle gaps; `None` without completion times.
     pub fn idle_gc(&self, duration_s: f64, written_sectors: u64) -> Option<IdleGc> {
         let idle_ns: u128 = self.gap_ns.iter().sum();
         let won = self.gc.won_bytes().max(1);
@@ -167,8 +167,8 @@ impl QueueStatistics {
         })
     }
 
-    /// Returns busy and idle time in seconds. The idle time excludes gaps longer than `longest_ns`; at most [`MOST_JUMPS`] gaps may be that
-    /// long. Returns `None` without completion times.
+    /// Returns busy and idle time in seconds; `None` without completion times. The idle time excludes gaps longer than `longest_ns`, of
+    /// which there may be at most [`MOST_JUMPS`].
     pub fn busy_and_idle_s(&self, longest_ns: u64) -> Option<(f64, f64)> {
         let long = self.longest.values().iter().map(|(gap, ())| *gap).filter(|gap| *gap > longest_ns);
         let idle_ns = self.gap_ns.iter().sum::<u128>() - long.map(u128::from).sum::<u128>();

@@ -19,8 +19,9 @@ const EDGES_MS: [u64; 11] = [1, 2, 3, 4, 5, 6, 8, 10, 15, 30, 100];
 const BINS: usize = EDGES_MS.len() + 1;
 /// Minimum number of requests in a bin for its percentage to be used.
 const ENOUGH: u64 = 30;
-/// The link counts as awake in bins of idle times with up to this percentage of re-issues, and as asleep from `ASLEEP_PCT` on.
+/// Maximum percentage of re-issues in a bin of idle times for which the link to the device counts as awake.
 const AWAKE_PCT: f64 = 5.0;
+/// Minimum percentage of re-issues in a bin of idle times for which the link to the device counts as asleep.
 const ASLEEP_PCT: f64 = 90.0;
 /// Width of the histogram bins for the time from first to second issue, up to [`WITHIN_NS`]: 0.1 ms.
 const STEP_NS: u64 = 100_000;
@@ -34,7 +35,7 @@ pub(crate) struct ReissueCounters {
     last: Option<Nanos>,
     requests: [u64; BINS],
     reissues_by_bin: [u64; BINS],
-    /// Counts of the times from the first issue to the second, by steps of [`STEP_NS`], up to the longest time.
+    /// Histogram of the times from the first issue of a request to the second, in bins of [`STEP_NS`] up to [`WITHIN_NS`].
     first_to_second: Vec<u64>,
     requests_in_total: u64,
     reissued: u64,
@@ -143,14 +144,14 @@ impl ReissueCounters {
         }
     }
 
-    /// The idle time (ms) up to which hardly any request is issued again, and that above which nearly all are; `None` if there is no such
-    /// change.
+    /// Returns two idle times in ms: up to the first, hardly any request is issued again; above the second, nearly all are. Both are `None`
+    /// if there are no such idle times.
     fn edges(&self) -> (Option<u64>, Option<u64>) {
         let judged = |bin: &usize| self.requests[*bin] >= ENOUGH;
         let share = |bin: usize| 100.0 * self.reissues_by_bin[bin] as f64 / self.requests[bin] as f64;
         let awake = (0..BINS).filter(judged).take_while(|bin| share(*bin) <= AWAKE_PCT).last();
         let asleep = (0..BINS).rev().filter(judged).take_while(|bin| share(*bin) >= ASLEEP_PCT).last();
-        // Both edges are unknown unless there is at least one bin of each kind, awake and asleep.
+        // The limits are known only if at least one bin counts as awake and at least one as asleep.
         awake.zip(asleep).map(|(awake, asleep)| (EDGES_MS[awake], EDGES_MS[asleep - 1])).unzip()
     }
 

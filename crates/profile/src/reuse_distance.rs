@@ -15,7 +15,7 @@ const FOLLOWED: usize = 1 << 14;
 /// Number of positions in the order of touches; they are renumbered when all are used.
 const POSITIONS: usize = 4 * FOLLOWED;
 const WORDS: usize = POSITIONS / 64;
-/// Number of words of the bitmap that form a group.
+/// Number of bitmap words in a group. The set bits are counted for each word and each group.
 const GROUP_WORDS: usize = 16;
 const GROUPS: usize = WORDS / GROUP_WORDS;
 /// Number of slots in the hash table of tracked pages, a power of two; at most a quarter of them is used.
@@ -169,8 +169,9 @@ impl ReuseDistances {
         slot as u32
     }
 
-    /// Returns the distance for a touch of the page at position `before`. If this page directly follows the page of the previous touch, the
-    /// distance does not change: one page fewer lies after it, but the page touched last has moved after it.
+    /// Returns the reuse distance for a touch of the page at position `before`. If the page directly follows the page of the previous
+    /// touch, the distance of the previous touch is reused: one page fewer lies after the position, but the page of the previous touch has
+    /// moved to the end.
     #[inline]
     fn touch_before(&self, before: usize) -> RepeatTouch {
         match self.last {
@@ -234,7 +235,7 @@ impl ReuseDistances {
         }
     }
 
-    /// Merges another distribution. What `other` counts as first touch stays one, even if `self` has touched the page before.
+    /// Merges another distribution. A first touch in `other` remains a first touch, even if `self` has touched the page before.
     pub fn merge(&mut self, other: Self, join: MergeRelation) {
         let mut distances = self.distances;
         for (mine, theirs) in distances.iter_mut().zip(other.distances) {

@@ -82,7 +82,8 @@ impl IoTimeline {
         self.0.merge(other.0, aligned);
     }
 
-    /// Rows of all figures over time. Each merged part counts its pages as new, so the sum of new pages is limited to the true `total`.
+    /// Returns the rows of all figures over time. Merged parts of a trace may count the same page as new, so the sum of new pages is
+    /// limited to the true `total`.
     pub fn rows(&self, origin: Nanos, total: WorkingSet) -> TimelineRows {
         let mut rows = TimelineRows::default();
         let (mut unique, mut written) = (0, 0);
@@ -108,7 +109,7 @@ impl IoTimeline {
 
 const TIMES: usize = 64;
 const ADDRESSES: usize = 64;
-/// Binary logarithm of the number of sectors in a MB; a cell is initially 1 MB high.
+/// Binary logarithm of the number of sectors in a MB. A cell of the heatmap is initially 1 MB high.
 const SECTOR_TO_MB: u32 = 11;
 
 /// Counts of requests by time and start address. The width or height of the cells doubles when a trace extends beyond the heatmap. The

@@ -15,14 +15,16 @@ use crate::{FEW_GAPS, elapsed};
 const DELAY_BUCKETS: usize = 512;
 const IN_OCTAVE: usize = 16;
 const DELAY_UNIT_NS: u64 = 250;
-/// Minimum number of requests after short gaps for a threshold to be reported; `MIN_LONG` is the minimum after long gaps.
+/// Minimum number of requests after short gaps for a threshold to be reported.
 const MIN_SHORT: u64 = 30;
+/// Minimum number of requests after long gaps for a threshold to be reported.
 const MIN_LONG: u64 = 10;
 /// Condition for a threshold: minimum ratio of the median delay after long gaps to the median after short gaps.
 const MIN_RATIO: u64 = 3;
 /// Condition for a threshold: minimum difference between the median delays after long and after short gaps, in nanoseconds.
 const MIN_COST_NS: u64 = 200_000;
-/// Condition for a threshold: minimum difference between the percentages of delays above the middle of both medians.
+/// Condition for a threshold: after long gaps, the percentage of requests with a long delay must be higher than after short gaps by at
+/// least this many percentage points. A delay is long if it is above the middle of the two median delays.
 const MIN_PARTED_PCT: f64 = 60.0;
 /// Minimum percentage of delayed (or undelayed) requests for a range of gaps to count as delayed (or undelayed).
 const MOSTLY_PCT: f64 = 75.0;
@@ -228,8 +230,8 @@ impl DelayHistograms {
             }
         }
         let (_, short_ns, long_ns, from) = best?;
-        // The threshold may lie inside a range of gaps. Its bounds are the first range that is mostly delayed, and the last range before it
-        // that is mostly undelayed.
+        // A range of gaps may be neither mostly delayed nor mostly undelayed. The bounds of the threshold are the first mostly delayed
+        // range and the last mostly undelayed range before it.
         let asleep = (0..GAP_BINS).find(|gap| self.delayed_pct(*gap, from).is_some_and(|pct| pct >= MOSTLY_PCT))?;
         let awake = (0..asleep).rev().find(|gap| self.delayed_pct(*gap, from).is_some_and(|pct| pct <= 100.0 - MOSTLY_PCT))?;
         let edge_ms = |ns: u64| Some(ns as f64 / 1e6);

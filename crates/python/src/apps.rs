@@ -35,7 +35,7 @@ impl PyProgram {
         run(py, || AppProgram::from_file(&path)).map(Self)
     }
 
-    /// Combines this application with others that run at the same time. Its user waits only for this application.
+    /// Combines this application with others that run at the same time. The simulated user waits only for this application.
     fn beside(&self, py: Python<'_>, others: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
         let others: Vec<AppProgram> = others.iter().map(|other| other.0.clone()).collect();
         run(py, || self.0.clone().combined_with(&others)).map(Self)
@@ -58,7 +58,7 @@ impl PyProgram {
         &self.0.about
     }
 
-    /// Source of the program's figures.
+    /// Returns where the numbers in the program come from, and which assumptions were made.
     #[getter]
     fn source(&self) -> &str {
         &self.0.source

@@ -40,8 +40,8 @@ impl PyBatch {
         drop(requested_schema);
         export_batch(py, record)
     }
-    /// The first `limit` requests as dictionaries in the columns of the schema, with flags as names, for display. Whole traces are passed
-    /// through Arrow.
+    /// Returns the first `limit` requests for display: dictionaries with the columns of the schema as keys, and flags as names. Whole
+    /// traces are passed through Arrow instead.
     fn rows<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Vec<Bound<'py, PyDict>>> {
         (0..self.0.len().min(limit)).map(|i| self.row(py, i)).collect()
     }

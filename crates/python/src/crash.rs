@@ -72,7 +72,8 @@ pub(crate) struct CrashLogFacts {
     writer: String,
 }
 
-/// A disk state that a power cut may leave. `index` counts the states of all power cuts, `number` those of one power cut.
+/// A disk state that a power cut may leave. `index` is its number among the states of all power cuts, `number` its number among the states
+/// of its power cut.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ExploredState {
     acknowledged: usize,
@@ -239,7 +240,7 @@ pub(crate) struct PyExplorer {
     explorer: Explorer,
     judge: StateJudge,
     reads: RecoveryReadCache,
-    /// The disk state that the explorer chose. `state` is the tested state, which may lack fewer writes.
+    /// The crash state that the explorer chose. `state` is the state that is tested; it may have fewer missing writes than the chosen one.
     chosen: Option<CrashState>,
     state: Option<CrashState>,
     /// The disk in the tested state as seen by a host, if it was requested.
@@ -256,7 +257,8 @@ impl PyExplorer {
         *self.host.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The disk of the tested state as seen by a host, and the known recovery reads. The inner error means that the layers cannot recover.
+    /// Returns the disk of the tested state as a host sees it, and the cache of the reads of earlier recoveries. The inner error means that
+    /// the layers cannot recover.
     fn host_view(&mut self) -> Result<(&io::Result<HostView>, &mut RecoveryReadCache), Error> {
         let host = self.host.get_mut().unwrap_or_else(PoisonError::into_inner);
         let host = if let Some(known) = host.take() {

@@ -28,7 +28,8 @@ fn class_name(kind: ErrorClass) -> &'static str {
     }
 }
 
-/// The `errno` of an error of the operating system. It is derived from the kind of an error that a library has wrapped with a path.
+/// Returns the `errno` of an operating-system error. If the error has no number, because a library has wrapped it, the number is derived
+/// from the kind of error.
 fn errno(py: Python<'_>, cause: &std::io::Error) -> Option<i32> {
     let name = match cause.kind() {
         _ if cause.raw_os_error().is_some() => return cause.raw_os_error(),
@@ -66,7 +67,8 @@ thread_local! {
     static FOLLOWED: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
-/// Ends core code with `KeyboardInterrupt` on all threads that check this interruption, because signals reach only the main thread.
+/// A flag that interrupts core code on several threads. When it is set, core code on each thread that checks it ends with
+/// `KeyboardInterrupt`. Signals alone would reach only the main thread.
 #[pyclass(name = "Interruption", module = "emmclab._core", frozen)]
 pub(crate) struct PyInterruption(Arc<AtomicBool>);
 
@@ -77,12 +79,12 @@ impl PyInterruption {
         Self(Arc::default())
     }
 
-    /// Makes the calling thread check this interruption.
+    /// Makes core code on the calling thread check this interruption flag.
     fn follow(&self) {
         FOLLOWED.set(Some(self.0.clone()));
     }
 
-    /// Ends the current and later core code on all threads that check this interruption.
+    /// Sets the interruption flag: core code ends on all threads that check the flag, now or later.
     fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -92,7 +94,8 @@ fn interrupted() -> bool {
     FOLLOWED.with_borrow(|followed| followed.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)))
 }
 
-/// Whether core code on this thread must end, because a signal that raises an exception (Ctrl-C) has arrived, or its interruption is set.
+/// Whether core code on this thread must end, because a signal that raises an exception (Ctrl-C) has arrived, or the interruption flag of
+/// the thread is set.
 fn signalled() -> bool {
     if interrupted() {
         SIGNAL.set(Some(PyKeyboardInterrupt::new_err(())));

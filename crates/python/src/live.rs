@@ -57,7 +57,7 @@ pub(crate) struct PyLive {
     exports: Mutex<LiveExports>,
     name: String,
     is_emmc: bool,
-    /// Properties of the eMMC card as which the device can be exported.
+    /// Properties that the device reports when it is exported as an eMMC card.
     card: CardSettings,
     /// Messages of the exports that `news` has not returned yet.
     news: Arc<Mutex<Vec<String>>>,
@@ -137,7 +137,7 @@ impl PyLive {
         self.device.limits().sectors * emmclab_trace::SECTOR_BYTES
     }
 
-    /// Returns what an earlier run stored for the image.
+    /// Returns information about an earlier run, which that run stored with the image.
     fn found<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         run_to_python(py, || Ok(self.device.previous_run()))
     }
@@ -363,12 +363,12 @@ impl PyLive {
         py.detach(|| self.device.clear_counters());
     }
 
-    /// Makes the layers move all data to its final place, and removes the layers. The image then belongs to a device without layers.
+    /// Makes the layers move all data to its final location, and removes the layers. The image then belongs to a device without layers.
     fn make_plain(&self, py: Python<'_>) -> PyResult<()> {
         run(py, || self.device.make_plain())
     }
 
-    /// Makes the layers move all logged data to its final place. Needs a free clock and no requests in progress. Returns the result.
+    /// Makes the layers move all logged data to its final location. Needs a free clock and no requests in progress. Returns the result.
     fn drain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         run_to_python(py, || self.device.drain())
     }

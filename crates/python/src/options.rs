@@ -1,4 +1,4 @@
-//! Options that Python passes as a dictionary, and results of the core as Python objects.
+//! Converts options that Python passes as a dictionary, and converts results of the core to Python objects.
 
 use emmclab_trace::{Error, ErrorClass};
 use pyo3::prelude::*;

@@ -63,7 +63,7 @@ impl PyReader {
         readers.iter().flat_map(|reader| reader.inputs.clone()).collect()
     }
 
-    /// Returns the traces of these readers as inputs that refuse a trace of several devices.
+    /// Returns the traces of these readers as inputs. A trace of several devices is then an error.
     pub(crate) fn inputs_of_one_device(readers: &[PyRef<'_, PyReader>]) -> Vec<TraceInput> {
         let mut inputs = Self::inputs(readers);
         for input in &mut inputs {
@@ -128,7 +128,7 @@ impl PyReader {
         Self::open(py, self.inputs.clone(), self.passes.saturating_mul(passes))
     }
 
-    /// Refuses traces of several devices. It must be called before reading.
+    /// Makes a trace of several devices an error. It must be called before reading.
     fn refuse_several_devices(&mut self, py: Python<'_>) -> PyResult<()> {
         self.inputs.iter_mut().for_each(|input| input.options.one_device = true);
         run(py, || self.inner().require_one_device())
@@ -293,7 +293,7 @@ pub(crate) fn trace_columns(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> 
 pub(crate) struct PyFrame(Mutex<TraceReader>);
 
 impl PyFrame {
-    /// The mutex only makes the class shareable, and is never contended.
+    /// Returns the reader of the table. The mutex only makes the class shareable, and is never contended.
     fn inner(&mut self) -> &mut TraceReader {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }

@@ -141,7 +141,7 @@ pub(crate) fn check_traces<'py>(
     run_to_python(py, || preflight(&config.0, &options.0, &inputs))
 }
 
-/// Opens a folder of device images. With a `limit` in bytes it is a cache.
+/// Opens a folder of device images. If `limit` is set, the folder is a cache of at most `limit` bytes.
 pub(crate) fn store(folder: PathBuf, limit: Option<u64>) -> Result<ImageStore> {
     let store = ImageStore::open(folder)?;
     Ok(limit.map_or(store.clone(), |limit| store.limited(limit)))
@@ -252,7 +252,7 @@ impl PySimulation {
             recorder.feed(simulation, &batch.0)
         });
         if let Some(fault) = self.inner().as_ref().and_then(|running| running.fault.take()) {
-            // After this error the device has collected no further block, so the result would be invalid.
+            // After an exception in the Python policy, the device has collected no further block, so the result would be invalid.
             *self.inner() = None;
             return Err(fault);
         }
@@ -311,7 +311,7 @@ impl PyPrecondition {
         self.0.is_random()
     }
 
-    /// Maximum number of bytes that are written to a device of `capacity_bytes` bytes; 0 for a new device.
+    /// Returns the maximum number of bytes that this method writes to a device of `capacity_bytes` bytes; 0 for a new device.
     fn most_bytes(&self, capacity_bytes: f64) -> f64 {
         self.0.most_bytes(capacity_bytes)
     }

@@ -1,4 +1,4 @@
-//! Workload models, and traces that are generated from models, benchmarks, job files of fio, and patterns of a few figures.
+//! Workload models, and traces generated from models, benchmarks, fio job files or a few parameters (size, rate, share of reads).
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -69,7 +69,7 @@ pub(crate) struct PyGeneratedTrace {
     total: Option<u64>,
     /// The generated batches. The mutex only makes the class shareable, and is never contended.
     stream: Mutex<Box<dyn Iterator<Item = Batch> + Send>>,
-    /// Name of this kind of trace for the error when a caller wants to repeat it, and the hint of that error.
+    /// Name of this kind of trace and a hint. Both are used in the error message if a caller wants to repeat the trace.
     unrepeatable: (String, &'static str),
 }
 
@@ -128,7 +128,8 @@ impl PyGeneratedTrace {
         run(py, || Ok(Self::of_jobs("a pattern".to_owned(), pattern.trace(seed, requests)?)))
     }
 
-    /// A trace of a workload model, with its length in requests or ns. `rate_pct` is the request rate in percent of that of the model.
+    /// A trace of a workload model, with its length in requests or ns. `rate_pct` is the request rate as a percentage of the model's
+    /// request rate.
     #[staticmethod]
     #[pyo3(signature = (model, *, seed=0, requests=None, duration_ns=None, rate_pct=100))]
     fn synthesis(

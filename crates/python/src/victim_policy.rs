@@ -60,7 +60,7 @@ impl PyVictimView {
         self.order.clone()
     }
 
-    /// Number of valid units in a block.
+    /// Number of valid map units in a block.
     fn valid(&self, block: u32) -> PyResult<u32> {
         self.block(block).map(|full| full.valid)
     }
@@ -75,7 +75,7 @@ impl PyVictimView {
         self.block(block).map(|full| full.age)
     }
 
-    /// Number of units in a block.
+    /// Number of map units in a block.
     #[getter]
     fn units_per_block(&self) -> u32 {
         self.units_per_block

@@ -43,7 +43,7 @@ impl PyWriter {
         run(py, || self.inner().as_mut().ok_or_else(closed)?.write(&batch.0))
     }
 
-    /// Number of losses because the file format cannot store everything: omitted requests, then omitted values by column.
+    /// Returns what the file format could not store: the number of omitted requests, and the number of omitted values by column.
     fn losses(&mut self) -> (u64, Vec<(&'static str, u64)>) {
         self.inner().as_ref().map_or((0, Vec::new()), |writer| {
             let losses = writer.losses();

@@ -1,5 +1,5 @@
-//! The disks of the recorded machine: their names, the disks on which a partition, mapped device or mount point is stored, and the disks to
-//! record.
+//! Finds the disks of the recorded machine: lists all disks, looks up the disks below a partition, mapped device or mount point, and
+//! selects the disks to record.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,8 +18,8 @@ pub struct TargetDisk {
     pub sectors: u64,
     /// The model of the device, or the file of a loop device.
     pub about: Option<String>,
-    /// The kernel's number of the medium of a disk or the file of a loop device, which changes with the medium or file (`diskseq`, since
-    /// Linux 5.15).
+    /// Disk sequence number (`diskseq`, since Linux 5.15). The kernel assigns a new number when the medium of a disk or the file of a loop
+    /// device changes.
     pub sequence: Option<u64>,
 }
 

@@ -2,7 +2,7 @@
 
 use emmclab_trace::{Error, ErrorClass, Result, unfilled};
 
-/// Upper limit of a field's end: records are never larger than a page of the ring buffer.
+/// Maximum offset of the end of a field, in bytes. A record is never larger than a page of the ring buffer.
 const LARGEST_RECORD: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

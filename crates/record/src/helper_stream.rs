@@ -37,7 +37,7 @@ pub enum HelperFrame {
         /// Number of pages.
         count: u64,
     },
-    /// The end of a round of reading: every CPU has been read up to its end.
+    /// End of a round, in which the ring buffer of each CPU was read to its end.
     Round,
     /// The end of the recording; the final texts follow.
     End,

@@ -267,7 +267,8 @@ const LONGEST_WAIT: Nanos = Nanos::from_secs(30);
 /// Maximum number of finished requests that are kept back until earlier requests finish.
 const MOST_HELD: usize = 1 << 18;
 
-/// Keeps finished requests until no request with an earlier arrival can still finish. Their number and the time are limited.
+/// Keeps finished requests until no request with an earlier arrival can still finish. The number of requests that are kept, and the time
+/// for which they are kept, are limited.
 #[derive(Default)]
 pub(crate) struct ArrivalOrder {
     /// Key: arrival, and the order of completion among equal arrivals.
@@ -535,7 +536,7 @@ mod tests {
         assert!(drain(&mut order, Some(5)).is_empty());
         order.push(request(20, 11 + LONGEST_WAIT.0));
         assert_eq!(drain(&mut order, Some(5)), [10]);
-        // A request that completes after this time limit can no longer be sorted, so it counts as late.
+        // The request at time 5 was open for too long: a later request was already returned, so it counts as late.
         order.push(request(5, 99));
         assert_eq!((order.late, drain(&mut order, None)), (1, vec![20]));
     }

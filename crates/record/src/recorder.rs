@@ -150,7 +150,7 @@ impl TracefsRecorder {
             stopping: false,
             disks: disks.clone(),
             gaps: registers::remarks(&devices),
-            // If the caller names no disk, disks that appear during the recording are reported.
+            // If the caller names no disk, the present disks are stored, so that disks that appear during the recording can be reported.
             before: options.devices.is_empty().then(|| all.default_disks()),
         };
         let ended = header.clone();

@@ -232,7 +232,7 @@ impl<'a> Iterator for RingPage<'a> {
     }
 }
 
-/// Completes an absolute time stamp, which lacks its upper bits, with those of the previous time.
+/// Completes an absolute time stamp, of which only the lower 59 bits are stored. The upper bits are taken from the previous time.
 fn absolute(previous: u64, stamp: u64) -> u64 {
     let upper = previous >> STAMP_BITS << STAMP_BITS;
     let full = upper | stamp;

@@ -71,7 +71,8 @@ pub struct RegisterSource<'a> {
     pub bytes: &'a [u8],
 }
 
-/// The bytes as text; `None` for binary data: with control characters other than those for lines and colours, or mostly invalid UTF-8.
+/// Returns the bytes as text; `None` for binary data. Data is binary if it contains control characters other than those for lines and
+/// colours, or if it is mostly invalid UTF-8.
 pub(crate) fn text_of(bytes: &[u8]) -> Option<String> {
     let is_text = |byte: u8| byte >= b' ' || matches!(byte, b'\n' | b'\r' | b'\t' | 0x0c | 0x1b);
     // In a tar archive, a sysfs file is padded with zeros to the size that the file system reported.

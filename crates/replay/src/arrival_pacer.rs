@@ -140,8 +140,9 @@ pub(crate) struct CommandBuilder {
     /// Number of sectors of the device, or of the top layer.
     capacity: u64,
     wrap: bool,
-    /// Number of commands so far. `wrapped` is the number of commands whose address was wrapped.
+    /// Number of commands so far.
     pub count: u64,
+    /// Number of commands so far whose address was wrapped.
     pub wrapped: u64,
 }
 

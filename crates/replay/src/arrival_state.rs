@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use emmclab_device::RequestCompleted;
 use emmclab_trace::{Nanos, Op};
 
-/// Maximum number of completions that wait for those of earlier requests. If an earlier request is still not complete after this many later
-/// ones, it is counted when it completes.
+/// Maximum number of completions that are stored while an earlier request is incomplete. If more are needed, the stored ones are counted at
+/// once, and the earlier request is counted when it completes.
 const MOST_WAITING: usize = 1 << 16;
 
 /// Maximum backlog of the device at the arrival of a request.
@@ -42,7 +42,7 @@ pub(crate) struct ArrivalState {
 }
 
 impl ArrivalState {
-    /// Creates the state for requests whose first number is `next`.
+    /// Creates the state at the start of a run whose first request has the number `next`.
     pub fn starting_at(next: u64) -> Self {
         Self {
             next,

@@ -11,7 +11,8 @@ use rand_pcg::rand_core::Rng;
 
 use crate::engine::ReplayEngine;
 
-/// Size of the file in Table II of the paper, and on the cards of FAST 2012, in bytes. The device must be at least twice as large.
+/// Size in bytes of the file that is read and written, as in Table II of the paper and in the measurements of cards at FAST 2012. The
+/// device must be at least twice as large.
 pub(crate) const FILE_BYTES: u64 = 1 << 30;
 /// Number of bytes in a MB, as used in the reported bandwidths.
 const MB: f64 = 1_048_576.0;
@@ -166,8 +167,8 @@ impl UsedDevice {
         Ok(writes as f64 / took.as_secs_f64())
     }
 
-    /// MB/s of transfers of one request each over a file of `file_bytes` bytes. All are submitted at once, so the device's queue is always
-    /// full.
+    /// Measures the rate in MB/s of transfers over a file of `file_bytes` bytes, each of which is one request. All are submitted at once,
+    /// so the device's queue is always full.
     pub fn queued_rate(&self, op: Op, unit_kb: u64, random: bool, file_bytes: u64) -> Result<f64> {
         let mut io = self.start();
         let file = self.file(unit_kb, file_bytes)?;

@@ -28,8 +28,8 @@ pub(crate) struct SimulatedDisk {
     reorders: bool,
     /// Maximum number of entries of a packed write.
     packed_writes: u32,
-    /// Time of the last action of the disk. No command is fetched before this time. A device that reports in order of arrival may report a
-    /// completion late, and so the tag that it frees.
+    /// Time of the last action of the disk. No command is fetched before this time, even if a tag was free earlier: a device that reports
+    /// completions in order of arrival may report them late.
     now: Nanos,
     /// The commands that were fetched last; the memory is reused.
     fetched: Vec<DeviceCommand>,
@@ -137,7 +137,7 @@ impl SimulatedDisk {
         Ok(changes)
     }
 
-    /// Writes the data programmed by `now` to the image.
+    /// Writes to the image the data that the device has programmed up to `now`.
     pub fn land(&mut self, now: Nanos) -> io::Result<()> {
         self.contents.as_mut().map_or(Ok(()), |contents| {
             contents.undo.retire(now);

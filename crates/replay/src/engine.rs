@@ -26,8 +26,8 @@ pub(crate) struct ReplayEngine {
     reorder_buffer: ReorderBuffer,
     /// Completions that were last taken from a disk; the memory is reused.
     completions: Vec<RequestCompleted>,
-    /// Completion of the last submitted command if it is known; [`ReplayEngine::settle`] determines it. With layers, the time at which the
-    /// latest completion became known.
+    /// Completion time of the last submitted command, if it is known; otherwise [`ReplayEngine::settle`] determines it. With layers, the
+    /// time at which the latest completion became known.
     pub last_complete: Nanos,
     /// Completions for a caller that requests them as soon as they are known.
     completion_queue: Option<Box<CompletionQueue>>,
@@ -277,8 +277,8 @@ mod tests {
         config
     }
 
-    /// Creates a device in which reads overtake writes, below a host queue. The settings refuse this combination, because such a device
-    /// accepts commands without limit. The test uses it in place of a command queue that reorders.
+    /// Creates a device in which reads overtake writes, below a host queue. The test uses it in place of a command queue that reorders. The
+    /// settings themselves do not permit this combination.
     fn reordering_behind_a_queue(depth: &str, packed: &str) -> SimulatedDisk {
         let device = config(&[("controller.scheduling", "read_first")]);
         let queue = config(&[

@@ -41,7 +41,7 @@ impl FittedFigure {
 
 /// Size of the file of `AndroBench` in bytes.
 const SMALL_FILE_BYTES: u64 = 64 << 20;
-/// Duration of the sustained random writes to the cards of FAST 2012, which the talk does not state.
+/// Assumed duration of the sustained random writes to the cards of FAST 2012; the talk does not state it.
 const LASTING: Nanos = Nanos::from_secs(3600);
 
 /// Compares a preset with all published figures to which it was fitted.
@@ -60,7 +60,8 @@ pub fn fitted_figures(config: &DeviceConfig) -> Result<Vec<FittedFigure>> {
     config.published().iter().map(|published| measured.compare(config, published)).collect()
 }
 
-/// Measured devices by whether they are full and by their settings, with the results that were measured so far.
+/// Devices that were filled for measurements, and results that several figures share. The key of a device is whether it is full, and its
+/// settings.
 #[derive(Default)]
 struct MeasuredDevices<'a> {
     devices: BTreeMap<(bool, &'a BTreeMap<String, String>), UsedDevice>,
@@ -114,7 +115,7 @@ impl<'a> MeasuredDevices<'a> {
                 device.rate(&TransferPattern { op, unit_kb, random, sync }, bytes)
             }
             LastingWrites => {
-                // The same figure may be published in MB/s and in operations per second, so a measured rate is reused.
+                // A rate may be published both in MB/s and in operations per second, so the measured rate is reused.
                 let mb_s = match self.lasting_mb_s {
                     Some(mb_s) => mb_s,
                     None => device.lasting_random_writes_per_s(FILE_BYTES, LASTING)? / 256.0,

@@ -37,7 +37,7 @@ fn last() -> MutexGuard<'static, Option<(PathBuf, String, Device)>> {
     LAST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A folder of device images that processes share. If several need the same image, one creates it, while the others wait.
+/// A folder of device images that processes share. If several processes need the same image, one creates it, while the others wait.
 #[derive(Clone, Debug)]
 pub struct ImageStore {
     folder: PathBuf,
@@ -52,8 +52,8 @@ impl ImageStore {
         Ok(Self { folder, limit: None })
     }
 
-    /// Turns the store into a cache of at most `limit` bytes. The least recently used images are removed for new ones. An image that cannot
-    /// be kept, for example on a full disk, is not stored.
+    /// Turns the store into a cache of at most `limit` bytes. The least recently used images are removed to make room for new ones. If an
+    /// image cannot be stored, for example because the disk is full, this is not an error.
     #[must_use]
     pub fn limited(self, limit: u64) -> Self {
         Self { limit: Some(limit), ..self }
@@ -73,7 +73,8 @@ impl ImageStore {
         self.device_from_memory(&path, config, || self.device_from_disk(&path, config, make))
     }
 
-    /// Returns a copy of the device in memory if it is the requested one, otherwise the device from `get`. Only a limited store keeps one.
+    /// Returns a copy of the device in memory if it is the requested one, otherwise the device from `get`. Only a limited store keeps a
+    /// device in memory.
     fn device_from_memory(&self, path: &Path, config: &DeviceConfig, get: impl FnOnce() -> Result<Device>) -> Result<Device> {
         if self.limit.is_none() {
             return get();

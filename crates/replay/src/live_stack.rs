@@ -280,8 +280,9 @@ impl LiveStack {
         Ok(())
     }
 
-    /// Appends the requests that are complete by `now`. Returns false if there are none. A completion can be known before its time: the
-    /// engine processes a request that arrived before the layers were ready at once, with the time at which they are ready.
+    /// Appends the requests that are complete by `now`. Returns false if there are none. A known completion may be later than `now`: a
+    /// request that arrives before the layers are ready is executed at once, but its completion time is after the time at which they are
+    /// ready.
     fn take_done(&mut self, now: Nanos, answers: &mut Vec<LiveCompletion>) -> bool {
         self.simulated.take_done(&mut self.completed);
         let (taken, mut any) = (&mut self.submitted, false);
@@ -303,7 +304,7 @@ impl LiveStack {
         self.submitted.drain(..).map(|taken| taken.id).collect()
     }
 
-    /// Writes data programmed by `now` to the images.
+    /// Writes to the images the data that the devices have programmed up to `now`.
     pub fn land(&mut self, now: Nanos) -> io::Result<()> {
         self.main.land(now)?;
         self.second.as_mut().map_or(Ok(()), |second| second.land(now))

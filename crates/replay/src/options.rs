@@ -102,19 +102,19 @@ pub struct ReplayOptions {
     /// Check all invariants and contents against a reference model (slow).
     #[schemars(extend("advanced" = true, "stored" = "results"))]
     pub check: bool,
-    /// Number of writes to the device, from the first, that the result lists; needs layers.
+    /// Number of writes to the device that the result lists, beginning with the first write; needs layers.
     #[schemars(extend("option" = null, "panel" = "Layers", "stored" = "results"))]
     pub first_writes: u32,
-    /// After the last request, let the layers move all deferred data to its place, and measure this.
+    /// After the last request, let the layers move all deferred data to its final location, and measure the time that this takes.
     #[schemars(extend("advanced" = true, "panel" = "Layers", "stored" = "results"))]
     pub drain: bool,
     /// Data before the run: none, sequential:PCT, random:PCT, steady[:CAPACITIES], used:AGE, or a trace.
     #[schemars(with = "String", extend("default" = "none", "metavar" = "WHAT", "stored" = "always"))]
     pub precondition: Precondition,
-    /// Wrap addresses beyond the device (modulo its capacity); else such a trace is refused.
+    /// Wrap addresses beyond the device (modulo its capacity); otherwise, a trace with such addresses is refused.
     #[schemars(extend("advanced" = true, "stored" = "always"))]
     pub wrap_addresses: bool,
-    /// Writes between two flushes that are added to those of the trace, for traces that record none; 0 adds no flush.
+    /// Add a flush after this many writes, for traces that record no flushes; 0 adds none.
     #[schemars(extend("advanced" = true, "metavar" = "N"))]
     pub flush_every: u32,
     /// Percentiles of response times instead of the usual ones, above 0 to 100, for example 50,90,99,99.9; within 0.1 %.
@@ -226,7 +226,7 @@ const NO_COMPLETIONS: &str = "no completions are recorded";
 /// Chooses the mode for a trace of which only the first batch is known.
 pub(crate) fn by_first_batch(batch: &Batch) -> ModeChoice {
     let missing = batch.iter().filter(is_incomplete).count();
-    // The last request of the batch is not counted, because it may be the last one of the trace.
+    // The last request of the batch may be the last one of the trace, so it is not counted as incomplete.
     let incomplete = missing - usize::from(batch.iter().last().is_some_and(|last| is_incomplete(&last)));
     if incomplete == 0 && missing < batch.len() {
         return ModeChoice::closed();
@@ -246,8 +246,9 @@ fn is_incomplete(request: &Request) -> bool {
 struct TraceRequirements {
     capacity: u64,
     addresses: bool,
-    /// Whether the completions of requests matter. With `all_complete`, a request without a completion is an error.
+    /// Whether the completions of requests matter.
     completions: bool,
+    /// Whether a request without a recorded completion is an error.
     all_complete: bool,
     /// Whether the run has only one trace. Then no request waits for the last request of the trace.
     single_trace: bool,
@@ -270,7 +271,7 @@ impl TraceFaults {
     fn incomplete_words(&self) -> String {
         match self.requests {
             0 => format!("{} requests have no recorded completion", self.incomplete),
-            // The last request of the trace may be missing from `incomplete`.
+            // The last request of the trace may not be counted in `incomplete`.
             read if self.incomplete + 1 >= read => NO_COMPLETIONS.to_owned(),
             read if self.stopped_early => {
                 format!("{} of the first {read} requests have no recorded completion", self.incomplete)

@@ -1,5 +1,5 @@
-//! Measures a run: accumulates completions as an observer, and the recorded times of the replayed requests with the definitions of the
-//! trace profile.
+//! Measures a run: collects the completions of requests as an observer. Also collects the recorded times of the replayed requests, with the
+//! definitions of the trace profile.
 
 use emmclab_device::{CommandFlags, Observer, RequestCompleted};
 use emmclab_trace::{Nanos, Op, Request, SECTOR_BYTES};
@@ -172,7 +172,7 @@ impl Default for RunMeasurement {
 }
 
 impl RunMeasurement {
-    /// Creates a measurement for a host that needs this time to fetch a request (`host.fetch_us`).
+    /// Creates a measurement for a host that needs the time `fetch` to fetch a request (`host.fetch_us`).
     pub(crate) fn with_fetch(fetch: Nanos) -> Self {
         Self { fetch, ..Self::default() }
     }
@@ -269,8 +269,9 @@ struct RecordedSums {
     response: TimeHistogram,
     response_ns: i128,
     service_ns: i128,
-    /// Number of requests with a recorded completion. `served` counts those that also have a recorded start.
+    /// Number of requests with a recorded completion.
     completed: u64,
+    /// Number of requests with a recorded start and a recorded completion.
     served: u64,
     no_wait: u64,
 }

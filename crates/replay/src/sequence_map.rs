@@ -75,7 +75,7 @@ impl ReorderBuffer {
         Some(event)
     }
 
-    /// Returns the remaining completions in order of arrival. They follow a request that will never complete.
+    /// Returns the completions that are still stored, in order of arrival. They wait for an earlier request that will never complete.
     pub fn into_remaining(self) -> impl Iterator<Item = RequestCompleted> {
         self.completions.into_iter().flatten()
     }

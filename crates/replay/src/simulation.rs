@@ -103,7 +103,7 @@ impl Simulation {
         self.measure.elapsed()
     }
 
-    /// Sets the trace from which the requests come, so that the result contains no figures of what this trace does not record.
+    /// Sets the trace from which the requests come. The result then contains no figures about data that this trace does not record.
     pub fn of_trace(&mut self, header: TraceHeader) {
         self.trace = Some(header);
     }
@@ -162,8 +162,7 @@ impl Simulation {
         Ok(true)
     }
 
-    /// Simulates requests at their recorded times, directly on the device, in the fastest loop; the engine must be bare. The state is in
-    /// local variables, so that the compiler uses fixed offsets.
+    /// Simulates requests at their recorded times in a fast loop. The engine must be bare: requests go directly to the device.
     #[inline(always)]
     fn feed_open<O: Observer>(&mut self, requests: RequestIter<'_>, observer: &mut O) -> Result<bool> {
         let Self { engine, measure, pacer: pace, commands: placed, .. } = self;

@@ -127,7 +127,7 @@ const MOST_BYTES: u32 = 1 << 20;
 const PAGE: u32 = 4096;
 /// Maximum number of requests in flight; a loop device sends at most 128 by default.
 const IN_FLIGHT: u16 = 512;
-/// `lseek` flags (linux/fs.h).
+/// `lseek` flags `SEEK_DATA` and `SEEK_HOLE` (linux/fs.h).
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 

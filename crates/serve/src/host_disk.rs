@@ -411,7 +411,8 @@ fn detach(device: &Path, file: &Path) -> Result<()> {
     let mut command = host_programs::tool("losetup", "mount")?;
     command.arg("-d").arg(device);
     host_programs::finish(command)?;
-    // A busy device is detached when it is closed. A second request could detach a device that another process uses by then.
+    // A busy device is detached when it is closed. The request is not repeated, because it could detach a device that another process uses
+    // by then.
     let until = Instant::now() + DETACH;
     while held() {
         if Instant::now() > until {

@@ -15,8 +15,9 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 
 /// Maximum number of clients that wait to be accepted.
 pub(crate) const BACKLOG: i32 = 128;
-/// Maximum number of attempts to lock a folder, and the pause between two attempts.
+/// Maximum number of attempts to lock a folder.
 const ATTEMPTS: u32 = 100;
+/// Pause between two attempts to lock a folder.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A listening unix socket. Dropping it removes its file.

@@ -78,8 +78,8 @@ impl Supervisor {
     /// Without control groups, a process that removes `EMMCLAB_SERVER` from its environment is not killed.
     pub(crate) fn start_supervised<T>(&self, command: &mut Command, start: impl FnOnce(&mut Command) -> T) -> T {
         command.env("EMMCLAB_SERVER", &self.folder);
-        // A process begins in the control group of its parent, so this process moves there temporarily (`0` stands for itself). If the move
-        // fails, only the environment variable marks the new process.
+        // A process starts in the control group of its parent, so this process moves to the new group temporarily (`0` stands for itself).
+        // If the move fails, only the environment variable marks the new process.
         let move_to = |group: &Path| std::fs::write(group.join("cgroup.procs"), "0");
         let moved = self.groups.as_ref().filter(|(group, _)| move_to(group).is_ok());
         let started = start(command);

@@ -24,9 +24,9 @@ pub struct ControllerSettings {
     pub reliable_write_us: f64,
     /// Time of a discard in addition to the fixed time of a write command.
     pub discard_us: f64,
-    /// Distribution of the additional time of a read, caused by internal work of a real device that the model does not contain (collection,
-    /// folding of the SLC cache). Points in ascending order, the last at 100 %, with linear interpolation between them; drawn with
-    /// `power.seed`.
+    /// Distribution of the additional time of a read. It represents internal work of a real device that the model does not contain
+    /// (collection, folding of the SLC cache). The points are in ascending order, the last at 100 %, with linear interpolation between
+    /// them. `power.seed` is the seed of the random draws.
     pub read_stalls: Vec<TimeQuantile>,
     /// Distribution of the additional time of a write, in the format of `read_stalls`.
     pub write_stalls: Vec<TimeQuantile>,
@@ -39,7 +39,7 @@ pub struct ControllerSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PageScheduling {
-    /// In the order of arrival.
+    /// Page operations are executed in the order of arrival.
     #[default]
     Fifo,
     /// Reads overtake writes that have not begun (SSDsim). On a UFS, at most as many commands as there are tags overtake a write.
@@ -155,13 +155,14 @@ pub enum CacheLie {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CachePolicy {
-    /// The page that was written first. A new version of a page waits until the old version has left. This keeps the order of writes, which
-    /// `EXT_CSD` `CACHE_FLUSH_POLICY` [240] bit 0 reports to the host; a barrier has no effect.
+    /// The page that was written first leaves the cache first. A new version of a page waits until the old version has left. This keeps the
+    /// order of writes, which `EXT_CSD` `CACHE_FLUSH_POLICY` [240] bit 0 reports to the host; a barrier has no effect.
     Fifo,
-    /// The page that was least recently written.
+    /// The page that was least recently written leaves the cache first.
     #[default]
     Lru,
-    /// All data of the least recently written erase-block-sized range (BPLRU without padding; Kim and Ahn, FAST 2008).
+    /// All data of the least recently written range of the size of an erase block leaves the cache first (BPLRU without padding; Kim and
+    /// Ahn, FAST 2008).
     BlockLru,
 }
 
@@ -169,12 +170,12 @@ pub enum CachePolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteBackMode {
-    /// As soon as the flash is idle.
+    /// Written data leaves the cache as soon as the flash is idle.
     #[default]
     Eager,
-    /// After some idle time, and when space is short.
+    /// Written data leaves the cache after some idle time, and when space is short.
     Idle,
-    /// Only when space is short, or for a flush.
+    /// Written data leaves the cache only when space is short, or for a flush.
     WhenFull,
 }
 

@@ -162,10 +162,10 @@ pub enum ParallelUnit {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteComplete {
-    /// When the cells are programmed, as a device without a cache promises.
+    /// A write is complete when the cells are programmed, as a device without a cache promises.
     #[default]
     Programmed,
-    /// When the data has crossed the bus, as in SSDsim; the next operation waits for the program time.
+    /// A write is complete when the data has crossed the bus, as in SSDsim; the next operation waits for the program time.
     Transferred,
 }
 
@@ -180,7 +180,7 @@ pub struct SlcSettings {
     pub blocks: u32,
     /// Block group from which the SLC blocks are taken, counted from 0.
     pub group: u32,
-    /// `cache`: maximum size of a write that goes to the blocks in SLC mode.
+    /// Mode `cache`: maximum size of a write that goes to the blocks in SLC mode.
     pub max_kb: u32,
     /// Array time of a page read in SLC mode.
     pub read_us: f64,
@@ -190,7 +190,7 @@ pub struct SlcSettings {
     pub erase_us: f64,
     /// Erases after which a block in SLC mode goes bad; 0 = never.
     pub erase_limit: u32,
-    /// `cache`: idle time after which data of the SLC cache is folded into the other blocks; 0 = only when the cache is full.
+    /// Mode `cache`: idle time after which data of the SLC cache is folded into the other blocks; 0 = only when the cache is full.
     pub fold_after_us: f64,
     /// UFS: when `WriteBooster` is flushed (folded).
     pub flush: BoosterFlush,
@@ -264,13 +264,14 @@ pub const WHOLE: u32 = 100;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BoosterFlush {
-    /// After `fold_after_us` of idle time, or when `WriteBooster` is full, as an SLC cache is folded.
+    /// `WriteBooster` is flushed after `fold_after_us` of idle time, or when it is full, as an SLC cache is folded.
     #[default]
     Idle,
-    /// During hibernation (`fWriteBoosterBufferFlushDuringHibernate`).
+    /// `WriteBooster` is flushed during hibernation (`fWriteBoosterBufferFlushDuringHibernate`).
     Hibernate,
-    /// In times without commands, after the exception event `WRITEBOOSTER_FLUSH_NEEDED`, until all data that may be moved has been moved.
-    /// The device raises the event when at most `flush_at_pct` is free, and the host then sets `fWriteBoosterBufferFlushEn`.
+    /// `WriteBooster` is flushed in times without commands, after the exception event `WRITEBOOSTER_FLUSH_NEEDED`, until all data that may
+    /// be moved has been moved. The device raises the event when at most `flush_at_pct` is free, and the host then sets
+    /// `fWriteBoosterBufferFlushEn`.
     Event,
 }
 
@@ -278,14 +279,14 @@ pub enum BoosterFlush {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PartialFlush {
-    /// None: a flush moves all data.
+    /// No data remains: a flush moves all data.
     #[default]
     None,
-    /// The most recently written data.
+    /// The most recently written data remains.
     Fifo,
-    /// Pinned data, which is stored in separate blocks.
+    /// Pinned data remains, which is stored in separate blocks.
     Pinned,
-    /// The blocks that were most recently written or read (not in the standard).
+    /// The blocks that were most recently written or read remain (not in the standard).
     Lru,
 }
 
@@ -293,11 +294,11 @@ pub enum PartialFlush {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BoosterResize {
-    /// Only when `size_pct` of a device in use is changed.
+    /// The size changes only when `size_pct` of a device in use is changed.
     #[default]
     Off,
-    /// At the beginning of a time without commands, by at most an eighth of its blocks. The buffer shrinks if the free space of the user is
-    /// smaller than the buffer. It grows if it was full and the free space permits.
+    /// The size changes at the beginning of a time without commands, by at most an eighth of the blocks. The buffer shrinks if the free
+    /// space of the user is smaller than the buffer. It grows if it was full and the free space permits.
     Hint,
 }
 
@@ -315,8 +316,8 @@ pub enum SlcMode {
 }
 
 /// Zones that the host manages (zoned UFS, JESD220-5; ZBC). A zone is written sequentially at its write pointer, and reset as a whole. The
-/// blocks in SLC mode of `slc.mode` = "region" contain the conventional zones, and the data of pages that a flush programs before they are
-/// full.
+/// blocks in SLC mode (`slc.mode` = "region") store the conventional zones. They also store data that a flush programs before it fills a
+/// page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ZoneSettings {
@@ -346,7 +347,7 @@ impl ZoneSettings {
 pub struct WearSettings {
     /// `dynamic`: new data goes to the least worn free block. `static`: in addition, cold data is moved off little worn blocks.
     pub levelling: WearLevelling,
-    /// `static`: cold data is moved if the erase counts of the most and the least worn block of a plane differ by more than this.
+    /// Levelling `static`: cold data is moved if the erase counts of the most and the least worn block of a plane differ by more than this.
     pub threshold: u32,
 }
 

@@ -19,7 +19,7 @@ pub struct MappingSettings {
     pub unit_kb: u32,
     /// Cost of reading a unit that was never written.
     pub unwritten_read: UnwrittenRead,
-    /// Settings that belong to the chosen scheme, as its entry in the registry declares them.
+    /// Settings that only the chosen mapping scheme has.
     #[serde(flatten)]
     pub options: PolicyOptions,
 }
@@ -43,13 +43,13 @@ pub enum PlaneClustering {
     /// Every plane works independently.
     #[default]
     None,
-    /// The planes of a die.
+    /// The planes of a die work as one.
     Planes,
-    /// The planes of all dies of a chip.
+    /// The planes of all dies of a chip work as one.
     Dies,
-    /// The planes of all chips on a channel.
+    /// The planes of all chips on a channel work as one.
     Chips,
-    /// All planes of the device.
+    /// All planes of the device work as one.
     Channels,
 }
 
@@ -57,7 +57,7 @@ pub enum PlaneClustering {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UnwrittenRead {
-    /// The cost of reading data that was written before the trace, striped over the planes.
+    /// The cost of a read from the flash, as if the data had been written before the trace and striped over the planes.
     #[default]
     Flash,
     /// No cost: the map shows that there is no data.
@@ -74,7 +74,7 @@ pub struct AllocationSettings {
     pub order: StripeOrder,
     /// Maximum size of a write request that goes to separate blocks for hot data; 0 = off.
     pub hot_max_kb: u32,
-    /// Settings that belong to the chosen policy, as its entry in the registry declares them.
+    /// Settings that only the chosen policy has.
     #[serde(flatten)]
     pub options: PolicyOptions,
 }
@@ -113,7 +113,7 @@ pub struct GcSettings {
     pub high_watermark: u32,
     /// Number of free blocks (of a plane and block group) at or below which a write waits for collection; at least 1.
     pub low_watermark: u32,
-    /// `incremental`: pages copied for each page that the host writes.
+    /// Mode `incremental`: pages copied for each page that the host writes.
     pub pages_per_step: u32,
     /// Idle time after which collection works in the background; 0 = never (BKOPS, JESD84-B51, 6.6.25).
     pub idle_after_us: f64,
@@ -125,7 +125,7 @@ pub struct GcSettings {
     pub hpi_us: f64,
     /// Number of free blocks at or below which collection begins without idle time and cannot be interrupted (`BKOPS_STATUS` 3); 0 = never.
     pub urgent_free_blocks: u32,
-    /// Settings that belong to the chosen policy, as its entry in the registry declares them.
+    /// Settings that only the chosen policy has.
     #[serde(flatten)]
     pub options: PolicyOptions,
 }

@@ -152,7 +152,7 @@ impl Default for HostSettings {
     }
 }
 
-/// Kernels, which translate the flags of a request to different commands. No Linux driver uses forced programming.
+/// Kernel versions, which differ in how they translate the flags of a request to commands. No Linux driver uses forced programming.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum KernelEra {
     /// No specific kernel: a request is one command with its own flags.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 /// A measurement of the simulated device, to be compared with a published figure. `File` uses a file of 64 MB on a half-full device, and
-/// `Full` a file of 1 GB on a full device. `Lasting` writes randomly to a file as in `Full` for an hour and measures the second half.
-/// `Queued` keeps the queue of a half-full device always full. The others measure single commands to an idle device, those with `Command`
-/// of 4 KB.
+/// `Full` a file of 1 GB on a full device. `Lasting` writes randomly to a file of 1 GB on a full device for an hour, and only the second
+/// half hour is measured. `Queued` keeps the queue of a half-full device always full. All others measure single commands on an idle device;
+/// those with `Command` in their name use 4 KB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -36,7 +36,7 @@ pub struct PublishedFigure {
     pub source: String,
     /// What was measured, in words.
     pub figure: String,
-    /// `MB/s` or `MiB/s` of 1,048,576 bytes, `10^6 B/s`, `1/s` (transfers), or `us`.
+    /// Unit of the figure: `MB/s` and `MiB/s` (both 2^20 bytes per second), `10^6 B/s`, `1/s` (transfers per second), or `us`.
     pub unit: String,
     /// The published value.
     pub published: f64,

@@ -11,13 +11,13 @@ use crate::request_order::JournalRole;
 
 /// Sectors in a 4 KB page; a new start address is a multiple of it.
 const PAGE: u64 = 8;
-/// Number of extents that an operation fills at the same time.
+/// Number of extents that reads fill at the same time, and that writes fill at the same time.
 const EXTENTS: usize = 32;
 /// Maximum length of an extent, sectors.
 const EXTENT_SECTORS: u64 = 64 << 11;
 /// Minimum number of extents in a device; small devices have shorter extents. Each extent is used once before any is used again.
 const LEAST_EXTENTS: u64 = 1_024;
-/// Maximum number of stored uses of start addresses to which requests of an operation can return.
+/// Maximum number of earlier requests of an operation (read or write) whose start addresses are stored for reuse.
 const HISTORY: usize = 1 << 18;
 /// Number of searches for a start address that was used with the same size. After these searches, an address with another size is accepted.
 const LOOKS: u32 = 8;
@@ -89,9 +89,9 @@ struct OperationAddresses {
     reuse: WeightedSampler,
     /// Share of the new start addresses that later requests can return to, in parts per million.
     returnable: u64,
-    /// `planned`: number of returns to earlier addresses that are still to be made. `owed`: number of planned returns that were not
-    /// possible and must be made up for; negative if more returns than planned have occurred by chance.
+    /// Number of returns to earlier addresses that are still to be made.
     planned: i64,
+    /// Number of planned returns that were not possible and must be made up for; negative if more returns than planned have occurred by chance.
     owed: i64,
     /// Number of sequential requests that could not be placed sequentially, for which later requests make up.
     sequential: u64,
@@ -167,7 +167,8 @@ impl AddressSpace {
         let known = fits && self.used_starts.contains(&(self.end as u32));
         let own = &mut self.by_op[visit.op as usize];
         own.planned -= i64::from(visit.returns);
-        // A sequential request to a start address that was used before counts as a return. It is possible only while returns are planned.
+        // A sequential request to a start address that was used before counts as a re-access. It is allowed only while more re-accesses are
+        // planned.
         let possible = fits && !(known && own.planned + own.owed + i64::from(visit.returns) <= 0);
         let made_up = !visit.sequential && own.sequential > 0 && visit.role == JournalRole::Data;
         if possible && (visit.sequential || made_up) {
@@ -184,7 +185,8 @@ impl AddressSpace {
             return self.unused_start(visit, dice);
         }
         own.owed += i64::from(visit.returns);
-        // A planned return is skipped if enough returns have occurred by chance. Another data request makes up for a missing return.
+        // A planned re-access is skipped if enough re-accesses have occurred by chance. If too few have occurred, any data request may
+        // become a re-access.
         let wanted = own.owed > 0 && (visit.returns || visit.role == JournalRole::Data);
         if wanted && let Some(start) = self.reused_start(visit, dice) {
             self.by_op[visit.op as usize].owed -= 1;
@@ -247,7 +249,7 @@ impl AddressSpace {
 }
 
 impl OperationAddresses {
-    /// The stored use of a start address that is closest to `ago` requests ago; a random use if none is that old; `None` if no use is
+    /// The stored use of a start address that is closest to `ago` requests ago. If no use is that old, a random one; `None` if no use is
     /// stored.
     fn earlier_use(&self, ago: u64, dice: &mut SynthesisRng) -> Option<AddressUse> {
         let index = self.number.checked_sub(ago).and_then(|number| {

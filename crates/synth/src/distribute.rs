@@ -1,5 +1,5 @@
-//! Divides totals exactly, in integers: shares, evenly spaced values of a weighted list (strata), and random order. Also histograms of a
-//! trace in little memory.
+//! Exact integer arithmetic for the synthesis: divides totals into shares, takes evenly spaced values from a weighted list (strata), and
+//! shuffles. Also contains compact histograms of a trace.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ impl SynthesisRng {
                 chosen.extend_from_slice(&group[..group.len().min(count - chosen.len())]);
             }
         }
-        // If the chosen groups include a shorter one at the end, positions are missing, which are added here.
+        // If the chosen groups include a shorter one at the end, some positions are missing. They are added here.
         let mut rest = positions.iter().filter(|position| chosen.binary_search(position).is_err());
         let missing: Vec<usize> = rest.by_ref().take(count - chosen.len()).copied().collect();
         chosen.extend(missing);
@@ -93,7 +93,8 @@ pub(crate) fn scale_to(values: &mut [u64], total: u64) {
     }
 }
 
-/// Every `step`-th of `count` evenly spaced values of a weighted list, from number `first` on, ascending.
+/// Returns every `step`-th of `count` evenly spaced values (quantiles) of a weighted list, beginning with number `first`. The result is
+/// ascending.
 pub(crate) fn strata(pairs: &[(u64, u64)], count: u64, first: u64, step: u64) -> Vec<u64> {
     let weight: u64 = pairs.iter().fold(0, |sum, pair| sum.saturating_add(pair.1));
     let mut out = Vec::with_capacity((count.saturating_sub(first) / step.max(1)) as usize + 1);
@@ -120,7 +121,7 @@ pub(crate) fn strata_counts(pairs: &[(u64, u64)], count: u64, first: u64, step: 
         .iter()
         .map(|(value, own)| {
             upto += u128::from(*own);
-            // The number of positions (2k + 1) * weight / (2 * count), rounded down, that are below `upto`.
+            // Number of positions below `upto`. Position k is (2k + 1) * weight / (2 * count), rounded down.
             let below = ((2 * u128::from(count) * upto).div_ceil(weight.max(1)) / 2).min(u128::from(count));
             let behind = taken(below as u64);
             (*value, behind - std::mem::replace(&mut before, behind))

@@ -117,8 +117,8 @@ struct OperationLocality {
     reaccess: u64,
     /// Number of requests that are sequential and also start where an earlier request started.
     sequential_reaccess: u64,
-    /// For each start address, the number of its last request, and whether that request had returned to it. The order of the map has no
-    /// effect, because the map is only searched and counted.
+    /// For each start address, the number of its last request, and whether that request was a return to the address. The order of the map
+    /// has no effect, because the map is only searched and counted.
     last: HashMap<u64, (u64, bool)>,
     /// Number of requests that return to an earlier start address, by size in sectors.
     returning: BTreeMap<u64, u64>,
@@ -172,7 +172,7 @@ impl AddressFitter {
         let reused = own.last.values().filter(|(_, returned)| *returned).count() as u64;
         let mut reuse_requests: Vec<(u64, u64)> = own.distances.means().collect();
         if reuse_requests.is_empty() && own.reaccess > 0 {
-            // All returns are to addresses that only the other operation (reads for writes, writes for reads) has used before.
+            // All re-accesses are to addresses that were used before only by the other operation (reads for writes, writes for reads).
             reuse_requests.push((1, 1));
         }
         OperationModel {
@@ -187,7 +187,8 @@ impl AddressFitter {
         }
     }
 
-    /// The smallest power of two in GB that contains all addresses and four times the largest request, which is given in sectors.
+    /// The size of the address space in GB: the smallest power of two that contains all addresses and is at least four times as large as
+    /// the largest request. `largest` is the length of that request in sectors.
     pub(crate) fn gigabytes(&self, largest: u64) -> u64 {
         self.furthest.max(4 * largest).div_ceil(SECTORS_PER_GB).clamp(1, LARGEST_GB).next_power_of_two()
     }

@@ -12,15 +12,17 @@ use crate::model::LoadModel;
 
 /// Maximum number of points of the load curve. A point is a request, or a group of requests if the trace has more requests than this.
 const MOST_POINTS: usize = 1 << 18;
-/// Maximum number of segments, and minimum mean number of requests per segment, so that the curve does not reproduce the trace.
+/// Maximum number of segments of the load curve.
 const MOST_PIECES: usize = 512;
+/// Minimum mean number of requests per segment, so that the curve does not reproduce the trace.
 const LEAST_REQUESTS: u64 = 16;
 /// The load curve is accurate enough if its error is below this share of all waiting times.
 const OPEN: f64 = 0.004;
 /// Time to read and to program a page of 4 KB in a chip (IISWC 2015 paper, Table V), ns.
 const PAGE_NS: [u64; 2] = [160_000, 1_385_000];
 const PAGE_SECTORS: u64 = 8;
-/// Number of 4 KB pages that each queue serves at a time: two chips, their eight planes, and eight planes with larger pages.
+/// Number of 4 KB pages that each queue serves at a time: with two chips, with their eight planes, and with eight planes that have larger
+/// pages.
 const WAYS: [u64; QUEUES] = [2, 8, 32];
 const QUEUES: usize = 3;
 
@@ -34,9 +36,9 @@ struct LoadPoint {
     bursts: u64,
     /// Idle time within bursts, ns.
     think: u64,
-    /// Number of requests that follow another request of their burst; the next field has the number of those whose operation differs from
-    /// that of the request before.
+    /// Number of requests that follow another request of their burst.
     neighbours: u64,
+    /// Number of requests in `neighbours` whose operation differs from that of the request before.
     switches: u64,
     /// Time that the pages of the point's requests take in one chip, ns.
     work: u64,
@@ -90,8 +92,9 @@ pub(crate) struct FittedLoad {
 struct CurveSegment {
     from: usize,
     to: usize,
-    /// The point that is farthest from the line, and the share of all waiting times that the approximation could change.
+    /// Index of the point that is farthest from the line.
     farthest: usize,
+    /// Share of all waiting times that the approximation could change.
     at_risk: f64,
 }
 

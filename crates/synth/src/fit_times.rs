@@ -7,7 +7,7 @@ use emmclab_trace::{Nanos, Op, Request};
 use crate::distribute::{OctaveHistogram, join, round};
 use crate::model::{BurstModel, ServiceModel};
 
-/// Idle time that separates bursts. It is longer than a few flash programs, so that pauses within a journal transaction are shorter.
+/// Idle time that separates bursts. Pauses within a journal transaction are shorter, because they last only a few flash programs.
 const BURST_GAP: Nanos = Nanos::from_millis(4);
 /// Idle time after which a device may sleep. In the Messaging trace of the IISWC 2015 study, this idle time is between 128 and 256 ms.
 const WAKE_AFTER: Nanos = Nanos::from_millis(200);
@@ -48,8 +48,9 @@ struct ServiceTimeClass {
 /// Collects statistics on the times of a trace.
 #[derive(Default)]
 pub(crate) struct TimingFitter {
-    /// First arrival, last arrival and last completion of all requests, including flushes and discards.
+    /// First arrival of all requests, including flushes and discards.
     begin: Option<Nanos>,
+    /// Last arrival of all requests, including flushes and discards.
     last_arrival: Nanos,
     end: Nanos,
     first: Option<Nanos>,
@@ -63,10 +64,11 @@ pub(crate) struct TimingFitter {
     burst_rounds: BTreeMap<u64, u64>,
     think: OctaveHistogram,
     idle: OctaveHistogram,
-    /// Operation and size of each of the last three requests of the burst, and whether the request is sequential.
+    /// The last three requests of the burst: operation, size in sectors, and whether the request is sequential.
     tail: Vec<(Op, u32, bool)>,
-    /// Number of bursts that end with three writes, and of those among them that end with a commit block.
+    /// Number of bursts that end with three writes.
     transactions: u64,
+    /// Number of bursts in `transactions` that end with a commit block.
     commits: u64,
     smallest_write: u32,
     complete: u64,
@@ -174,7 +176,7 @@ impl TimingFitter {
         self.end_round();
         self.end_burst();
         let begin = self.begin.unwrap_or_default();
-        // Without service times, the last arrival is the end of a synthetic trace.
+        // If not all completions are recorded, the trace ends at its last arrival.
         let known = self.complete == requests;
         let end = if known { self.end } else { self.last_arrival };
         let pct = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
@@ -198,7 +200,7 @@ impl TimingFitter {
         let points = |op: Op| {
             let mut points: Vec<(f64, f64)> = Vec::new();
             for ((_, _), served) in self.served.iter().filter(|((of, _), _)| *of == op) {
-                // Mean sizes are rounded to whole sectors, so that neighbouring size classes have different sizes.
+                // Mean size in KB, rounded down to whole sectors.
                 let kb = (served.sectors / served.requests) as f64 / 2.0;
                 points.push((kb, round(mean(served.ns, served.requests, 1e3), 10.0)));
             }

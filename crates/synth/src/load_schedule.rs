@@ -11,7 +11,7 @@ const TRIES: usize = 32;
 /// Difference from the planned amount of data that is accepted, in sectors.
 const CLOSE: u64 = 8;
 
-/// The totals of one period of a synthesis, or the sums over several periods.
+/// Numbers of requests, sectors and bursts, and times, in one period of a synthesis or summed over several periods.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LoadPiece {
     /// Number of reads and of writes.
@@ -62,9 +62,9 @@ pub(crate) struct LoadSchedule {
 pub(crate) struct LoadChapter {
     pub pieces: Vec<LoadPiece>,
     pub sizes: Vec<[Vec<u64>; 2]>,
-    /// The sums from the start of the synthesis to the beginning of the chapter (one generated batch); the next field has the sums to its
-    /// end.
+    /// The sums from the start of the synthesis to the beginning of the chapter, which is one generated batch.
     pub from: LoadPiece,
+    /// The sums from the start of the synthesis to the end of the chapter.
     pub to: LoadPiece,
     /// Whether the model has a load curve of several rows.
     pub follows_curve: bool,
@@ -111,8 +111,7 @@ impl LoadSchedule {
         Self { before, total: whole, passes, next: 0, completed: LoadPiece::default(), sizes, dealt }
     }
 
-    /// Distributes the sizes of one repetition of the load curve over its rows. Rows with the largest mean size come first, so that each
-    /// row gets the amount of data that it should have.
+    /// Distributes the sizes of one repetition of the load curve over its rows. Rows with a larger mean size choose their sizes first.
     fn deal(&self, op: usize, pass: u64, dice: &mut SynthesisRng) -> Vec<Vec<(u64, u64)>> {
         let mut pool = strata_counts(&self.sizes[op], self.total.requests[op], pass, self.passes);
         let begin = pass * self.rows();
@@ -170,7 +169,7 @@ impl LoadSchedule {
                 self.dealt = [0, 1].map(|op| self.deal(op, pass, dice));
             }
             self.next += 1;
-            // The duration of a piece without requests is added to the next piece.
+            // The duration of a piece of the load curve without requests is added to the next piece.
             if piece.all() > 0 {
                 sizes.push([0, 1].map(|op| {
                     let counts = self.dealt[op][row as usize].iter();
@@ -225,10 +224,11 @@ fn draw(pool: &mut [(u64, u64)], count: u64, sectors: u64, dice: &mut SynthesisR
     drawn.chunk_by(|a, b| a == b).map(|same| (pool[same[0]].0, same.len() as u64)).collect()
 }
 
-/// Draws size classes from a pool in its initial state. If a class has run out meanwhile, the caller draws again.
+/// Draws size classes with the weights that the pool had at the beginning. If a class has run out meanwhile, the caller draws again.
 struct SizeSampler {
-    /// Samplers of the size classes, weighted by their count, by count times size, and by count divided by size.
+    /// Sampler of the size classes, weighted by their count.
     plain: WeightedSampler,
+    /// Sampler of the size classes, weighted by count times size.
     larger: WeightedSampler,
     smaller: WeightedSampler,
     /// Mean sizes of `smaller`, `plain` and `larger`, sectors.

@@ -19,8 +19,8 @@ pub struct WorkloadModel {
     pub name: String,
     /// Origin of the figures.
     pub source: String,
-    /// Sources of parameters, by the key of the parameter: columns of published tables, and ids of claims from which a constant was taken.
-    /// A statistic that such a parameter determines agrees with its sources by construction.
+    /// Sources of each parameter: columns of published tables, and ids of published claims. A statistic that the parameter determines
+    /// agrees with its sources by construction.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub made_from: BTreeMap<String, Vec<String>>,
     /// Notes for readers of a result, for example on figures that contradict each other.
@@ -81,7 +81,7 @@ pub struct BurstModel {
     /// Idle time before a round (see `rounds`) that does not open a burst, microseconds, and its weight; each value varies by up to a
     /// sixteenth.
     pub think_us: Vec<(f64, u64)>,
-    /// Idle time before a burst, milliseconds, and its weight; scaled so that the trace has its duration.
+    /// Idle time before a burst, milliseconds, and its weight. The idle times are scaled to the duration of the trace.
     pub idle_ms: Vec<(f64, u64)>,
     /// How much reads and writes alternate in a burst. 0: a burst has only reads or only writes. 100: the operation of each request is
     /// independent of its predecessor.
@@ -101,7 +101,7 @@ pub struct ServiceModel {
     /// Mean of complete - arrival, milliseconds. Waiting times are scaled so that the trace has this mean.
     pub mean_response_ms: f64,
     /// Number of requests in a round (a request that arrives at an idle device, and those that wait for it), and the weight of rounds with
-    /// this number; scaled so that the trace has its no-wait share.
+    /// this number. The list is scaled to the no-wait share (`no_wait_pct`).
     pub round_requests: Vec<(u64, u64)>,
     /// Time from arrival to start of a request that does not wait, microseconds.
     pub fetch_us: f64,
@@ -182,10 +182,11 @@ impl OperationModel {
     }
 }
 
-/// Maximum number of requests, and of distinct values in a list. Both are far above practical use and far below overflow.
+/// Maximum number of requests, far above practical use and far below overflow.
 const MOST_REQUESTS: u64 = 1 << 40;
+/// Maximum number of distinct values in a list.
 const MOST_ENTRIES: usize = 4_096;
-/// Maximum gap in seconds: eleven days. With this limit and the next two, products of sums over a generated batch fit into 128 bits.
+/// Maximum gap in seconds: eleven days. The limit keeps products of sums over a generated batch within 128 bits.
 const LONGEST_S: f64 = 1e6;
 /// Maximum service or response time, s.
 const SLOWEST_S: f64 = 1e3;

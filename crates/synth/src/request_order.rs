@@ -53,8 +53,8 @@ impl ChapterLayout {
         (0..self.ends.len()).map(|k| if k == 0 { 0 } else { self.ends[k - 1] }..self.ends[k])
     }
 
-    /// Distributes `quota` over the pieces of `chapter`, which is one generated batch; in each piece, at most `smallest` writes become
-    /// commit blocks. Each increment of `lengthen` halves the number of rounds in which a request waits.
+    /// Distributes the totals in `quota` over the pieces of `chapter`, which is one generated batch. In each piece, at most `smallest`
+    /// writes become commit blocks. Each increment of `lengthen` halves the number of requests behind which other requests wait.
     pub(crate) fn new(
         model: &WorkloadModel, quota: &ChapterQuota, chapter: &LoadChapter, smallest: &[usize], lengthen: u32,
         dice: &mut SynthesisRng,
@@ -172,7 +172,7 @@ impl ChapterLayout {
                     if natural { near.push(i) } else { far.push(i) }
                 }
             }
-            // If a share of the candidates is chosen in groups, the mean run length is the group length over the share that is not chosen.
+            // If a share p of the candidates is chosen in groups, the mean run length is the group length divided by 1 - p.
             let left_out = 1.0 - (wanted as f64 / near.len().max(1) as f64).min(1.0);
             let group = (((model.of(op).run_requests - 1.0) * left_out).round() as usize).max(1);
             for (tier, group) in [(near, group), (far, 1)] {
@@ -185,8 +185,9 @@ impl ChapterLayout {
         }
     }
 
-    /// Selects the requests that return to an earlier address: data first, the journal only if all data returns. Requests that are followed
-    /// by a sequential one return only at the rate of sequential requests, unless all other data requests are already selected.
+    /// Selects the requests that return to an earlier address. Journal requests are selected only if all data requests are selected.
+    /// Requests that are followed by a sequential one are selected only up to `sequential_reaccess_pct` of the model, as long as other data
+    /// requests remain.
     fn deal_returns(&mut self, model: &WorkloadModel, quota: &ChapterQuota, dice: &mut SynthesisRng) {
         for op in [Op::Read, Op::Write] {
             let (mut followed, mut alone, mut journal) = (Vec::new(), Vec::new(), Vec::new());

@@ -9,7 +9,7 @@ use crate::synthesizer::nanos;
 /// Maximum service time of a request, so that sums over a generated batch fit into 64 bits.
 pub(crate) const SLOWEST_NS: u64 = 1 << 44;
 
-/// The times of a model, in nanoseconds and sectors.
+/// The times of a model in nanoseconds, and its sizes in sectors.
 pub(crate) struct ModelTimes {
     /// Idle times within bursts and between them, with their weights.
     pub think: Vec<(u64, u64)>,
@@ -50,8 +50,8 @@ impl ServiceTimeSampler {
         }
     }
 
-    /// The expected service time of a size, ns: interpolated linearly between the points; below the first point, the time of that point;
-    /// above the last point, proportional to the size.
+    /// The expected service time of a size, ns. It is interpolated linearly between the points of the model. Below the first point, it is
+    /// the time of that point; above the last point, it is proportional to the size.
     pub(crate) fn expected(&self, op: Op, sectors: u64) -> u64 {
         let points = &self.points[op as usize];
         let above = points.partition_point(|point| point.0 < sectors);

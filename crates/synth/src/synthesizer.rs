@@ -101,8 +101,9 @@ pub(crate) struct SynthesisTotals {
     pub waiting: u64,
 }
 
-/// Maximum duration of a trace, and maximum number of its requests, so that sums fit into 64 bits.
+/// Maximum duration of a trace in ns. The limit keeps sums within 64 bits.
 const LONGEST_NS: u64 = 1 << 60;
+/// Maximum number of requests of a trace.
 const MOST_REQUESTS: u64 = 1 << 40;
 
 impl SynthesisTotals {
@@ -169,7 +170,7 @@ pub(crate) fn nanos(value: f64, unit: f64) -> u64 {
     (value * unit).round() as u64
 }
 
-/// Maximum value of `lengthen`. With this value, all waiting requests of a generated batch of 2^16 requests wait in one round.
+/// Maximum value of `lengthen`. With this value, all waiting requests of a generated batch of 2^16 requests wait behind a single request.
 const LONGEST: u32 = 16;
 
 /// The input for the synthesis of a trace, which all its chapters (generated batches) share.
@@ -191,7 +192,7 @@ struct ChapterTimes {
 }
 
 impl SynthesisPlan {
-    /// A chapter's share of a total, in proportion to the number of its requests.
+    /// The share of `total` for one chapter (generated batch), in proportion to the number of its requests.
     fn part(&self, total: u64, chapter: &LoadChapter) -> u64 {
         let upto = |place: &LoadPiece| fraction(total, place.all(), self.totals.requests());
         upto(&chapter.to) - upto(&chapter.from)

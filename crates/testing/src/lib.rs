@@ -70,8 +70,8 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// The number of random cases that a test draws; `all` is its default. `PROPTEST_CASES` scales the number: a test with the default of
-/// proptest (256) draws that many cases, others draw proportionally many, and at least one.
+/// The number of random cases that a test draws: `all`, scaled by the environment variable `PROPTEST_CASES` relative to 256 (the default of
+/// proptest), but at least one.
 pub fn cases(all: u32) -> u32 {
     let of_256 = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(256_u64);
     (u64::from(all) * of_256).div_ceil(256).clamp(1, u64::from(u32::MAX)) as u32
@@ -214,7 +214,7 @@ pub fn skip_always(missing: &str, command: &str) {
     }
 }
 
-/// Appends the line of a skip in one write, so that lines of several processes do not mix.
+/// Appends a line about a skipped test to `file` in one write, so that lines of several processes do not mix.
 fn note(file: &OsStr, missing: &str, command: &str) {
     let line = format!("{missing} is missing; {command}\n");
     let written = File::options().append(true).create(true).open(file);

@@ -80,7 +80,7 @@ impl<X> OverTimeBin<X> {
     }
 }
 
-/// Counts of the bin of the current arrivals, with an array as histogram, so that adding a response time is fast.
+/// Counts of the bin into which requests currently arrive. Its histogram is an array, so that adding a response time is fast.
 #[derive(Clone, Debug)]
 struct OpenBin<X> {
     from: Nanos,

@@ -237,7 +237,7 @@ fn ops_from_arrow(array: &ArrayRef) -> Result<ScalarBuffer<u8>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnconvertibleRow(pub usize);
 
-/// Converts the column to `wanted`, a type of the schema; a column of this type is shared.
+/// Converts the column to `wanted`, a type of the schema. A column that already has this type is shared, not copied.
 pub(crate) fn converted(array: &ArrayRef, wanted: &DataType) -> std::result::Result<ArrayRef, UnconvertibleRow> {
     if array.data_type() == wanted {
         return Ok(array.clone());

@@ -1,12 +1,13 @@
 //! Checksums of Parquet files, by which readers detect bytes that changed after they were written.
 //!
 //! A file that emmclab writes has a *seal* between its data and its footer, where other readers of Parquet do not look. All numbers in the
-//! seal are little-endian `u32`: the CRC-32C of each 8 KiB block before it, the CRC-32C of the footer (up to the end of the file), the number
-//! of blocks, and the CRC-32C of the seal itself; a mark of 8 bytes follows. The seal covers every byte of the file; the page checksums of
-//! Parquet do not cover page headers, statistics and the footer. Readers of a part check that part.
+//! seal are little-endian `u32`: the CRC-32C of each 8 KiB block before it, the CRC-32C of the footer (up to the end of the file), the
+//! number of blocks, and the CRC-32C of the seal itself; a mark of 8 bytes follows. The seal covers every byte of the file; the page
+//! checksums of Parquet do not cover page headers, statistics and the footer. A reader that reads only a part of a file checks the blocks
+//! of that part.
 //!
-//! Files of other tools have no seal and are read without a check, also copies of sealed files: the name of the writer in the
-//! footer states whether a file must have a seal.
+//! Files of other tools have no seal and are read without a check, also copies of sealed files: the name of the writer in the footer states
+//! whether a file must have a seal.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -29,9 +30,9 @@ const WRITER_ENDS: (&str, &str) = ("emmclab ", ", sealed");
 /// Number of bytes that a checksum covers.
 const BLOCK: usize = 1 << 13;
 const MARK: &[u8; 8] = b"EMMCSEAL";
-/// Size of the seal in bytes, without the checksums of the blocks. The next constant is the size of the length and the mark at the end of a
-/// Parquet file.
+/// Size of the seal in bytes, without the checksums of the blocks.
 const SEAL_BYTES: usize = 20;
+/// Size of the length and the mark at the end of a Parquet file, in bytes.
 const END_BYTES: usize = 8;
 /// Number of bytes that are read for a page header; most are shorter.
 const HEADER_BYTES: u64 = 512;

@@ -30,7 +30,8 @@ pub enum TraceColumn {
     Process,
     /// Device name.
     Device,
-    /// Role of the sectors of each block note of a write. This column and those below have an entry for each note.
+    /// Role of each block note of a write. A block note describes a range of the sectors. This column and those below have an entry for
+    /// each block note.
     Role,
     /// Length of each block note, in sectors.
     RoleSectors,

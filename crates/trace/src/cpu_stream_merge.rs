@@ -11,7 +11,7 @@ pub struct CpuStreamMerge<T> {
     /// Latest time of an event that was read up to the end of the previous round.
     last_round: u64,
     latest: u64,
-    /// The smallest of the latest times of CPUs that were not emptied in this round.
+    /// Earliest last-event time of the CPUs that were not emptied in this round.
     behind: u64,
 }
 

@@ -79,7 +79,7 @@ pub struct RecordedFeatures {
 }
 
 impl RecordedFeatures {
-    /// Only reads and writes.
+    /// No operations except reads and writes, and no flags.
     pub const NONE: Self = Self::of(&[], RequestFlags(0));
 
     /// The operations and flags that the letters of block-layer events (such as `WFSM`) describe, and errors.
@@ -153,7 +153,7 @@ impl RecordedFeatures {
         self.ops == 0 && self.flags.0 == 0
     }
 
-    /// Adds the operations and flags of these requests: a file that contains them records them.
+    /// Adds the operations and flags of these requests, because a file that contains an operation or a flag also records it.
     pub(crate) fn see(&mut self, rows: &BatchRows<'_>) {
         self.ops |= rows.op.iter().fold(0, |all, op| all | 1_u8.unbounded_shl(u32::from(*op)));
         self.flags.0 |= rows.flags.iter().fold(0, |all, flags| all | flags);

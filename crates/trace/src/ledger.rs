@@ -97,7 +97,7 @@ ledger! {
     unpaired: u64, "unpaired";
     /// Records that the recorder reported as lost.
     lost: u64, "lost";
-    /// Requests whose address was wrapped into a smaller device. The name of the field is an old one, because files contain it.
+    /// Requests whose address was wrapped into a smaller device. The field keeps an old name, because files contain it.
     folded: u64, "wrapped";
 }
 

@@ -12,8 +12,8 @@ const PART: usize = 1 << 10;
 
 /// A growing table of distinct names. Ids are assigned in the order of first appearance and never change.
 ///
-/// A clone shares the names, so that each batch of a trace can keep the table of its time. Cloning copies a pointer for every
-/// [`PART`] names, and fewer than [`PART`] other names. A clone builds its own index at its first lookup.
+/// A clone shares the names, so that each batch of a trace can keep the table as it was when the batch was made. Cloning copies a pointer
+/// for every [`PART`] names, and fewer than [`PART`] other names. A clone builds its own index at its first lookup.
 #[derive(Debug, Default)]
 pub struct NameTable {
     full: Vec<Arc<[Arc<str>]>>,

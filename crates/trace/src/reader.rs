@@ -23,8 +23,9 @@ pub struct TraceReader {
     source: Box<dyn TraceSource>,
     window: usize,
     read: Vec<Request>,
-    /// Full batches that are kept back; the next field is the batch being filled.
+    /// Full batches that are kept back.
     full: VecDeque<Batch>,
+    /// The batch that is being filled.
     builder: BatchBuilder,
     /// Arrival up to which the requests kept back are sorted; `None` if all are sorted.
     in_order_to: Option<i64>,
@@ -322,7 +323,7 @@ impl TraceReader {
         let mut ledger = self.source.ledger();
         self.screen.count(&mut ledger);
         ledger.reordered += self.reordered;
-        // A Parquet trace stores the ledger of its first import, whose counts may be larger than those of this reader.
+        // A Parquet trace stores the request counts of its first import, which may be larger than those of this reader.
         ledger.kept = ledger.kept.max(self.kept_requests);
         ledger.mended_jumps += self.clock.mended();
         ledger.clock_jumps = ledger.clock_jumps.max(ledger.mended_jumps + self.clock.remaining_jumps());
@@ -341,7 +342,7 @@ impl TraceReader {
         }
         self.clock.describe(&mut header, self.screen.leaves_out());
         if self.clock.mending.is_some() {
-            // If times are shifted, requests are read without their block notes. The ledger counts the requests that had notes.
+            // Requests with shifted times are read without their block notes.
             header.block_notes = None;
         }
         if let Some(window) = self.screen.window() {
@@ -422,7 +423,7 @@ impl ClockMonitor {
             all.jumps.extend(mender.jumps());
         }
         if leaves_out {
-            // `without_ns` is a time of all requests, of which some are filtered out, so it becomes 0 (unknown).
+            // `without_ns` is the duration of the unfiltered trace, so it becomes 0 (unknown).
             all.without_ns = 0;
         }
         all.jumps.sort_by_key(|jump| jump.request);

@@ -213,7 +213,7 @@ impl TraceCombiner {
             .reissue_window
             .clone()
             .filter(|_| headers.iter().all(|header| header.reissue_window == headers[0].reissue_window));
-        // Parts of one trace that do not state what they record report only what their own requests contain, so their features are united.
+        // A part of a trace may list only the features that its own requests show, so the features of all parts are united.
         let together = if self.in_parts { RecordedFeatures::union } else { RecordedFeatures::intersection };
         TraceHeader {
             source: joined(|header| &header.source),

@@ -65,7 +65,7 @@ class Advice:
     life: Life | None
     #: Energy in mJ; None if the device has no energy figures.
     energy_mj: float | None
-    #: Change of the capacity for the host with the option, in percent.
+    #: Change of the capacity that the host can use, in percent of the capacity without the option.
     capacity_change_pct: float
     #: Additional RAM that the device needs with the option, in KB.
     ram_kb: int
@@ -91,7 +91,7 @@ class Advised:
     refused: dict[str, str]
     #: Criterion by which the options are ranked: a key of `ORDERS`.
     by: str
-    #: Results with the modes of the layer `journal`, which keep the guarantees of the journal with less work.
+    #: Results for the modes of the layer `journal`. The layer keeps the guarantees of the journal with less work.
     journal: JournalAdvice
     #: Value of the ranking criterion for the unchanged device, for each random seed.
     base_by_seed: dict[int, float]
@@ -212,7 +212,7 @@ def options(device: Device) -> list[Option]:
 
 
 def _already_there(option: Option, device: Device) -> str | None:
-    """Return a sentence that a device already has the feature that an option adds; None if it does not."""
+    """Return a note that the device already has the feature of an option; None if it does not."""
     values = {row.key: row.value.strip('"') for row in device.explain()}
     if "slc.mode" not in option.settings or values["slc.mode"] == "off":
         return None
@@ -316,7 +316,7 @@ def advise(
             return life_under(changed, layers, traces, base, aged)
 
         def runs(changed: Device, first: Result | None = None) -> Runs:
-            """Run a device with each seed; measure its lifetime with the first seed, or with all if ranked by it."""
+            """Run a device with each seed; measure its lifetime with one seed, or with all if it ranks the options."""
             by_seed = {all_seeds[0]: first or changed.simulate(*traces, **run_options)}
             by_seed |= {seed: changed.simulate(*traces, **run_options | {"seed": seed}) for seed in all_seeds[1:]}
             return Runs(by_seed, {seed: life_of(changed, (), seed) for seed in aged})

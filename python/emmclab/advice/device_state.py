@@ -23,13 +23,14 @@ STEADY = "steady"
 #: Device states that are tried, the simplest first: by kind of data, then by amount.
 STATES = (NEW, "sequential:50", "sequential:90", "random:50", "random:90", USED)
 
-#: Maximum difference of the simulated from the recorded mean response that counts as a match, in percent.
+#: Maximum difference between the simulated and the recorded mean response that counts as a match, in percent.
 MEETS_PCT = 10.0
 #: The simpler of two states is chosen if their responses differ by at most this percentage of the recorded response.
 ALIKE_PCT = 1.0
 #: If even the nearest state is this many times slower or faster than the recording, the device is not the recorded one.
 _OTHER = 2.0
-#: The same factor for a new device that is faster than the recording: data makes a device slower, but not that much.
+#: A simulated new device that is this many times faster than the recording is not the recorded device. Stored data does
+#: not slow a device down that much.
 _OTHER_NEW = 10.0
 
 #: Ways in which the device state was chosen.
@@ -127,7 +128,7 @@ def settle(
     if requested not in (None, AUTO):
         base = pool.submit(run, requested).result()
         return _state(base, GIVEN), base
-    # This run finishes before other runs open the traces: it rejects a pipe, which cannot be read twice.
+    # This run finishes before other runs open the traces. It fails if a trace is a pipe, which cannot be read twice.
     new = pool.submit(run, NEW).result()
     if not collects:
         return _state(new, ASSUMED, "it collects no garbage"), new

@@ -17,7 +17,7 @@ from emmclab.traces.trace import Trace
 MODE_FIGURES = shown_fields(
     ("run.simulated_s", "response.mean_response_ms", "cache.flushes", "flash.page_programs.total")
 )
-#: The modes of the layer `journal`, which keep the guarantees of the journal with less work.
+#: Modes of the layer `journal` that are compared.
 MODES = ("ordered_fua", "delta", "packed", "aware")
 
 
@@ -103,7 +103,7 @@ def advise_journal(
     for mode in MODES:
         layers = [f"journal:{mode}"]
         try:
-            # Addresses wrap, because some requests may overlap the layer's log at the end of the device.
+            # Some requests may overlap the log of the layer at the end of the device, so addresses wrap.
             runs = {
                 seed: device.simulate(*traces, layers=layers, **replay | {"wrap_addresses": True, "seed": seed})
                 for seed in base
@@ -118,7 +118,7 @@ def advise_journal(
 
 
 def _wrapped(base: Result, run: Result) -> str:
-    """Return a sentence with the share of requests in the area of the layer's log; empty if none."""
+    """Return a sentence with the share of requests in the layer's log area; empty if there are none."""
     share = run.requests.wrapped_pct - base.requests.wrapped_pct
     return f"{share:.2g} % of the requests lie in the layer's own log and were wrapped" if share else ""
 

@@ -15,7 +15,8 @@ from emmclab.traces.trace import Trace
 LIFETIME = result_field("wear.lifetime.even_host_bytes")
 GB = 1 << 30
 _YEAR_S = 365.25 * 86400
-#: Share of the capacity that the replays must write for an estimate of the lifetime, and the maximum number of replays.
+#: Replays write at least this share of the capacity for an estimate of the lifetime, but `_MOST_PASSES` replays at
+#: most.
 _LIFE_SHARE = 0.01
 _MOST_PASSES = 100
 
@@ -33,7 +34,7 @@ class Life:
     years: float | None
     #: Number of replays of the trace until 1 % of the capacity was written.
     passes: int
-    #: Data on the device before the run, as a value of the option for preconditioning.
+    #: Data on the device before the run, as a value of the option `precondition`.
     precondition: str
 
     @property

@@ -13,7 +13,7 @@ _STYLE = "matrix folds numbers"
 
 
 def _with_changes(*fields: ResultField) -> list[Column]:
-    """Return table columns: each figure, followed by a column with its change."""
+    """Return two table columns for each figure: its value, and its change relative to the unchanged device."""
     return [column for field in fields for column in (field.heading, _CHANGE)]
 
 
@@ -54,7 +54,7 @@ def options_table(advised: Advised) -> TextTable:
 
 
 def lives_table(advised: Advised) -> TextTable:
-    """Return the lifetime with each option."""
+    """Return the table of lifetimes: a row for the unchanged device, and a row for each design option."""
     waf = FIGURES["waf"]
 
     def row(name: str, life: Life | None) -> Cells:

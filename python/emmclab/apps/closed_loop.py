@@ -183,7 +183,7 @@ def application_schema() -> dict[str, Any]:
 
 
 def hosts() -> list[dict[str, Any]]:
-    """List the hosts that come with emmclab, with every setting of each.
+    """List the host presets (simulated computers that run applications) with all their settings.
 
     >>> [host["name"] for host in hosts()]
     ['nexusone', 'phone-2020', 'phone-2020-ext4']
@@ -209,14 +209,14 @@ def program_of(name: str, beside: Names = ()) -> _core.Program:
 
 
 def setup_of(name: str) -> _core.HostSetup:
-    """Return a host: an included one by its name, or another one by the path of its TOML file."""
+    """Return a host (the computer that runs applications): by its name, or by the path of its TOML file."""
     if not _is_file(name):
         return _core.HostSetup.preset(name)
     return _core.HostSetup.file(name)
 
 
 def host_for(devices: Iterable[Device]) -> str:
-    """Return the default host for runs on these devices: if any device has a cache, one that flushes caches.
+    """Return the name of the default host; if any of these devices has a cache, this host flushes caches.
 
     >>> host_for([Device.preset("sdcard")]), host_for(map(Device.preset, ("sdcard", "ufs31")))
     ('nexusone', 'phone-2020')
@@ -243,7 +243,7 @@ def never_flushed(host: _core.HostSetup, device: Device) -> list[str]:
 
 @dataclass(frozen=True)
 class LearnedProgram:
-    """A program learned from a recording of system calls: the text of its file, and times of the recording."""
+    """A program learned from a recording of system calls: its file as text, and statistics of the recording."""
 
     program: str
     format: str
@@ -257,7 +257,7 @@ class LearnedProgram:
     user: LearnedTime
     #: Names of the recorded system calls, if only some were recorded; otherwise empty.
     only_calls: list[str]
-    #: Numbers of calls that the program omits, and of lines that are not calls, by kind.
+    #: Numbers of omitted calls and of lines that are not calls, by kind.
     dropped: dict[str, int]
 
 
@@ -311,7 +311,7 @@ def _classes(text: str | None) -> list[str] | None:
 
 
 class SoftwareOptions(TypedDict, total=False):
-    """The options of an application for its host, other applications at the same time, and layers."""
+    """The options of an application run for its host, for applications at the same time, and for layers."""
 
     host: Annotated[
         str | None,
@@ -343,7 +343,7 @@ class SoftwareOptions(TypedDict, total=False):
 
 
 class FileOptions(TypedDict, total=False):
-    """The options of an application for file systems, and for the classes of files with syncs."""
+    """The options of an application run for its file systems, and for the classes of files to sync."""
 
     filesystems: Annotated[
         Names,
@@ -530,7 +530,7 @@ def durability_line(result: AppResult) -> str:
     """Return a line of text on the cost of durability: file syncs, then flushes and synchronous writes."""
     counts, device = result.app.requests, Result(result.device)
     points = device.measured("durable.requests") if counts is None else counts.sync_points
-    # A live run has no such counts. Its device counts all requests that are neither reads nor writes.
+    # A live run does not count flushes separately. Its device counts all requests that are neither reads nor writes.
     flushes = device.requests.other or 0 if counts is None else counts.flushes
     mean, p99 = (device.measured(f"durable.{name}") for name in ("mean_ms", "p99_ms"))
     return (
@@ -541,7 +541,10 @@ def durability_line(result: AppResult) -> str:
 
 
 def order_note_of(results: Sequence[AppResult], provenance: ProvenanceFields) -> str:
-    """Return the note of `runs_note` for runs of applications; `provenance` describes their devices."""
+    """Return a note if the devices of application runs must not be ranked by flushes and durable writes.
+
+    `provenance` describes the devices.
+    """
     devices = {device["name"]: device for device in provenance.get("devices", ())}
     fields = [run.device for run in results]
     return runs_note(

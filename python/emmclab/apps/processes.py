@@ -19,8 +19,8 @@ from emmclab.simulation.device import Device
 
 #: The default host model: all of its partitions have a file system that common kernels support.
 LIVE_HOST = "phone-2020-ext4"
-#: Kernel name and `mkfs` options of each file system: all tables are written immediately, and blocks have the size of
-#: the host model, also on small partitions.
+#: Kernel name and `mkfs` options of each file system. The options disable lazy initialisation and fix the block size or
+#: FAT type, which `mkfs` would otherwise choose by the size of the partition.
 _MKFS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ext4": ("ext4", ("-b", "4096", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0")),
     "fat32": ("vfat", ("-F", "32")),

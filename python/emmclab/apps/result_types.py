@@ -6,10 +6,11 @@ from emmclab.core_types import AppResult
 
 
 class LearnedTime(TypedDict):
-    """The time of the thread that the user waits for in a learned program, in ns.
+    """Times of the thread for which the user of a learned program waits, in ns.
 
-    `asleep_ns` and `unexplained_ns` are waits of this thread, and of threads that it waited for; they do not
-    depend on the device. `behind_ns` is the work of other threads after its end; the program omits it.
+    `asleep_ns` and `unexplained_ns` are waits of this thread and of the threads for which it waited; they do not depend
+    on the device. `behind_ns` is the work of other threads after the end of this thread; the learned program omits this
+    work.
     """
 
     thread: str
@@ -25,7 +26,7 @@ AppRun = AppResult
 
 
 class KeptAppRun(AppResult):
-    """A simulated run of an application in the form in which a study stores it."""
+    """A simulated run of an application, as a study stores it: with the fields `runtime_s` and `storage_s`."""
 
     runtime_s: float
     storage_s: float

@@ -22,7 +22,7 @@ def runs_answer(runs: Sequence[AppResult]) -> str:
 
 
 def runs_table(results: Sequence[AppResult], *, is_joined: bool = False) -> TextTable:
-    """Return a row for each run with the time in each thread state; with `is_joined`, also with its application."""
+    """Return a table with the time in each thread state, one row per run; `is_joined` adds the application."""
     used = [state for state in STATES if any(run.app.states[state] for run in results)]
     names = ["Application", Column("Run", is_text=True)] if is_joined else ["Run"]
     rows: list[Cells] = [
@@ -48,7 +48,10 @@ def runs_table(results: Sequence[AppResult], *, is_joined: bool = False) -> Text
 
 
 def storage_table(result: AppResult, most: int | None = None) -> TextTable | None:
-    """Return the table of parts of the storage time, the first `most` in one row each; None without such parts."""
+    """Return the table of the time spent waiting for parts of the storage; None if there were no such waits.
+
+    The first `most` parts have a row each; all other parts share one row.
+    """
     parts = [part for part in result.app.spent if part.wait]
     first, others = parts[:most], parts[len(parts[:most]) :]
     names = [[part.wait or "", part.class_ or "all", part.partition or "all"] for part in first]
@@ -70,7 +73,7 @@ def time_and_share(nanoseconds: int, runtime: int) -> tuple[str, str]:
 
 
 def what_if_table(result: AppResult, faster: Sequence[AppResult]) -> TextTable:
-    """Return the table of runtimes, each with one part of the storage infinitely fast, by descending gain."""
+    """Return a table of the runtimes if a part of the storage were infinitely fast, largest gain first."""
     rows = []
     for run in sorted(faster, key=lambda run: run.runtime_s):
         gain = result.runtime_s - run.runtime_s

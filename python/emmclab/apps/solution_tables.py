@@ -1,4 +1,4 @@
-"""The tables that compare solutions with the plain device, for the terminal and for pages."""
+"""The tables that compare the pilot solutions of FAST 2012 with the plain device, for terminal and pages."""
 
 from statistics import median
 

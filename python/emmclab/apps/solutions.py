@@ -225,7 +225,7 @@ def risks() -> Risks:
 
 
 def loses(measured: Risks, name: str) -> bool | None:
-    """Return whether data acknowledged as durable was lost in any crash state; None if none was explored."""
+    """Return whether any crash state lost data acknowledged as durable; None if no crash state was explored."""
     explored = measured["solutions"].get(name)
     return any(workload["lost_states"] for workload in explored) if explored else None
 

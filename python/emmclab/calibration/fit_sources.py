@@ -54,10 +54,11 @@ def fitted_note(result: Result) -> str:
 
 
 def order_note(devices: Mapping[str, Fitted]) -> str:
-    """Return a note that devices must not be ranked by flushes and durable writes; empty if they may be.
+    """Return a note if devices must not be ranked by flushes and durable writes; empty if they may be ranked.
 
-    Two devices without a common source were fitted to figures of two test benches. No note is needed if both
-    were not fitted, or if neither has such a cost, as in the designs of a paper.
+    The note is needed if two devices were fitted to different sources, because their figures then come from different
+    test benches. It is not needed if both devices were fitted to no source, or if neither device has costs of durable
+    writes.
 
     >>> first, second = Fitted(["x", "y"], [28.0]), Fitted(["z"], [535.0])
     >>> order_note({"a": first, "b": first}), order_note({"a": Fitted([], [1.0]), "b": Fitted([], [2.0])})
@@ -84,7 +85,7 @@ def _have_no_common_source(first: Fitted, second: Fitted) -> bool:
 
 
 def runs_note(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return `order_note` of the devices of runs whose workload has flushes or durable writes."""
+    """Return `order_note` of the devices of these runs; runs without flushes and durable writes are ignored."""
     provenances = [result.get("provenance") or {} for result in results if is_durable(result)]
     # The simulated device comes first; a second device only serves a layer.
     devices = [provenance["devices"][0] for provenance in provenances if provenance.get("devices")]
@@ -92,7 +93,7 @@ def runs_note(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def pair_note(first: Device, second: Device) -> str:
-    """Return `order_note` for two devices whose costs of flushes or durable writes differ."""
+    """Return `order_note` of two devices; empty if their costs of flushes and durable writes are equal."""
     fits = {device.name: Fitted.device(device) for device in (first, second)}
     return order_note(fits) if len({tuple(fitted.costs_us) for fitted in fits.values()}) > 1 else ""
 

@@ -144,7 +144,7 @@ def _fit_cache(draft: _Draft) -> None:
 
 
 def _fit_queue(draft: _Draft) -> None:
-    """Limit the queue depth of a UFS to the tags of a host with a single command list."""
+    """Limit the queue depth of a UFS device to 32, the number of tags of a host with a single command list."""
     key = "controller.queue_depth"
     if key in draft.values and draft.base["interface"]["kind"] == "ufs":
         depth = draft.value(key)
@@ -187,7 +187,7 @@ def _fit_slc(draft: _Draft, report: RegisterReport) -> bool:
 
 
 def _first_slc_blocks(draft: _Draft, origin: str) -> None:
-    """Set the number of blocks in SLC mode to the minimum, until the block size is known."""
+    """Set the number of blocks in SLC mode to the minimum; the caller adjusts it when the block size is known."""
     if draft.base["slc"]["mode"] == "off":
         draft.set("slc.blocks", draft.base["gc"]["low_watermark"] + 3, origin)
 

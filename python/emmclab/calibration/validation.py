@@ -37,7 +37,7 @@ _USUAL_GB, _MOST_GB = 32, 1024
 CALIBRATED = "calibrated"
 #: Name of the prediction without a device model: the median of the first half by operation and size.
 LOOKUP = "table of medians"
-#: Text by which a trace with zone commands is recognised in its note.
+#: Text in the note of a trace which shows that the trace contains zone commands.
 _ZONES = "commands to zones"
 
 #: Function that is called before each step with a description of the step.
@@ -277,7 +277,7 @@ class _Replay:
         self.models.append(Model(name, kind, note, mode_line(result), judgement))
 
     def _refuse(self, name: str, error: EmmclabError) -> None:
-        """Record the reason why a device could not be tried; if it is an operating-system error, raise it."""
+        """Record the reason why a device could not be tried; errors of the operating system are raised instead."""
         if error.errno is not None:
             raise error
         reason = _under_its_name(error, self._recording, self._trace)

@@ -14,7 +14,8 @@ from emmclab.runtime.number_format import change_pct
 from emmclab.runtime.parquet import quoted
 from emmclab.traces.reading import read
 
-#: The cut is moved to the next time at which the device is idle, by at most this fraction (1/10) of the requests.
+#: The cut between the two halves may be moved to the next time at which the device is idle, by at most 1/10 of the
+#: requests.
 _PUT_OFF = 10
 #: Masks of bits in the flags field of a trace: durable (FUA or preflush), failed, and zone append.
 _DURABLE, _FAILED, _APPEND = 1 << 1 | 1 << 2, 1 << 10, 1 << 11
@@ -51,7 +52,8 @@ class Recording:
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         """Read a Parquet file of a trace; requests that ended with an error are left out of the comparison."""
         self._connection, self.path = connection, path
-        # Service times are as in profiles: from `issue` to `served` of the driver if recorded, else from `start` on.
+        # Service times are computed as in profiles: from `issue` to `served` if the driver recorded both, otherwise
+        # from `start` to `complete`.
         connection.execute(
             f"""create table raw as select file_row_number as row, arrival_ns, sector, sectors, op, flags,
             case when complete_ns > arrival_ns then complete_ns end as complete_ns,
@@ -84,12 +86,12 @@ class Recording:
         return row
 
     def refuse_several_devices(self) -> None:
-        """Raise the error that a replay raises for a trace of several devices."""
+        """Raise an error if the trace is of several devices, which a replay rejects, too."""
         for _ in read(self.path).batches(one_device=True):
             pass
 
     def cut(self) -> tuple[int, int, bool] | None:
-        """Return the row of the cut, its time from the first arrival in ns, and whether the device was idle.
+        """Return where a recording is cut: row, time after the first arrival in ns, and whether the device was idle.
 
         None if all requests arrive at the same time.
         """
@@ -191,7 +193,7 @@ class Recording:
         within = ", ".join(
             f"100.0 * count(*) filter (where {error} <= {limit / 100} * {recorded}) / count(*)" for limit in WITHIN_PCT
         )
-        # Flushes have no size; a NULL in another key means that the property is not known.
+        # Flushes have no size, so their size key is NULL. In other keys, NULL means that the property is not known.
         conditions = [f"{key} is not null" for key in keys if names == [key.removesuffix("_key")]]
         rows = self._connection.execute(
             f"""select {"".join(f"{key}, " for key in keys)} count(*), {_spread(recorded)},
@@ -299,7 +301,7 @@ class Group:
 
     @property
     def factor(self) -> float:
-        """Absolute logarithm of `ratio`: 0 for equal medians, the same for half and twice, infinite without a ratio."""
+        """Absolute logarithm of `ratio`; infinite if there is no ratio. Ratios of 0.5 and 2 have the same value."""
         return inf if self.ratio is None else abs(log(self.ratio))
 
     def to_dict(self) -> dict[str, object]:
@@ -416,7 +418,7 @@ def several(kind: str, count: int = 2) -> str:
 
 
 def _sizes(key: int) -> str:
-    """Return a range of sizes whose bounds are powers of two, starting at 4 KB.
+    """Return the label of a range of sizes; its bounds are powers of two, and the smallest bound is 4 KB.
 
     >>> _sizes(0), _sizes(2), _sizes(8), _sizes(9)
     ('<= 4 KB', '8 - 16 KB', '0.5 - 1 MB', '1 - 2 MB')
@@ -427,7 +429,7 @@ def _sizes(key: int) -> str:
 
 
 def _doubling_of_whole(key: int) -> str:
-    """Return a range of whole numbers whose bounds are powers of two.
+    """Return the label of a range of whole numbers; its upper bound is a power of two.
 
     >>> _doubling_of_whole(3), _doubling_of_whole(4)
     ('3 - 4', '5 - 8')

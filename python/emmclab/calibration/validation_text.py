@@ -7,7 +7,7 @@ from emmclab.calibration.validation_groups import ENOUGH, WITHIN_PCT, Group, Jud
 from emmclab.runtime.document import TextTable
 from emmclab.runtime.number_format import change_pct, duration, percent_text, signed
 
-#: The headline states the share of requests within this error, in percent.
+#: Error limit in percent. The headline states the share of requests within this limit.
 SAID_PCT = 25
 #: Minimum error of the median for a group to be called the worst, in percent.
 _CLOSE_PCT = 5.0
@@ -111,7 +111,10 @@ FIRST_HALF = "recorded first half"
 
 
 def drift(validation: Validation) -> list[str]:
-    """Return the change of response times from the first to the second half, which no model can predict, in percent."""
+    """Return the changes of response times between the halves of a recording, in percent.
+
+    No model can predict these changes.
+    """
     pairs = zip(validation.second[1:], validation.first[1:], strict=True)
     return [percent_text(change_pct(*pair)) for pair in pairs]
 

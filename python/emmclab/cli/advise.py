@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 
 #: Maximum number of combinations of options that are printed.
 _SHOWN = 10
-#: If preconditioning writes at least this many bytes, the amount is printed first: it takes some tens of seconds.
+#: Amount of preconditioning data, in bytes, from which on the amount is printed before the run. Writing it takes some
+#: tens of seconds.
 _MUCH_BYTES = 100 << 30
 #: Capacity in bytes to which the note on preconditioning suggests scaling a device.
 _SMALL_BYTES = 8 << 30
@@ -231,7 +232,7 @@ def advise(
 
 
 def _print_plan(counter: Counter, device: Device, devices: int, most_bytes: float, images: Path | None) -> None:
-    """If preconditioning will write much data, print how much at most, and how to reduce it."""
+    """If preconditioning will write much data, print the maximum amount, and how to reduce it."""
     counter.expect(most_bytes)
     if most_bytes < _MUCH_BYTES:
         return

@@ -170,7 +170,7 @@ def show_settled(console: Console, judged: list[Claim]) -> None:
 
 
 def show_headline(console: Console, judged: list[Claim]) -> None:
-    """Print how many claims were tested and how many have each verdict, which is the last line of the output."""
+    """Print the last line of the output: how many claims were tested, and how many have each verdict."""
     from emmclab.papers.claims import headline
 
     console.print(headline(judged), markup=False, soft_wrap=True)

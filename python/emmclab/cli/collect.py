@@ -28,11 +28,12 @@ def collect(
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Join the results of shards in one Parquet file, ordered by the keys of the cells.
+    """Join the results of the shards of a study in one Parquet file.
 
-    The bytes of the file do not depend on where and in which order the cells were run. Each row contains the
-    figures of a cell as columns and its complete result as JSON; `emmclab report STUDY --results FILE` shows them.
-    Exit status 1: cells are missing; the file contains the others.
+    Each row contains the figures of a cell (one simulation or profile) as columns and its complete result as JSON;
+    `emmclab report STUDY --results FILE` shows them. Rows are ordered by the keys of the cells: the bytes of the file
+    do not depend on where and in which order the cells were run. Exit status 1: cells are missing; the file contains
+    the others.
     """
     from emmclab.runtime.result_storage import place_of
     from emmclab.studies import Study

@@ -17,11 +17,11 @@ COMPARE_DEVICES = "to replay a trace on several devices: `emmclab compare TRACE 
 
 #: Largest integer value of an option; the core stores it in 64 bits.
 _MOST_NUMBER = (1 << 64) - 1
-#: Maps an option to other options, for example to those of which it requires at least one.
+#: Maps an option to a list of other options.
 _Others = dict[str, tuple[str, ...]]
 _BINNED: _Others = {"--bin": ("--over-time", "--html")}
 _REMOTE: _Others = {"--ssh-option": ("--ssh",)}
-#: By command: options that have an effect only if at least one of the listed options is also given.
+#: Maps each command to options that have no effect unless at least one of the listed options is also given.
 NEEDS: dict[str, _Others] = {
     "profile": {"--bin": ("--over-time", "--html", "--figures", "--json"), "--seed": ("--against",)},
     "record": _REMOTE,
@@ -61,7 +61,7 @@ EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
         *(("--log", other) for other in _OF_RECORDING),
     ),
 }
-#: By command: options with which only the listed other options have an effect.
+#: Maps each command to options that can be combined only with the listed options.
 ALONE: dict[str, _Others] = {
     "explain": {"--glossary": ("--json",)},
     "serve": {"--recover-only": ("--layer", "--set", "--capacity", "--device2", "--image", "--image2")},
@@ -191,7 +191,7 @@ class Command(TyperCommand):
             if not option.multiple:
                 self._refuse_repeated(option, values[option.name])
         _, _, name = ctx.command_path.partition(" ")
-        # The value of an on/off flag is False if its second form (`--no-...`) was given.
+        # Name a flag that is set to False by its negative form (`--no-...`).
         names = ((option.secondary_opts if values[option.name][-1] is False else option.opts) for option in options)
         refuse_ineffective(name, [name[0] for name in names])
 

@@ -53,7 +53,7 @@ def print_stderr(text: str) -> None:
 
 
 def print_note(text: str, *, aside: bool) -> None:
-    """Print a note, unless it is empty: on stdout, or on stderr if `aside` is set because stdout contains JSON."""
+    """Print a note on stdout, or on stderr if `aside` is set (for JSON on stdout); print nothing if it is empty."""
     if text and aside:
         print_stderr(f"note: {text}")
     elif text:

@@ -55,10 +55,10 @@ def convert(
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Write a trace in another format, or several interleaved on one clock as one trace.
+    """Write a trace in another format, or interleave several traces on one clock and write them as one trace.
 
-    The output file appears only when it is complete. Traces for the simulators SSDsim and MQSim, and for fio,
-    begin at time 0.
+    The output file appears only when it is complete. Traces for the simulators SSDsim and MQSim, and for fio, begin at
+    time 0.
     """
     inputs, output = _inputs_and_output(traces, named)
     to_stdout(output, as_json)

@@ -80,9 +80,11 @@ def crash(
 ) -> None:
     """Cut the power of a device under real software, and report the level that loses acknowledged data.
 
-    Runs a workload on a file system on a simulated device, then tries the states that a cut may leave. One recording
-    has one timing; --repeat records several. Exit status 4: a promise was broken; 5: nothing was tested, because the
-    check did not fail without any data, or the workload failed, was ended by --timeout, or acknowledged nothing.
+    Runs a workload on a file system on a simulated device, then checks the disk contents that a power cut may leave. A
+    level is the device, a layer, the journal, the file system or the application. With --repeat, the workload is
+    recorded several times, each with another timing. Exit status 4: a promise was broken; 5: nothing was tested,
+    because the check did not fail without any data, or the workload failed, was ended by --timeout, or acknowledged
+    nothing.
     """
     from emmclab.crash.stored_log import Session
     from emmclab.crash.summary import ExploredRecording
@@ -112,7 +114,7 @@ def _end(tried: Sequence[ExploredRecording], options: Options, as_json: bool, ht
         from emmclab.crash.summary import VERDICTS, summary, verdict
         from emmclab.pages.crash import write_crash_report
 
-        # The HTML page can show only one recording of the workload: the first of those with the worst verdict.
+        # The HTML page can show only one recording of the workload: the first one with the worst verdict.
         worst = min(tried, key=lambda run: VERDICTS.index(verdict(run.log, options, run.exploration).word))
         fields = summary(worst.log, options, worst.exploration, worst.minimal)
         fields["recordings"] = len(tried)
@@ -132,7 +134,7 @@ def _status(tried: Sequence[ExploredRecording], options: Options) -> int:
 
 
 def _compare(first: CrashOptions, second: CrashOptions, as_json: bool) -> NoReturn:
-    """Explore the crash states of two runs; print at how many power cuts each loses data, and how significant it is."""
+    """Explore the crash states of two runs; print how many power cuts lose data in each, and the significance."""
     from emmclab.cli.show_crash import show_against, show_crash
     from emmclab.crash.summary import as_json_of, difference
 

@@ -97,7 +97,7 @@ class CrashOptions:
     results: ResultsFolder = RESULTS
 
     def changed(self, context: typer.Context, words: str) -> CrashOptions:
-        """Return a copy with the command-line options in `words`; its `--set` values are added to the existing ones."""
+        """Return a copy of these options, changed by the command-line options in `words`; `--set` values are added."""
         try:
             split = shlex.split(words)
         except ValueError as error:
@@ -144,7 +144,7 @@ def recorded(run: CrashOptions) -> tuple[Options, list[StoredLog]]:
         return options, [_load_log(session, options, run.log, run.base, run.repeat)]
     if run.device is None:
         raise ConfigError("the device is missing", field="device", hint="give one, for example --device emmc51-cache")
-    # Check the workload first: an unknown one has no default check either, and that error would mislead.
+    # Check the name of the workload first. Otherwise, an unknown workload would cause an error about a missing check.
     workload.require()
     options.require()
     if options.guest is not None:
@@ -214,7 +214,10 @@ def explored(run: CrashOptions, options: Options, recordings: Sequence[StoredLog
 def _with_programs(
     run: CrashOptions, options: Options, stored: StoredLog, exploration: Exploration, minimal: dict[int, MinimalState]
 ) -> dict[int, MinimalState]:
-    """Minimise the generated programs that led to findings, and add them to `minimal`, if they can be repeated."""
+    """Minimise the generated programs that led to findings, and add them to `minimal`.
+
+    A program is left out if a new recording of it does not show its finding.
+    """
     from emmclab.crash.minimize import minimize_program, program_of
     from emmclab.crash.scratch_folders import scratch
     from emmclab.crash.stored_log import Session
@@ -277,7 +280,7 @@ def _load_log(session: Session, options: Options, log: Path, base: Path | None, 
 
 
 def _require_in_process(disk: str, options: Options) -> None:
-    """Reject, before the workload runs, a file system that recovery in process does not support."""
+    """Reject, before the workload runs, a file system that emmclab itself cannot recover."""
     from emmclab.crash.explore import not_in_process
 
     if options.recovery != "process":
@@ -320,7 +323,7 @@ def _explored(stored: StoredLog, options: Options, jobs: int, results: Path, *, 
     def report(progress: Exploration) -> None:
         nonlocal before
         cuts = progress.covered.get("cuts", 0)
-        # In the first report, `cuts` is the number of cuts that an interrupted exploration had already stored.
+        # Store the value of the first report: the number of cuts from an earlier, interrupted exploration.
         before = cuts if before is None else before
         total = min(options.cuts, progress.covered.get("moments", options.cuts))
         meter(cuts, total, before, f"{progress.states:,} states, {len(progress.findings())} findings")
@@ -329,7 +332,7 @@ def _explored(stored: StoredLog, options: Options, jobs: int, results: Path, *, 
         with Counter("crash", "cuts") as meter:
             return stored.explore(options, jobs, report, reuse=reuse)
     except KeyboardInterrupt:
-        # The hint names this log, because the stored results do not apply to a new recording of the workload.
+        # The hint names the stored log, because its results cannot be used with a new recording of the workload.
         values = {"log": stored.log, "base": stored.base, "check": options.check, "results": results_folder(results)}
         words = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in values.items() if value)
         words += "" if command_of(options.check) is None else " --resume"
@@ -347,7 +350,7 @@ def minimized(stored: StoredLog, options: Options, exploration: Exploration) -> 
         return {}
     print_stderr(f"minimising {len(findings)} findings")
     run, _ = open_run(str(stored.log), base=stored.base)
-    # Minimise one finding per promise: others differ only in the output of the check, mostly with the same cause.
+    # Minimise only one finding per promise, because further findings of a promise mostly have the same cause.
     promises: set[tuple[str, str]] = set()
     minimal = {}
     with Working("minimising findings"), _guest(stored, options) as guest:

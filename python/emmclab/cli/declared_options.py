@@ -39,9 +39,9 @@ def argument(metavar: str, help_: str, **more: Any) -> Any:
 
 
 def declared(name: str, among: Mapping[str, Option] = RUN_OPTIONS, **changes: Any) -> Any:
-    """Create a command-line option from its declaration; options of runs reject values outside their range.
+    """Create a command-line option from its declaration; options in `RUN_OPTIONS` also check their range.
 
-    `changes` are fields of `typer.Option`, or fields of the declaration if `among` is given.
+    `changes` are fields of `typer.Option` or, if `among` is given, fields of the declaration.
     """
     if among is not RUN_OPTIONS:
         return _created(dataclasses.replace(among[name], **changes))
@@ -123,7 +123,7 @@ def filled(group: type, values: Mapping[str, Any], base: Any = None) -> Any:
 
 
 def group_parameters(group: type) -> Iterator[inspect.Parameter]:
-    """Yield a command parameter for each field of a group that is an option, including those of nested groups."""
+    """Yield a command parameter for each option in a group of options, also for those of nested groups."""
     kind = inspect.Parameter.KEYWORD_ONLY
     declared_here = declarations(group)
     fields = {field.name: field for field in dataclasses.fields(group)} if dataclasses.is_dataclass(group) else {}
@@ -152,7 +152,7 @@ def group_parameters(group: type) -> Iterator[inspect.Parameter]:
 
 
 def _on_command_line(hint: Any, declaration: Option) -> Any:
-    """Return the type of an option on the command line, where an object is given by its name."""
+    """Return the type of a command-line option; options that accept objects in Python accept their names here."""
     kinds = get_args(hint) or (hint,)
     if declaration.parse is None and (get_origin(hint) is Sequence or declaration.takes_names):
         return list[str]

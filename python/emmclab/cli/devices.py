@@ -84,7 +84,7 @@ def _check(name: str, as_json: bool) -> None:
 
 
 def _within(rows: Sequence[FittedFigure]) -> str:
-    """Return how many figures are within their bounds, and the others with their deviations, the largest first."""
+    """Return how many figures are within their bounds, and list the other figures, largest deviation first."""
     outside = [row for row in rows if not row.least <= row.here <= row.most]
     line = f"{len(rows) - len(outside)} of {len(rows)} figures are within their bounds"
     if not outside:

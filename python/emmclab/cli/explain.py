@@ -307,7 +307,7 @@ def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
 
 
 def _completion(settings: Sequence[SettingExplanation]) -> str:
-    """Return a text that states when the device reports a write as complete, as in the result of a run."""
+    """Return a text that states when the device reports a write as complete."""
     values = {row.key: row.value for row in settings}
     return completion_of(values["timing.write_complete"].strip('"'), values["cache.size_kb"] != "0")
 

@@ -23,9 +23,9 @@ from emmclab.traces.profile_fields import KEY_FIELDS, LEDGER_MEANINGS, TABLES, F
 
 #: Matches the index of a list entry in a key: `.0` in `geometry.block_groups.0.blocks`.
 _NUMBER = re.compile(r"\.\d+(?=\.|$)")
-#: `kind` of a row that describes a setting of a device.
+#: Value of `kind` in table rows that describe a device setting.
 _OF_A_DEVICE = "setting of a device"
-#: `kind` of a row that describes an option of a run.
+#: Value of `kind` in table rows that describe an option of a run.
 _OPTION = "option of a run"
 #: Prefix of the result fields with the settings in which a device differs from its preset.
 _SETTINGS = "provenance.settings."
@@ -137,7 +137,10 @@ class OptionMeaning(TypedDict):
 
 
 def option_meanings(option: str) -> list[OptionMeaning]:
-    """Return the meanings of a command-line option, or for `READING` of all reading options, with their commands."""
+    """Return the meanings of a command-line option, each with the commands that have it.
+
+    `READING` stands for all options for reading traces.
+    """
     from emmclab.cli import application
     from emmclab.cli.command_groups import walk_commands
 
@@ -250,7 +253,7 @@ def explain_results(results: Sequence[StoredResult], as_json: bool) -> None:
 
 
 def _brief(groups: Mapping[str, Any]) -> dict[str, Any]:
-    """Shorten the provenance of a result: of devices, keep only the settings that differ from their presets."""
+    """Shorten the provenance of a result: keep only those device settings that differ from the presets."""
     provenance = dict(groups.get("provenance") or {})
     provenance.pop("devices", None)
     for group in ("inputs", "aged_by"):
@@ -276,7 +279,7 @@ def show_provenance(console: Console, fields: Mapping[str, Any]) -> None:
     groups = provenance_groups(fields)
     configuration, cache = groups.get("configuration"), fields.get("cache")
     if isinstance(configuration, dict) and "write_complete" in configuration and isinstance(cache, dict | None):
-        # The printed value of `write_complete` is its meaning, which depends on the write buffer, as after a run.
+        # Print the meaning of `write_complete` instead of its value. The meaning depends on the write buffer.
         groups["configuration"] = {**configuration, "write_complete": completion(fields)}
     table = framed("", "Setting", "Value", words=2)
     for key, value in _flat(_brief(groups)):

@@ -39,7 +39,7 @@ _COMMANDS_WITHIN = {"record"}
 #: Matches the message of typer for a value that is not a number.
 _NUMBERS = re.compile(r"is not a valid (int|float)(?:eger)?(?: range)?")
 
-#: Messages about results that stay stored after an interruption, in addition to output files; the last one is printed.
+#: Messages for an interrupted run about stored partial results. Only the last message is printed.
 complete_files: list[str] = []
 
 #: Errors of the operating system that the arguments did not cause, such as a full disk.
@@ -66,7 +66,7 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
     except (ClosedPipe, BrokenPipeError):
         return CLOSED_PIPE
     except SystemExit as end:
-        # Typer and its help console exit with this status if the reader of a pipe has closed it.
+        # Typer exits with this status if the program that reads the output has closed the pipe.
         if end.code == FAILED_RUN:
             return CLOSED_PIPE
         raise
@@ -112,12 +112,12 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
 
 
 def is_run_failure(error: EmmclabError) -> bool:
-    """Return whether a run failed for a reason that other arguments would not have avoided, such as a full disk."""
+    """Return whether an error has another cause than the arguments, such as a full disk."""
     return error.errno in _RUN_FAILURES or error.kind == "failed"
 
 
 def _refuse_empty(words: list[str]) -> None:
-    """Reject an empty argument, which as a path would mean the current folder, unless it is after `--`."""
+    """Reject an empty argument before `--`; as a path, it would mean the current folder."""
     end = words.index("--") if "--" in words else len(words)
     if "" not in words[:end] or words[0] in _COMMANDS_WITHIN:
         return
@@ -163,7 +163,8 @@ def _replace_closed() -> _ClosedStream | None:
     replacement = _ClosedStream() if sys.stdout is None else None
     for number, stream in ((0, sys.stdin), (1, sys.stdout), (2, sys.stderr)):
         if stream is None:
-            # `open` returns the lowest free descriptor. /dev/null is read-only, so that writes by the core fail.
+            # Open /dev/null until the closed stream's descriptor is in use. It is read-only, so that writes by the core
+            # fail.
             while os.open(os.devnull, os.O_RDONLY) < number:
                 pass
     if replacement is not None:

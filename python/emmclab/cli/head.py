@@ -33,7 +33,7 @@ def head(
 
 
 def _roles(roles: list[str]) -> str:
-    """Return the roles of a request's blocks in order; equal neighbours are written once with their number."""
+    """Return the roles of a request's blocks in order; equal neighbours are combined, with their number."""
     runs = [(role, len(list(group))) for role, group in itertools.groupby(roles)]
     return ", ".join(role if count == 1 else f"{role} x{count}" for role, count in runs)
 

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 #: Creates a command-line option on how to read a trace.
 _reading = partial(option, panel=READING_PANEL, advanced=True)
 TraceFile = Annotated[Path, argument("TRACE", "A trace of any format, plain, gzip, bzip2, zstd or xz; `-` for stdin.")]
-#: Matches the name of one of blktrace's files per processor: the name of the recording and the number of the processor.
+#: Matches the name of a per-processor file of blktrace: the name of the recording, and the number of the processor.
 _PROCESSOR = re.compile(r"(?P<recording>.+)\.blktrace\.\d+(\.(gz|zst|zstd|xz))?")
 
 
 def stands_for_several(path: Path) -> bool:
-    """Return whether a file is one of several that blktrace writes, one per CPU, which are read together."""
+    """Return whether a file belongs to a blktrace recording of several files (one per CPU), read together."""
     return _PROCESSOR.fullmatch(path.name) is not None
 
 
@@ -187,7 +187,7 @@ class Reading:
 
 
 def note_over_time(sources: "Sequence[Profile | Result]", path: Path, width: str | None) -> None:
-    """Write a table of figures over time; print its number of bins, and a note if they are wider than requested."""
+    """Write a table of figures over time; print the number of bins, and a note if bins are wider than requested."""
     from emmclab.simulation.over_time import over_time_rows, write_over_time
 
     rows = over_time_rows(sources)

@@ -50,7 +50,7 @@ def output_option(
     return typer.Option("--output", "-o", metavar=metavar, callback=callback, help=help_)
 
 
-#: The options for the output file of a device preset, and for its name.
+#: Option for the output file of a device preset.
 PresetFile = Annotated[Path | None, output_option("Output file for the preset; default: stdout.")]
 PresetName = Annotated[
     str | None, typer.Option(metavar="NAME", help="Name of the preset; default: that of the output file.")

@@ -22,7 +22,7 @@ from emmclab.real_devices.probe import probe as measure
 from emmclab.runtime.files import write_atomically
 from emmclab.simulation.device import presets
 
-#: Default size of the probed region of a simulated device and of a real device, MB.
+#: Default size of the probed region, MB: of a simulated device (`_SIMULATED_MB`), and of a real device (`_REAL_MB`).
 _SIMULATED_MB = 1024
 _REAL_MB = 256
 

@@ -110,7 +110,7 @@ class Preparing(Working):
     """Prints the progress of the preconditioning of a device."""
 
     def __init__(self, device: Device, precondition: str, images: object = None) -> None:
-        """Set the title, with the maximum amount of data to write; nothing is printed for a new device."""
+        """Set the title, with the maximum amount of data to write; a device without preconditioning has no title."""
         parsed = parse_precondition(precondition)
         hint = "" if images else "; --images DIR keeps the device for later runs"
         most = 0.0 if isinstance(parsed, Path) else parsed.most_bytes(device.capacity_bytes)
@@ -206,7 +206,9 @@ def _shortened(text: str, width: int) -> str:
 
 
 def bar_line(title: str, parts: Sequence[Part], share: float | None, width: int) -> str:
-    """Return a progress line with a bar if there is space; `share` is the done part from 0 to 1, None if unknown.
+    """Return a progress line, with a bar if there is space.
+
+    `share` is the fraction of the work that is done, from 0 to 1; None if it is unknown.
 
     >>> print(bar_line("read", [Part("7,000 requests", 1)], 0.5, 40))
     read ██████        50 %, 7,000 requests
@@ -217,7 +219,7 @@ def bar_line(title: str, parts: Sequence[Part], share: float | None, width: int)
     bar_width = min(width - _cells(line) - 1, _MOST_BAR)
     if bar_width < _LEAST_BAR:
         return line
-    # There is space for a bar only if `fitted` has not shortened the title.
+    # The line has space for a bar only if `fitted` did not have to shorten the title.
     drawn = bar(share, 1.0, bar_width - 1)
     return f"{title} {drawn:<{bar_width}} {line[len(title) + 2 :]}"
 
@@ -267,7 +269,7 @@ class _BarMeter(Working):
             self._bar.stop()
 
     def _print_elapsed(self) -> None:
-        # A bar shows the elapsed time itself. There is no bar before the first request that `--only` selects.
+        # Print the elapsed time only if there is no bar, because the bar shows the time itself.
         if self._bar is None:
             super()._print_elapsed()
 
@@ -366,7 +368,7 @@ class Counter(Working):
         return f"{self.title}: {joined(parts)}"
 
     def _print_elapsed(self) -> None:
-        # After the last task has finished, further work is reported on a new line.
+        # After the last task has finished, the elapsed time is printed on a new line.
         so_far = Part(f"{length(time.monotonic() - self._started)} so far{self._done()}", 2)
         if self._is_over:
             self.print_line(self._line([so_far]))
@@ -384,7 +386,7 @@ def remaining(left_s: float | None) -> str:
 
 
 class StudyMeter(_BarMeter):
-    """Shows the progress of a study: cells, failures, and the remaining time after some cells have finished."""
+    """Shows the progress of a study: finished cells, failed cells, and later also the remaining time."""
 
     _is_transient = False
     _has_printed = False

@@ -23,7 +23,7 @@ from emmclab.traces.activity import activity_of, longest_waits
 from emmclab.traces.profile_fields import ledger_line
 from emmclab.traces.recorded_registers import recorded_devices
 
-#: Maximum time to wait for a batch of requests, seconds; the end of the recording is detected at most this late.
+#: Maximum time to wait for a batch of requests, seconds. The end of the recording is noticed after at most this time.
 _WAIT_S = 0.1
 #: Time between two progress lines, seconds.
 _LINE_S = 5.0
@@ -40,7 +40,7 @@ class _RecordingEnd(NamedTuple):
     remarks: list[str]
 
 
-#: Kinds of recorded activity besides requests, in the order of JSON.
+#: Kinds of recorded activity besides requests, in the order of the JSON output.
 _ACTIVITY = ("hosts", "syncs", "stalls", "journals")
 
 
@@ -137,7 +137,7 @@ def _nearly_full(output: Path) -> str | None:
 def _run(
     recorder: _core.Recorder, writer: _core.Writer, output: Path, command: list[str], seconds: float | None
 ) -> tuple[_RecordingEnd, int]:
-    """Write batches until the recording ends or a signal arrives; return its end, and the command's exit status."""
+    """Write batches until the recording ends or a signal arrives; return how it ended, and the exit status."""
     child = None
     full = None
     with stop_on_signals() as stop:

@@ -284,7 +284,7 @@ def _switch(live: Any, clock: str, delayed: _Delay | None) -> None:
 
 
 def _trigger_polling(live: Any, clock: str, delayed: _Delay | None) -> AbstractContextManager[None]:
-    """Return a context in which a background thread polls for the trigger of `_switch`."""
+    """Return a context in which a background thread polls for the trigger of realistic timing."""
     return nullcontext() if delayed is None else repeated(_WAIT_S, lambda: _switch(live, clock, delayed))
 
 

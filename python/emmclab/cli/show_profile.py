@@ -260,7 +260,7 @@ def _title(finding: Finding) -> str:
 
 
 def show_fsync(console: Console, profiles: Sequence[Profile]) -> None:
-    """Print, for each trace, how the time spent waiting for durability (fsync) is divided."""
+    """Print, for each trace, the parts of the time that processes spent waiting for durability (fsync)."""
     _provenance(console, profiles)
     for profile in profiles:
         if profile.fsync is not None:

@@ -101,7 +101,7 @@ def utilisation_gains(results: Sequence[Result]) -> list[str]:
         rows = [result for result in results if result.trace == trace and result.requests.bytes_written]
         if len(rows) < 2:
             continue
-        # Among equal devices, the last counts as best: the paper compares its last device with the preceding one.
+        # If several devices are equally good, the last one counts as best, as in the comparison of the paper.
         best = max(reversed(rows), key=_space_utilisation)
         worst = min(rows, key=_space_utilisation)
         high, low = _space_utilisation(best), _space_utilisation(worst)

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
-#: Time that the work has to end after its child programs were terminated, seconds.
+#: Time that interrupted work has to end after its child programs were terminated, seconds.
 _GRACE_S = 0.5
 
 _Value = TypeVar("_Value")

@@ -34,7 +34,7 @@ from emmclab.traces.trace import Trace
 
 Kind = TypeVar("Kind")
 
-#: The names of the option for one or several devices, in every command.
+#: Names of the option that selects one or several devices.
 DEVICE_OPTION = ("--device", "--devices")
 
 DeviceName = Annotated[
@@ -127,7 +127,7 @@ def _kind(option: Option) -> Any:
 
 
 def _with_run_options(kind: type[Kind]) -> type[Kind]:
-    """Add a field to a class of options for each option of a run in the help panel Replay."""
+    """Add the run options of the help panel Replay to a class of options, as fields."""
     options = [option for option in RUN_OPTIONS.values() if option.panel == "Replay" and option.command_line]
     fields = {option.name: Annotated[_kind(option), declared(option.name)] for option in options}
     kind.__annotations__ = {**fields, **kind.__annotations__}
@@ -280,7 +280,10 @@ def preconditioned(precondition: str, used: str | None, traces: Sequence[Trace] 
 
 
 def _daily(text: str, traces: Sequence[Trace]) -> str:
-    """Return daily writes as a size; compute it if the text is hours per day of the traces, or a fleet table's path."""
+    """Return the data written per day as a size.
+
+    `text` is a size, the hours per day for which the traces run, or the path of a fleet table.
+    """
     if hours := _HOURS.fullmatch(text):
         return _size(float(hours[1]) / 24 * _of_traces(text, traces))
     return _size(_of_fleet(Path(text))) if Path(text).is_file() else text

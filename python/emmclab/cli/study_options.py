@@ -1,4 +1,4 @@
-"""Command-line options that commands on studies share, and the progress of a study."""
+"""Command-line options that the commands for studies share, and functions that run studies with progress."""
 
 from __future__ import annotations
 
@@ -114,7 +114,10 @@ def executor(jobs: int, on: str = "local") -> Executor:
 
 @contextlib.contextmanager
 def keeping(study: Study, cells: Sequence[Cell] | None, place: Place) -> Iterator[None]:
-    """On interruption or a full disk, print how many cells of a study (or of `cells`) are stored."""
+    """Print how many cells of a study have stored results, if the block is interrupted or the disk is full.
+
+    Only the cells in `cells` are counted, unless it is None.
+    """
     from emmclab.studies.store import Store
 
     def stored_text() -> str:
@@ -146,7 +149,7 @@ def finish_with_meter(
     fresh: bool = False,
     images_limit: int | None = None,
 ) -> Finished:
-    """Run a study, except the grids in `without`; print progress and the remaining time on stderr."""
+    """Run a study, except the grids of cells in `without`; print progress and the remaining time on stderr."""
     from emmclab.studies.run import run_cells
     from emmclab.studies.store import IMAGES_BYTES
 
@@ -170,7 +173,7 @@ def finish_with_meter(
 def run_with_meter(
     study: Study, folder: Path, jobs: int, fresh: bool = False, without: Collection[str] = ()
 ) -> Results:
-    """Run a study, except the grids in `without`, and print the progress on stderr; a failed cell is an error."""
+    """Run a study, except the grids of cells in `without`; print progress on stderr. A failed cell is an error."""
     from emmclab.runtime.result_storage import Folder
     from emmclab.studies import Results
 
@@ -225,7 +228,7 @@ def note_reading(reading: Reading, recorded: Sequence[str], recordings: Recordin
 
 
 def recorded_traces(paths: list[Path]) -> list[str]:
-    """Return the names of recorded traces, as inputs of a study."""
+    """Return the paths of recorded traces as inputs of a study; reject a path that is not a file."""
     for path in paths:
         if not path.is_file():
             raise ConfigError(f"{path}: file not found", field="--trace", hint="check the path")

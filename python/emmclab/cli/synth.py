@@ -166,7 +166,7 @@ def _of_model(
 def _require_single_source(
     fio: Path | None, keywords: Mapping[str, Any], of_model: tuple[str | None, float | None, int]
 ) -> None:
-    """Reject options that belong to another source of the trace than `--fio` or `--reads`."""
+    """Reject options for workload models if `--fio` or `--reads` is used, and `--fio` together with `--reads`."""
     name, duration, rate_pct = of_model
     source = "--fio" if fio is not None else "options on requests of one kind"
     others = [

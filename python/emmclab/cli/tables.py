@@ -149,7 +149,7 @@ def _shared_widths(widths: Sequence[_Widths], available: int) -> list[int]:
 
 
 def _part(table: Table, columns: Sequence[int], widths: Sequence[int]) -> Table:
-    """Return a table of the columns with these indices, with these widths."""
+    """Return a table with the columns at these indices; `widths` are their widths."""
     part = copy.copy(table)
     part.columns = [
         dataclasses.replace(table.columns[column], _index=number, width=width, overflow="fold", no_wrap=False)

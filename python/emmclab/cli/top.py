@@ -20,7 +20,7 @@ from emmclab.cli.tables import framed
 from emmclab.errors import ConfigError
 from emmclab.traces.trace import Ledger
 
-#: Maximum time to wait for a batch of requests, seconds; the end of the recording is detected at most this late.
+#: Maximum time to wait for a batch of requests, seconds. The end of the recording is noticed after at most this time.
 _WAIT_S = 0.1
 #: Maximum number of lines about waits for fsync and similar calls in the terminal view.
 _WAITS = 4

@@ -83,7 +83,7 @@ def validate(
 
 
 class _Refusals:
-    """Prints and collects recordings that cannot be validated, with the reason; if it is the only one, raises it."""
+    """Prints and collects the reasons why recordings cannot be validated; raises the error of a single recording."""
 
     def __init__(self, among: int) -> None:
         self._among = among
@@ -91,7 +91,10 @@ class _Refusals:
 
     @contextlib.contextmanager
     def of(self, path: Path) -> Iterator[None]:
-        """Print and store an error in the block as the reason for `path`; raise errors such as a full disk."""
+        """Print and store an error of the block as the reason why the recording at `path` is not validated.
+
+        Errors such as a full disk, and errors of the only recording, are raised again.
+        """
         try:
             yield
         except EmmclabError as error:

@@ -30,13 +30,13 @@ def compare(
     layer_settings: Mapping[str, Setting] | None = None,
     **options: Unpack[OptionsOfAnyLayers],
 ) -> ComparedRuns:
-    """Simulate every trace on every device under every stack of layers; traces first, then devices.
+    """Simulate every trace on every device under every stack of layers; results are ordered by trace, then device.
 
     Args:
         traces: the workloads.
         devices: the devices.
-        layers: stacks, each as text: `none`, or names with `+` between them, the first on top; or one text
-            with commas between stacks.
+        layers: stacks, each as text: `none`, or names with `+` between them, the first on top; or one text with commas
+            between stacks.
         layer_settings: settings of layers; a stack gets those of its layers.
         options: those of `Device.simulate`.
 

@@ -15,12 +15,12 @@ from emmclab.simulation.result_tables import NAME_OF_FIGURE, requested_percentil
 from emmclab.traces.profile_options import percentile_label
 
 _MEAN, _P99, _TIME = map(result_field, ("response.mean_response_ms", "response.p99_ms", "run.simulated_s"))
-#: Columns on the work of the device: for runs with different layers (`_OF_LAYERS`), and for others (`_OF_SPACE`).
+#: Table columns for runs with different layers (`_OF_LAYERS`) and for all other runs (`_OF_SPACE`).
 _OF_LAYERS = shown_fields(("flash.page_programs.total",))
 _OF_SPACE = shown_fields(("space.space_utilisation", "write_amplification.waf", "flash.block_erases"))
 #: Columns on wear; shown for devices that have an erase limit and have erased blocks.
 _OF_WEAR = shown_fields(("wear.lifetime.even_host_bytes", "wear.lifetime.used_pct"))
-#: Columns of the table of total times and of responses of flushes and synchronous writes.
+#: Columns of the table that shows total times, and response times of flushes and synchronous writes.
 _TIME_AND_DURABILITY = shown_fields(
     ("run.throughput_mb_per_s", "requests.other", "cache.flushes", "durable.mean_ms", "durable.p99_ms")
 )
@@ -132,7 +132,7 @@ def _joined(tables: Mapping[str, TextTable]) -> TextTable:
 
 
 def _work_fields(results: Sequence[Result]) -> list[ResultField]:
-    """Return the columns for work and wear: page programs if the layers differ, else the use of space."""
+    """Return the columns on work and wear: page programs if layers differ, else space, WAF and erases."""
     wear = (field for field in _OF_WEAR if any(run.measured(field.path) for run in results))
     return [*(_OF_LAYERS if by_layers(results) else _OF_SPACE), *wear]
 

@@ -86,7 +86,7 @@ def one_at_a_time(
     images: str | PathLike[str] | None = None,
     progress: RunProgress | None = None,
 ) -> OneAtATime:
-    """Simulate two results again, and the first one with each difference from the second alone.
+    """Simulate two results again; also simulate the first configuration with each single difference applied.
 
     Raises:
         ConfigError: a result does not contain the inputs of its run.
@@ -122,7 +122,7 @@ def one_at_a_time(
             together[path] = None
         else:
             remainder = 100.0 - sum(row.share_pct.get(path) or 0.0 for row in moved)
-            # A smaller remainder is due to rounding.
+            # A remainder below 1e-9 is a rounding error.
             together[path] = 0.0 if abs(remainder) < 1e-9 else remainder
     return OneAtATime(*ends, moved, together, _not_repeated((first, second), ends))
 
@@ -176,7 +176,7 @@ def _together(changes: Sequence[RecipeChange]) -> RecipeChange:
 
 
 def _main(fields: Mapping[str, Any], path: str) -> float | None:
-    """Return one of the main figures by its path; None if the run had no requests of this kind."""
+    """Return one of the main figures by its path; None if the run had no requests that the figure measures."""
     parts = path.split(".")
     if parts[0] == "response" and len(parts) == 3 and not figure(fields, f"requests.{parts[1]}"):
         return None

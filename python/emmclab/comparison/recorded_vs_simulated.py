@@ -10,7 +10,7 @@ from emmclab.runtime.number_format import figure_difference, signed
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import ResultField, result_field
 
-#: Number of reads or writes below which a note states how few of them reach the 99th percentile of response times.
+#: If a run has fewer reads (or writes) than this, a note states how many of them reach the 99th percentile.
 _FEW = 1_000
 
 

@@ -17,7 +17,7 @@ from emmclab.simulation.result_text import mean_text, trusted
 #: With one seed, values that differ by at most this percentage are not distinguished.
 CLOSE_PCT = 5.0
 
-#: Figures whose spread over several seeds is reported, in addition to those that a recording has.
+#: Figures whose spread over several seeds is reported.
 SPREAD_FIGURES = shown_fields(
     (*("durable.mean_ms", "durable.p99_ms", "write_amplification.waf"), *("flash.block_erases", "run.simulated_s"))
 )
@@ -104,7 +104,7 @@ def is_distinguished(
 
 
 def untested(cure: str) -> str:
-    """Return a note that one seed does not test the order of close values; it ends with how to repeat the runs.
+    """Return a note that runs with one seed cannot rank close values; `cure` is the option that adds seeds.
 
     >>> untested("--seeds 5")
     'one seed was run, so the order of close values (within 5 %) is not tested: repeat with --seeds 5'

@@ -218,7 +218,7 @@ class CheckSqlite(Check):
 
     def _documented(self, rows: int | None) -> str | None:
         """Return why SQLite's documentation permits a loss of `rows` rows (None: the whole database); else None."""
-        # A garbled block damages older data, too: the last transaction in a WAL, saved pages in a rollback journal.
+        # A garbled block also damages older data: the last transaction in a WAL, or saved pages in a rollback journal.
         if self._garbles and ((self._mode == "wal" and rows == 1) or (self._mode == "persist" and rows is None)):
             return (
                 "SQLite takes powersafe overwrite for granted (psow=1): that a write in flight damages no "

@@ -22,8 +22,8 @@ from emmclab.crash.recording import WRITTEN_BACK
 from emmclab.crash.verdict_inputs import command_of
 from emmclab.errors import ConfigError
 
-#: Maximum number of prefixes of the acknowledgements against which the empty disk is checked. Checking it only against
-#: all acknowledgements is not enough, because a workload may finally remove what it wrote.
+#: Maximum number of prefixes of the acknowledged lines with which the check is tested on the empty disk. A test with
+#: all lines is not enough, because a workload may remove all of its files at its end.
 _MOST_BEGINNINGS = 8
 #: Maximum length of a check's output in the line about the controls (tests of the check itself), characters.
 _LONGEST = 120
@@ -31,7 +31,7 @@ _LONGEST = 120
 
 @dataclass(frozen=True)
 class Control:
-    """The outcome of a control.
+    """The outcome of a control, that is, of a check whose right result is known.
 
     Attributes:
         held: whether the control had the required outcome; `None` if it could not be tried.
@@ -84,7 +84,7 @@ class Controls:
         return doubts
 
     def sentence(self) -> str:
-        """Return the outcome of the controls as a sentence."""
+        """Return a sentence on whether the controls show that the check could have failed."""
         whole = {True: "passes", False: "fails", None: "was not tried"}[self.whole.held]
         before = {True: "fails", False: "passes", None: "was not tried"}[self.before.held]
         detail = self.before.detail if self.before.held else ""
@@ -210,7 +210,7 @@ def _understood(run: _core.CrashRun, check: str) -> tuple[int, int | None, str]:
     lines, understood = workload.printed, len(workload.lines)
     if command_of(check) is not None:
         return lines, None, ""
-    # A program is acknowledged in several lines: if one line is not understood, the next lines mean something else.
+    # The lines of a generated program depend on each other: after an unknown line, the next ones would be misread.
     if understood < lines and (not understood or check == CHECK):
         count = f"only {understood:,}" if understood else "none"
         raise check_error(

@@ -29,7 +29,8 @@ class History:
     Attributes:
         number: number of the program and of its folder.
         name: name of the program.
-        states: targets of its paths before the first operation and after each; the last operation may be in progress.
+        states: targets of all paths of the program: before its first operation, then after each operation. The last
+            operation may be in progress.
         tree: the last state, with all versions of all files.
         operations: executed operations, for messages.
         ends: for each state, the index of the operation that it follows; -1 for the first state.
@@ -185,7 +186,7 @@ class _ParsedLines:
         self._done = following[:complete]
         if complete == len(following):
             return self._history
-        # The last operation has begun but not ended: it may be complete, and only a later line would state its result.
+        # The last operation has begun, but no line states its result yet. It may be complete on the disk or not.
         history = self._history.copy()
         _do(history, self._index, operation(following[-1].removeprefix("does ")), promises, is_done=False)
         return history
@@ -196,7 +197,8 @@ def _do(history: History, index: int, step: Operation, promises: Promises, *, is
     try:
         tree.apply(index, step, written_bytes(number, index, step))
     except RefusedError:
-        # An operation in progress will fail. A completed one followed a symbolic link, unlike the model.
+        # The model cannot apply the operation. An operation in progress will fail. A completed operation must have
+        # followed a symbolic link, which the model does not support.
         history.is_known &= not is_done
         return
     history.operations.append(step)
@@ -314,7 +316,7 @@ def _differences(history: History, nodes: Mapping[str, Node], index: int) -> Ite
 
 
 def _differs_alone(history: History, nodes: Mapping[str, Node], path: str) -> _Difference | None:
-    """Return the smallest difference between a path and the states allowed for it; `None` if it is allowed."""
+    """Return the smallest difference between a path and its allowed states; `None` if its state is allowed."""
     possible = [_unlike(path, nodes.get(path), target, links=False) for target in _states_of(history, path)]
     differences = [difference for difference in possible if difference is not None]
     if len(differences) < len(possible) or _is_entry(history, nodes, path):
@@ -421,7 +423,10 @@ def _contents(
 
 
 def _unlike_all(data: bytes, versions: Sequence[bytes]) -> tuple[str, str] | None:
-    """Return the promise that contents break, and how they differ from all versions of the file, durable one first."""
+    """Return the promise that the contents of a file break, and how they differ; None if they break none.
+
+    `versions` are the contents that the file may have, the durable version first.
+    """
     sizes = [len(version) for version in versions]
     if not min(sizes) <= len(data) <= max(sizes):
         expected = f"{sizes[0]:,}" if len({*sizes}) == 1 else f"{min(sizes):,} to {max(sizes):,}"

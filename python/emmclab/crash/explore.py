@@ -1,4 +1,4 @@
-"""Explores a crash log: recovers and checks every crash state in a share of them."""
+"""Recovers and checks the crash states of a crash log, or a share of them."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ class CutLines(TypedDict):
 
 
 def cut_lines(lines: Sequence[str]) -> CutLines:
-    """Return the output lines that acknowledge syncs, and the idle lines, between programs.
+    """Return the output lines after which power cuts are tried first, and the idle lines, which need no cuts.
 
-    The last sync of each program comes first.
+    Power cuts are tried first after syncs; the last sync of each program comes first. Idle lines are those between
+    programs.
 
     >>> cut_lines(["mount ext4 rw", "begin 0 a", "does sync", "did", "does fsync .", "did", "end 0"])
     {'first': [[5], [3]], 'idle': [0, 6]}
@@ -65,7 +66,8 @@ def cut_lines(lines: Sequence[str]) -> CutLines:
 
 #: Interval of progress reports, seconds.
 _REPORT_S = 0.5
-#: What a power cut may leave of a write: whole 4 KiB blocks, whole sectors, or also garbled sectors in flight.
+#: What a power cut may leave of a write: only whole 4 KiB blocks (`none`), only whole sectors (`sector`), or also
+#: garbled sectors (`inside`).
 TEARS = ("none", "sector", "inside")
 #: Name of the panel with these options in the help of `crash`.
 STATES_PANEL = "Cuts and states"
@@ -232,7 +234,7 @@ class Exploration:
     reused: int = 0
     #: Number of crash states that were not mounted, because their outcome followed from that of an earlier state.
     pruned: int = 0
-    #: Evidence that the check can fail; None for one share of a divided exploration, and if no controls were run.
+    #: Evidence that the check can fail. None if no controls were run, and for one share of a divided exploration.
     controls: Controls | None = None
 
     def add(self, finding: Finding) -> None:
@@ -252,7 +254,8 @@ class Exploration:
         self.reused += other.reused
         self.pruned += other.pruned
         self.took_s = max(self.took_s, other.took_s)
-        # Each share of the exploration visits all cuts, so the slowest share determines the progress.
+        # Each share of the exploration tries all cuts, so the share with the fewest finished cuts determines the
+        # progress.
         reports = [covered for covered in (self.covered, other.covered) if covered]
         self.covered = min(reports, key=lambda covered: covered["cuts"], default=Covered())
         self.finished &= other.finished
@@ -288,7 +291,7 @@ def require_recoverable(run: _core.CrashRun, options: Options) -> None:
             if options.recovery == "process":
                 raise not_in_process(error) from error
             return
-        # A state with missing writes may lack the superblock; if the state with all writes does, it is not ext4.
+        # The file system is not ext4 if even the crash state without missing writes lacks the magic number of ext4.
         if problem is None or "is not 0xef53" not in problem["detail"]:
             return
     short = "; the log is truncated" if facts.truncated else ""
@@ -306,7 +309,7 @@ def no_ext4(recovery: str, problem: str) -> ConfigError:
 
 
 def not_in_process(error: EmmclabError) -> UnsupportedError:
-    """Add a hint to the error of in-process recovery that a file-system feature is not supported."""
+    """Add a hint to the error that emmclab's own recovery does not support a file-system feature."""
     return UnsupportedError(
         str(error), kind=error.kind, hint="let the kernel recover it: --recovery mount; or use --recovery e2fsck"
     )

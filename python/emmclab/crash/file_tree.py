@@ -15,7 +15,7 @@ class RefusedError(Exception):
     """Raised if an operation is impossible in this state; `missing` is a path that it needs and that is missing."""
 
     def __init__(self, missing: str = "") -> None:
-        """Set the path whose absence is the reason; empty if there is another reason."""
+        """Set the path that is missing; empty if the operation is impossible for another reason."""
         super().__init__(missing or "the operation is not possible here")
         self.missing = missing
 

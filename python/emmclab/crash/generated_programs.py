@@ -68,7 +68,7 @@ CHECK, ENDING = "programs", ".prog"
 #: Default number of programs in a random sample.
 _SAMPLE = 500
 _NAME = re.compile(r"(ace):([123])(?::(\d{1,6}))?|(random):(\d{1,6})")
-#: Files with data and folders that exist before a generated program starts.
+#: Files (with data) and folders that exist before a generated program starts.
 _FILES, _FOLDERS = ("foo", "A/foo", "A/bar", "B/foo"), ("A", "B", "A/C")
 #: Size in bytes of each file that exists at the start, and the name of its extended attribute.
 _BYTES, _ATTRIBUTE = 16_384, "one"

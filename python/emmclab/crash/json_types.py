@@ -40,8 +40,8 @@ class Covered(TypedDict, total=False):
     chosen: int
     equal: int
     most_unpromised: int
-    #: Number of workload lines after which power is cut before any other moment (the last sync of each generated
-    #: program, or every line of another workload), and number of those after which it was cut.
+    #: Number of workload lines after which power is cut first (`lines`): the last sync of each generated program, or
+    #: every line of another workload. For `lines_cut` of them, power has been cut.
     lines: int
     lines_cut: int
 
@@ -62,7 +62,8 @@ class MinimalState(TypedDict):
     cut: int
     state: int
     detail: str
-    #: Writes that were sent and are missing or garbled; empty for a state that the device itself would leave.
+    #: Writes that were sent and are missing or garbled. Empty for the state that the simulated device itself would
+    #: leave.
     missing: list[MissingWrite]
     #: Number of missing writes in the crash state before it was minimised.
     before: int
@@ -92,7 +93,10 @@ class FindingFields(TypedDict):
 
 
 class ControlOutcome(TypedDict):
-    """The outcome of a control and what was observed; `held` is None if the control could not be tried."""
+    """The outcome of a control, that is, of a check whose right result is known, and what was observed.
+
+    `held` is None if the control could not be tried.
+    """
 
     held: bool | None
     detail: str
@@ -129,19 +133,19 @@ class CrashSummary(TypedDict):
     documented: list[FindingFields]
     covered: Covered
     seed: int
-    #: Facts about the log, with the fields of `CrashLogFacts`, and the path of the log.
+    #: Path of the log, and facts about it, with the fields of `CrashLogFacts`.
     log: dict[str, Any]
     run: Made
     #: Options of the exploration, as in `emmclab.crash.explore.Options`.
     options: dict[str, Any]
-    #: Number of recordings of the workload; the page shows only this one of them.
+    #: Number of recordings of the workload. The page shows only one of them.
     recordings: NotRequired[int]
 
 
 class AllRecordings(TypedDict):
     """All findings of several recordings of one workload."""
 
-    #: The worst verdict of all recordings, in the form of `CrashSummary`.
+    #: The worst verdict of all recordings, as in `CrashSummary`.
     verdict: str
     cuts: int
     states: int

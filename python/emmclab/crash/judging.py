@@ -40,7 +40,7 @@ _PATH = re.compile(r"[\w.+/-]+")
 _NOT_RUN = (126, 127)
 #: Number that the shell adds to a signal number to form the exit status of a command that the signal killed.
 _BY_SIGNAL = 128
-#: Index of the crash state with all writes that were sent before the cut, among the states of `boundary`.
+#: Index of the crash state with all writes that were sent before the cut.
 EVERYTHING = 1
 #: Bits of e2fsck's exit status: errors were corrected (1; 2 = reboot needed), or left uncorrected (4).
 _MENDED, _UNMENDED = 1 | 2, 4
@@ -202,7 +202,7 @@ class Judge:
         """
         if state.problem is not None:
             return Lost(**state.problem)
-        # All states of a cut share the list of acknowledged lines, because it may be very long.
+        # All crash states of a cut share one list of the acknowledged lines, because the list may be very long.
         count = self._workload_lines.understood[state.acknowledged]
         if len(self._acknowledged) != count:
             self._acknowledged = self._workload_lines.lines[:count]
@@ -382,7 +382,7 @@ def lines_of(run: _core.CrashRun, check: str | None) -> WorkloadLines:
 
 
 def workload_begin(run: _core.CrashRun) -> int:
-    """Return the last moment of the log before the workload; its file system is created and mounted then."""
+    """Return the last position in the log before the workload, at which the file system is mounted."""
     return max(0, run.after_mark(MOUNTED) - 1)
 
 
@@ -430,7 +430,7 @@ def fault_of(output: str) -> str:
 
 @cache
 def _fault_of_e2fsck() -> str:
-    """Return a text that e2fsck, with its version, causes a loss, and not the file system."""
+    """Return a text that attributes a loss to this version of e2fsck, not to the file system."""
     process = run_tool(["e2fsck", "-V"], _PATIENCE_S)
     version = " ".join((process.stdout + process.stderr).split()[:2])
     return (

@@ -20,7 +20,7 @@ from emmclab.errors import EmmclabError
 
 #: Maximum number of crash states that are judged to minimise one finding.
 _MOST_TRIES = 400
-#: Number of moments before a cut among which an earlier cut with the same finding is searched.
+#: Number of positions directly before a cut that are searched for an earlier cut with the same finding.
 _BEFORE = 64
 
 
@@ -118,7 +118,7 @@ def _minimal(
 
 
 def fewest(places: list[int], shows: Callable[[list[int]], bool], may_continue: Callable[[], bool]) -> list[int]:
-    """Return a minimal subset for which `shows` is true; stop early when `may_continue` returns false.
+    """Return a minimal subset of `places` for which `shows` is true; stop early if `may_continue` returns false.
 
     >>> fewest(list(range(20)), lambda some: {3, 11} <= set(some), lambda: True)
     [3, 11]

@@ -98,7 +98,7 @@ class ByMount:
             yield Mounted(self._mount)
 
     def _reports_reads(self) -> bool:
-        """Return whether it is recorded which blocks a mount reads, as pruning requires."""
+        """Return whether the blocks that a mount reads can be recorded; pruning requires this."""
         return self._prune if self._guest is not None else self._reads.works
 
     def _remember(self, key: str, read: set[int], outcome: Outcome) -> None:

@@ -156,7 +156,7 @@ COMMANDS = "commands"
 LEVELS = ("device", "layer", "journal", "filesystem", "application")
 
 
-#: The promise that a shell command tests as a check; the output of the command states the reason of a failure.
+#: Name of the promise that is tested if the check is a shell command.
 CHECK = "check"
 #: Matches a word with a digit: a number, or an identifier that differs between crash states.
 _COUNTED = re.compile(r"\w*\d\w*")
@@ -197,11 +197,11 @@ class Finding:
 
 @dataclass
 class CutTally:
-    """Numbers of the crash states that were checked at a power cut."""
+    """Counts of the crash states of one power cut, by the result of the check."""
 
     at_ns: int
     states: int = 0
-    #: Number of crash states that break a promise, and number of crash states with a documented loss.
+    #: Number of crash states that break a promise (`broken`), and of those with a documented loss (`documented`).
     broken: int = 0
     documented: int = 0
 

@@ -195,11 +195,12 @@ def _acknowledge(
             time.sleep(0.01)
 
 
-#: Name of the mark in a log at which the file system is created and mounted, so that power may be cut.
+#: Name of the mark in a log at which the file system has been created and mounted. Power may be cut from here on.
 MOUNTED = "mounted"
 #: Name of the mark in a log at which all data of the workload is written back.
 WRITTEN_BACK = "written back"
-#: Name of the mark in the log of an ext4 in ordered mode: file data is written before its transaction.
+#: Name of the mark which states that the file system is an ext4 in ordered mode (data is written before its
+#: transaction).
 ORDERED = "data=ordered"
 #: Names of all marks; needed because marks in a log of dm-log-writes look like lines of the workload.
 MARKS = frozenset({MOUNTED, WRITTEN_BACK, ORDERED})
@@ -441,7 +442,7 @@ def _booted(
 
 
 def lies_without_effect(lie: str, layers: Sequence[str]) -> list[str]:
-    """Return why a lie of the device has no effect on a file system directly above it; empty if it has one.
+    """Return why a false promise of the device (`cache.lies`) has no effect in this setup; empty if it has one.
 
     >>> lies_without_effect("flush", []), lies_without_effect("fua", ["journal:ordered_fua"])
     ([], [])

@@ -15,7 +15,7 @@ from emmclab.runtime.files import folder_aside, lock, stale_folders, sweep
 
 #: The kernel's list of mounted file systems.
 _MOUNTS = Path("/proc/self/mounts")
-#: Folder in memory (tmpfs), and a divisor: the files of one use may take at most an eighth of the free memory.
+#: Folder in memory (tmpfs), and a divisor: files are put there only if they take at most an eighth of the free memory.
 _MEMORY, _SHARE_OF_MEMORY = Path("/dev/shm"), 8  # noqa: S108 - only as a parent of private folders.
 #: Signals that request the end of a process.
 _ENDS = {signal.SIGTERM, signal.SIGHUP}

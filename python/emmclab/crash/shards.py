@@ -36,7 +36,7 @@ class Share:
 
 @dataclass(frozen=True)
 class ControlsTask:
-    """A task for a worker: run the controls of an exploration; the fields are the arguments of `controls_of`."""
+    """A task for a worker: run the control checks of an exploration; the fields are arguments of `controls_of`."""
 
     log: str
     base: str | None
@@ -125,14 +125,14 @@ def executor_for(options: Options, jobs: int) -> Executor:
 
 
 def run_controls(task: ControlsTask) -> Controls | None:
-    """Run the controls of an exploration; if a signal ends the process, its mounts are removed."""
+    """Run the control checks of an exploration; if a signal ends the process, its mounts are removed."""
     with exit_on_sigterm():
         run, _ = open_run(task.log, base=task.base)
         return judge_controls(run, task.options, is_included=task.is_included)
 
 
 def controls_of(log: str, options: Options, *, base: str | None, is_included: bool) -> Controls | None:
-    """Run the controls of an exploration of a log; `None` if there is no check.
+    """Run the control checks of an exploration of a log; `None` if the options contain no check.
 
     Args:
         log: the crash log.
@@ -180,7 +180,7 @@ def explore_in_parallel(
         fresh: do not reuse stored results.
         on_results: called with the results at the end, and with a folder also at the start and every two seconds.
     """
-    # Remove files of a killed exploration here, because nothing is explored if all results are already stored.
+    # Remove the files of killed explorations here, so that they are removed even if no exploration is needed.
     remove_stale()
     share, shares = options.share
     tasks = []

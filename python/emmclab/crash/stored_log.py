@@ -45,7 +45,8 @@ def acknowledged_at(run: _core.CrashRun) -> list[int]:
     if not run.acknowledgements():
         return times
     explorer = _core.Explorer(run, _options(1 << 62, None))
-    # The explorer skips moments at which neither the contents nor the lines have changed, so it visits every new line.
+    # The explorer visits every new workload line: it skips a moment only if neither the disk nor the lines have
+    # changed.
     while (state := explorer.next_state()) is not None:
         times += [state["at_ns"]] * (state["acknowledged"] - len(times))
     return times
@@ -69,7 +70,7 @@ def _options(cuts: int, only: tuple[int, int] | None) -> CoreOptions:
     return {**Options(cuts=cuts, states="device", only=only).core(), "from_mark": None}
 
 
-#: Number of digits of a log's identity that name its folder and that `emmclab crash --again` accepts.
+#: Number of digits to which the identity of a log is shortened, for folder names and `emmclab crash --again`.
 _SHORT = 8
 
 
@@ -166,7 +167,7 @@ class StoredLog:
         return result
 
     def controls(self, options: Options) -> Controls | None:
-        """Run the controls of an exploration of the log; `None` if there is no check.
+        """Run the control checks of an exploration of the log; `None` if the options contain no check.
 
         Raises:
             ConfigError: the disk is damaged before the workload, or the check does not fit the workload.

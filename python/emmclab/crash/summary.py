@@ -49,7 +49,7 @@ def verdict(log: StoredLog, options: Options, result: Exploration) -> Verdict:
 def _doubts(log: StoredLog, options: Options, result: Exploration) -> Iterator[str]:
     if log.facts.truncated:
         yield f"the log is truncated: only its first {log.facts.moments:,} events were tried"
-    # A log that was recorded elsewhere has no status; the status is None if a timeout ended the workload.
+    # The status is None if a timeout ended the workload. A log that was recorded elsewhere has no status.
     if (status := log.made.get("status", 0)) is None:
         yield f"the workload was ended after {log.made['workload']['timeout_s']:g} s (--timeout)"
     elif status != 0:
@@ -133,7 +133,8 @@ class Kind:
     first: Finding
     kept: StoredLog
     minimal: MinimalState | None
-    #: Number of recordings that show this kind of finding, and number of their crash states (or commands).
+    #: Number of recordings that show this kind of finding (`recordings`), and of their crash states or commands
+    #: (`count`).
     recordings: int
     count: int
 
@@ -192,7 +193,7 @@ def as_json_of(recordings: Sequence[ExploredRecording], options: Options) -> Cra
 
 #: Significance level: p-values below it count as a difference.
 ALPHA = 0.01
-#: Maximum number of cuts of each run up to which `enough` is searched.
+#: Maximum number of cuts per run up to which `enough` is searched: the number that makes a difference significant.
 _MOST_CUTS = 10_000
 
 
@@ -205,8 +206,8 @@ class LossDifference:
         losing: number of power cuts with a state that breaks a promise, for each run.
         p: probability of a difference at least this large if both lose data at the same share of cuts (Fisher's exact
             test, two-sided).
-        enough: smallest number of cuts of each run with which these shares would differ with a `p` below `ALPHA`;
-            `None` if the shares are equal, or more than 10,000 cuts would be needed.
+        enough: smallest number of cuts per run for which shares like these would result in a `p` below `ALPHA`; `None`
+            if the shares are equal, or more than 10,000 cuts would be needed.
     """
 
     cuts: tuple[int, int]

@@ -38,7 +38,7 @@ def run_tool(
 
 
 def full_path_hint(program: str) -> str:
-    """Return a hint to use a program's absolute path; empty unless the name is that of a file in this folder.
+    """Return a hint to use the absolute path of a program that is a file in the current folder; else empty.
 
     >>> full_path_hint("/bin/sh"), full_path_hint("no-such-program")
     ('', '')

@@ -28,12 +28,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-#: SQLite's journal modes, and levels of `synchronous`; the name of a workload contains both in this order.
+#: SQLite's journal modes (`MODES`) and levels of `synchronous` (`LEVELS`). The names of workloads contain both.
 MODES = ("delete", "truncate", "persist", "wal")
 LEVELS = ("off", "normal", "full", "extra")
-#: Suffix of the names of workloads whose syncs return at once, as on hosts that ignore the syncs of some files, and the
-#: number of operations after which all data is written back. A short run would end before the kernel's timer writes
-#: anything back.
+#: Suffix of the names of workloads whose syncs return at once (`UNSYNCED`), and number of operations after which such a
+#: workload writes back all data (`WRITE_BACK_EVERY`). A short run would end before the kernel writes anything back.
 UNSYNCED, WRITE_BACK_EVERY = "-unsynced", 16
 #: Workloads that come with emmclab, with a one-line description of each; SQLite's are `sqlite-MODE[-LEVEL]`.
 ABOUT = {

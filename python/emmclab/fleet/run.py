@@ -101,7 +101,7 @@ class InBucket:
         return Bucket(self._address, "FOLDER")
 
     def recordings(self, files: str) -> list[Recording]:
-        """Return the recordings below the address, with the version tags of the store instead of times of change."""
+        """Return the recordings below the address, with version tags (ETags) instead of modification times."""
         entries = self._bucket.list_objects()
         return among(
             (
@@ -153,8 +153,8 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2].encode()[-_NAME_BYTES:].decode("utf-8", "ignore")
 
 
-#: Maximum total bytes and number of files of a batch of recordings. A batch takes about a second, so that an
-#: interruption loses little work and the overhead per task is negligible.
+#: Maximum size of a batch of recordings, bytes. A batch takes about a second, so that an interruption loses little
+#: work.
 _BATCH_BYTES = 16 << 20
 _BATCH_FILES = 64
 
@@ -271,7 +271,7 @@ def _update(
         for task, outcome in executor.run(work, lambda _previous: waiting.popleft() if waiting else None):
             if isinstance(outcome, Crash):
                 if len(task) > 1:
-                    # One recording is the cause of the crash: each is retried in a task of its own.
+                    # One recording of the task caused the crash. Retry each recording in a task of its own to find it.
                     waiting.extend((doubt,) for doubt in task)
                     continue
                 outcome = _crashed(source, task[0].recording, outcome)
@@ -296,7 +296,7 @@ def _update(
 
 
 def _former(copy: Copy, identity: Identity) -> tuple[Table | None, bool]:
-    """Return an earlier run's table, or None if its rows are not valid for this run, and whether it is damaged."""
+    """Return the table of an earlier run if its rows can be reused, else None; and whether the table is damaged."""
     if not copy.path.exists():
         return None, False
     try:

@@ -249,7 +249,7 @@ def figure_text(field: Field, value: float | None) -> str:
 
 
 def is_amount(field: Field) -> bool:
-    """Return whether a figure is not a share: times, sizes and rates differ by factors."""
+    """Return whether a figure is an amount, such as a time, size or rate, and not a share in percent."""
     return field.unit != "%"
 
 
@@ -303,7 +303,7 @@ class FleetDifference:
     """Comparison of one figure of the recordings of two fleets."""
 
     field: Field
-    #: Number of recordings that have the figure, in the first and in the second fleet.
+    #: Number of recordings of the first fleet that have the figure.
     before_recordings: int
     after_recordings: int
     before_median: float | None
@@ -366,7 +366,7 @@ class FleetComparison:
 
     @property
     def tests(self) -> int:
-        """Number of figures that both fleets have; p-values are corrected for it."""
+        """Number of figures that both fleets have; p-values are corrected for this number of tests."""
         return sum(difference.delta is not None for difference in self.differences)
 
     def headline(self) -> str:
@@ -454,7 +454,7 @@ def _differences(before: Group, after: Group) -> Sequence[FleetDifference]:
         else:
             verdict = "higher" if delta > 0 else "lower"
         needed = None
-        # With tied values, more recordings may be needed than for values that all differ, so require one more than now.
+        # With tied values, more recordings may be needed than computed. Require at least one more than now.
         least = min(len(first), len(second)) + 1
         if delta == 0 and len({*first, *second}) == 1:
             verdict = "no difference shown"

@@ -23,7 +23,7 @@ from emmclab.traces.trace import Trace
 #: Figures on the extent of a recording; they do not describe the workload, so they are not compared between fleets.
 EXTENTS = tuple(TABLE_FIELDS[name] for name in ("data_size_kb", "duration_s"))
 
-#: Totals of a recording; they can be compared between fleets with the same activity.
+#: Totals of a recording, which grow with its length.
 TOTALS = (
     TABLE_FIELDS["requests"],
     Field("write_data_kb", "Data written", "KB", 0, "bytes written"),
@@ -86,15 +86,15 @@ FIXED = {
 }
 #: Prefix of the column names of histograms.
 HISTOGRAM = "histogram_"
-#: Value of `error.field` if the heading of a file is wrong; options for reading cannot cause this error.
+#: Value of `error.field` if the heading of a table file is wrong.
 _HEADING = "heading"
 #: Histograms that depend on the order of arrivals, which is unknown if the clock is coarse.
 _OF_ARRIVALS = ("inter_arrival", "idle_gap")
 #: Options for reading that apply only to files that do not state their units, with their values.
 _UNITS = {"time_unit": ("s", "ms", "us", "ns"), "size_unit": ("sector", "byte", "kb", "page")}
-#: Fields of a profile and of its groups that are not figures, or have another name in the row.
+#: Fields of a profile that are not stored as figures, or are stored under another name.
 _NO_FIGURES = {"name", "header", "figures", "findings", "by_operation", "assumed"}
-#: Figures that are lists of rows: the fields that identify a row, and the fields that are numbers.
+#: Figures that are lists of rows, with the names of their key fields and of their number fields.
 _NAMED_ROWS = {
     "alignment": (("op", "page_kb"), ("start_aligned_pct", "size_aligned_pct", "aligned_pct", "space_utilisation_pct")),
     "hot_pages": (("op", "pages_pct"), ("share_pct",)),
@@ -225,7 +225,7 @@ _ALWAYS = (
     | dict.fromkeys(("bytes", "requests", "fsyncs"), "BIGINT")
 )
 
-#: Columns that identify a recording in the table of an earlier run, with their types.
+#: Columns of a fleet table that identify a recording, with their types.
 _SAME = {"path": "VARCHAR", "digest": "VARCHAR"}
 _TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "list": "BIGINT[]"}
 
@@ -283,7 +283,10 @@ class Table:
         return [(path, digest) for path, digest in self._select("path, digest", "where digest is not null")]
 
     def histograms(self, keys: Names) -> dict[str, dict[tuple[Any, ...], list[int]]]:
-        """Sum each histogram over the recordings of each group; return counts by column and values of `keys`."""
+        """Add up each histogram over the recordings of each group.
+
+        Return the counts by column and by the values that the recordings of a group have for `keys`.
+        """
         keys, sums = several(keys), {}
         for column in (name for name in self.columns if name.startswith(HISTOGRAM)):
             of_keys = [_name(key) for key in keys]

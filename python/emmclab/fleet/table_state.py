@@ -174,7 +174,7 @@ class Copy:
         """Set the address of the table: a path, or an address in a bucket such as `s3://BUCKET/PREFIX/NAME`."""
         self.name = str(address)
         self._bucket: Bucket | None = None
-        #: Path of the copy, and path at which a new table is written.
+        #: Path of the table (of a local copy if the table is in a bucket), and path at which a new table is written.
         self.path = self.new_path = Path(address)
         if "://" in self.name:
             parent, _, self._object = self.name.rpartition("/")

@@ -81,7 +81,9 @@ class LiveDevice:
 
     @property
     def found(self) -> PreviousRun:
-        """What an image of an earlier run contained: `image`, `clean`, `units_entered`.
+        """What an earlier run left: whether there is an image, whether it was closed cleanly, and recovered units.
+
+        `units_entered` is the number of map units that were in the image, but not in the saved tables.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -105,7 +107,7 @@ class LiveDevice:
         return LiveStatus(self._live.status())
 
     def result(self) -> Result:
-        """Return the result of the run so far; with a file system, since it was mounted.
+        """Return the result of the run so far; if a file system was mounted at the start, since the mount.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -157,9 +159,10 @@ class LiveDevice:
         return result
 
     def drain(self) -> Result:
-        """Let the layers move all buffered data to its final place; the result has the time as `run.drain_s`.
+        """Let the layers move all buffered data to its final place; the result contains the time in `run.drain_s`.
 
-        A later `result` has that time only if no request arrived since, such as one of a mounted file system.
+        A later `result` contains this time only if no request has arrived since; a mounted file system may send
+        requests.
 
         Raises:
             ConfigError: the clock is not `free`, or requests are in progress.

@@ -17,7 +17,7 @@ from emmclab.runtime.number_format import signed
 from emmclab.simulation.result_text import device_before, mode_line
 from emmclab.traces.profile_fields import ledger_line
 
-#: Maximum number of advised options on the first screen of the page.
+#: Maximum number of recommended options on the first screen of the page.
 _BEST = 3
 
 

@@ -225,7 +225,8 @@ def not_covered(summary: CrashSummary) -> list[str]:
 
 #: Number of distinguishable positions on the time line; cuts at the same position are counted together.
 _PLACES = 500
-#: Maximum number of the last commands before a cut that are drawn, and of earlier commands that are missing after it.
+#: Maximum number of commands before a cut that are drawn: of the last ones, and of earlier ones that are missing after
+#: the cut.
 _MOST_COMMANDS, _MOST_MISSING = 16, 12
 #: Maximum number of missing writes in a table; the JSON contains all.
 _MOST_LISTED = 20
@@ -249,7 +250,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class _Clock:
-    """The unit of the time axes: its length in ns of log time (`per`), and the axis titles of both charts."""
+    """The unit of the time axes: its length in ns of log time (`per`), and the title of each chart's time axis."""
 
     per: float
     line: str
@@ -529,9 +530,9 @@ def _provenance(summary: CrashSummary) -> list[tuple[str, str]]:
 #: Name of the row of the time line that marks findings by number.
 FINDINGS = "findings"
 _ROW_PX = 30
-#: Width for the labels of lanes, pixels.
+#: Width of the row labels, pixels.
 _LABEL_PX = 260
-#: The axis is logarithmic if the first command is this many times as far from the cut as the last quarter of them.
+#: The axis is logarithmic if the first command is this many times as far from the cut as the last quarter of commands.
 _FAR_APART = 60
 
 
@@ -561,7 +562,7 @@ def _commands_chart(rows: Rows, axis: str) -> Chart:
     states = [name for name in CRASH_COLOURS if any(row["state"] == name for row in rows)]
     begins = sorted(row["begin"] for row in rows)
     typical = min(begins[len(begins) * 3 // 4], -1e-3)
-    # A logarithmic axis shows a missing write that arrived long before the other commands.
+    # If a missing write arrived long before the other commands, a logarithmic axis keeps all of them visible.
     is_logarithmic = begins[0] < _FAR_APART * typical
     scale = alt.Scale(type="symlog", constant=-typical) if is_logarithmic else alt.Scale(zero=True)
     base = chart_of(rows, 18 * len(names))

@@ -8,7 +8,7 @@ from emmclab.runtime.number_format import duration, significant, size
 from emmclab.traces.inputs import ProvenanceFields
 from emmclab.traces.profile_fields import Field
 
-#: Units that are replaced by a larger or smaller unit if suitable, with their size in seconds or bytes.
+#: Units of time with their length in seconds. Values are shown in the unit that suits their size.
 _TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _SIZES = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 #: Text for a missing figure.

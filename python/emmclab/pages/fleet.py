@@ -203,7 +203,10 @@ def _provenance(tables: Sequence[Table]) -> Provenance:
 
 
 def _differences(result: FleetComparison) -> list[Tile]:
-    """Return tiles with the largest significant differences by Cliff's delta; if none, with what was compared."""
+    """Return tiles with the largest significant differences by Cliff's delta.
+
+    If there are none, return tiles with the numbers of recordings and of compared figures.
+    """
     rows = [row for row in result.differences if row.delta is not None]
     ordered = sorted((row for row in rows if row.verdict in ("higher", "lower")), key=lambda row: -abs(row.delta or 0))
     if not ordered:
@@ -241,7 +244,7 @@ def _by_name(counts: dict[tuple[Any, ...], list[int]], summary: Summary) -> dict
 
 
 def _over_recordings(parts: Sequence[tuple[str, Group]]) -> Iterator[tuple[Figure, Rows]]:
-    """Yield a chart with the distribution of each main figure over the recordings; extents come last."""
+    """Yield a chart with the distribution of each main figure over the recordings; size and duration come last."""
     for field in (*(figure for figure in FIGURES if figure not in EXTENTS), *EXTENTS):
         rows = [
             {"trace": name, "value": value, "share_pct": share}

@@ -12,7 +12,7 @@ from emmclab.traces.profile_fields import ledger_line
 
 @figure("Bytes written by role", "By recorded role, or by flags and addresses.", name="shares")
 def _shares(rows: Rows) -> Chart:
-    """Draw the share of each role or class in the bytes written."""
+    """Draw the share of the written bytes by the role of the block (such as journal or data), or by class."""
     names = in_order(rows, "what")
     return (
         chart_of(rows, 24 * len(names))

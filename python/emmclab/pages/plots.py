@@ -110,7 +110,10 @@ def symlog(rows: Rows, field: str, constant: float) -> SymLog:
 
 
 def dots(rows: Rows, name: str, x: alt.X, colour: str, sort: list[str] | None = None) -> Chart:
-    """Draw a line of points for each value of the field `name`, in the order of the rows, coloured by a field."""
+    """Draw a line of points for each value of the field `name`, in the order of the rows.
+
+    `colour` is the field that determines the colour.
+    """
     names = in_order(rows, name)
     shades = sort or in_order(rows, colour)
     return (

@@ -226,7 +226,7 @@ def _cdf(result: Result, _first: Result) -> Rows:
 
 
 def _histogram(result: Result, _first: Result) -> Rows:
-    """Sum the histograms of reads and writes into bins whose upper edges are powers of two nanoseconds."""
+    """Add up the histograms of reads and writes in bins whose upper edges are powers of two, in ns."""
     counts: Counter[int] = Counter()
     for row in result.response_distribution:
         counts[round(row.up_to_ms * 1e6).bit_length()] += row.requests
@@ -274,7 +274,7 @@ def _blocks(path: str) -> Callable[[Result, Result], Rows]:
     return rows
 
 
-#: By figure: the function that returns its rows for a result and for the first result of the same trace.
+#: Maps each figure to a function that returns its chart rows, given a result and the first result of the same trace.
 _ROWS: dict[str, Callable[[Result, Result], Rows]] = {
     "response_cdf": _cdf,
     "waits": _waits,

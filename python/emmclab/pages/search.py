@@ -158,7 +158,8 @@ def number(value: float, metric: str) -> str:
 class ComparedWay(TypedDict):
     """Results of a method of choosing trials: numbers of trials, of trials within bounds, and on the Pareto front.
 
-    `best` is the best value by metric. The method beats `beaten` of the `of` trials on the Pareto front of TPE.
+    `best` is the best value by metric. The Pareto front of the method TPE has `of` trials; the method dominates
+    `beaten` of them.
     """
 
     way: str

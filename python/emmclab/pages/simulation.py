@@ -102,7 +102,10 @@ def render(results: Sequence[Result], devices: Sequence[Device], made: Provenanc
 
 
 def _results(results: Sequence[Result]) -> list[Part]:
-    """Return the tables of a single run, or tables that compare several runs, and one of figures not compared."""
+    """Return the tables of a single run, or the tables that compare several runs.
+
+    For several runs, a further table contains the figures that the other tables leave out.
+    """
     if len(results) == 1:
         tables, style = [run_table(results[0]), response_table(results[0])], "folds"
     else:

@@ -51,14 +51,14 @@ from emmclab.traces.profile_fields import TABLES, ledger_line
 
 #: Maximum number of rows in a table; the tables that `query` reads contain all rows.
 _MOST_ROWS = 2_000
-#: Maximum number of best values on the first screen, and the minimum; if there are fewer, input counts are added.
+#: Maximum number of tiles with best values, and number of such tiles below which tiles with input counts are added.
 _MOST_TILES, _LEAST_TILES = 5, 3
 #: Maximum number of inputs that are listed for a ranking that does not use all of them.
 _NAMED_INPUTS = 3
-#: Maximum numbers of inputs and of other settings that a chart draws separately, instead of their average.
+#: Maximum number of inputs that a chart draws separately. If there are more, it draws their average.
 _MOST_LINES = 8
 _MOST_OTHERS = 4
-#: Names of the figures about the inputs of the study on the page.
+#: Names of the figures on the page that describe the inputs of the study.
 _OF_INPUTS = ("size_distribution", "response_distribution", "inter_arrival_distribution")
 #: Fields in the table of the study's inputs.
 _FIELDS = (
@@ -236,7 +236,10 @@ def command_of(command: Sequence[str], reading: Mapping[str, Setting]) -> str:
 
 
 def _tiles(results: Results, grids: Sequence[Summary]) -> list[Tile]:
-    """Return tiles with the best value of the first metrics; if they are few, also counts of inputs and requests."""
+    """Return tiles with the best value by each of the first metrics.
+
+    If there are few metrics, further tiles contain the numbers of inputs and requests.
+    """
     first_ranked = [(first_ranked, summary) for summary in grids for first_ranked in summary.ranked][:_MOST_TILES]
     tiles = [
         Tile(
@@ -311,7 +314,7 @@ def _ranking(ranked: Ranked) -> str:
 
 
 def _by_key(ranked: Ranked) -> Effect | None:
-    """Return the strongest effect of a single key; None if one setting is already distinguished as the best."""
+    """Return the strongest effect of a single varied setting; None if the best combination is already clear."""
     is_clear = ranked.is_distinguishable and not ranked.indistinguishable
     return None if is_clear or len(ranked.effects) < 2 else ranked.strongest
 
@@ -328,7 +331,7 @@ def _distance(best: float, worst: float) -> str:
 
 
 def _effect_line(ranked: Ranked, effect: Effect) -> str:
-    """Return the effect of a key in words, with the number of paired runs that show it."""
+    """Return the effect of a varied setting in words, with the number of paired runs that show it."""
     best, worst = (setting_text(((effect.key, value),)) for value in (effect.best, effect.worst))
     label, value = _lower(ranked.metric.label), ranked.metric.text(effect.best_mean)
     return (
@@ -338,14 +341,14 @@ def _effect_line(ranked: Ranked, effect: Effect) -> str:
 
 
 def _pairs(effect: Effect) -> str:
-    """Return a text: in how many pairs of runs the best value of a key is better than the worst."""
+    """Return a text on how many pairs of runs differ only in a setting and are better with its best value."""
     if effect.agreeing == effect.pairs:
         return f"all {effect.pairs:,} pairs of runs that differ only in it"
     return f"{effect.agreeing:,} of {effect.pairs:,} pairs of runs that differ only in it"
 
 
 def _within(ranked: Ranked) -> str:
-    """Return a text on the effect of the other keys when the strongest key has its best value."""
+    """Return a text on the effect of the other varied settings, if the strongest one has its best value."""
     if (inside := ranked.within) is None:
         return ""
     if inside.is_equal:
@@ -356,7 +359,7 @@ def _within(ranked: Ranked) -> str:
 
 
 def _of_inputs(ranked: Ranked) -> str:
-    """Return the inputs that the ranking uses; empty if it uses all inputs of the grid."""
+    """Return a text on the inputs that the ranking uses; empty if it uses all inputs."""
     used, total = len(ranked.inputs), ranked.all_inputs
     if used == total:
         return ""
@@ -364,7 +367,7 @@ def _of_inputs(ranked: Ranked) -> str:
 
 
 def _interval(ranked: Ranked) -> str:
-    """Return the confidence interval of the difference of worst and best; empty if there is only one seed."""
+    """Return the confidence interval of the difference between worst and best setting; empty for a single seed."""
     return _bounds(ranked.interval, ranked.metric)
 
 
@@ -384,7 +387,7 @@ def _lower(label: str) -> str:
 
 
 def _ranking_columns(summary: Summary, *middle: Column) -> list[str | Column]:
-    """Return the headings of a table with the best and the worst settings of a grid."""
+    """Return the headings of a table that contains the best and the worst setting."""
     best, worst = (Column(name, is_text=True) for name in ("Best", "Worst"))
     return [summary.grid, *middle, best, "Value", worst, "Value", "Worst against best"]
 
@@ -428,7 +431,7 @@ def _answers_note(summary: Summary, seeds: int) -> str:
 
 
 def _effects(summary: Summary) -> TextTable:
-    """Return the effect of each key on each metric that it changes, the largest first."""
+    """Return a table of the effect of each varied setting on each metric that it changes, largest first."""
     rows: list[Cells] = []
     for ranked in summary.ranked:
         notable = [each for each in ranked.effects if each.pairs > 1 and not ranked.is_alike(each)]
@@ -489,7 +492,7 @@ def _cell(metric: Metric, spread: Spread | None) -> Number:
 
 
 def figures(results: Results) -> list[tuple[Figure, Rows]]:
-    """Return a chart of each metric by each varied key that changes it, then charts of the inputs."""
+    """Return a chart of each metric by each varied setting that changes it, then charts of the inputs."""
     drawn = [
         chart
         for summary in summaries(results)
@@ -530,7 +533,7 @@ def _over(summary: Summary, key: str, metric: Metric) -> tuple[Figure, Rows] | N
 
 
 def _changes(points: Sequence[Point], key: str, metric: Metric) -> bool:
-    """Return whether a metric changes with a key if all other settings are equal."""
+    """Return whether a metric changes with a varied setting if all other settings are equal."""
     values: dict[tuple[str, str], set[str]] = {}
     for point in points:
         text = metric.text(point.figures[metric.name].mean)
@@ -539,7 +542,7 @@ def _changes(points: Sequence[Point], key: str, metric: Metric) -> bool:
 
 
 def _row(coordinates: tuple[str, str, str], points: Sequence[dict[int, float]], metric: Metric) -> Row:
-    """Return the mean over the seeds of the average of the points, with its confidence interval."""
+    """Average the points for each seed; return the mean of the averages, with its confidence interval."""
     seeds = [seed for seed in points[0] if all(seed in values for values in points)]
     if seeds:
         shares = metric.unit == "%"

@@ -8,7 +8,7 @@ GREY = "#8b8fa0"
 #: Colours of operations: readable on light and dark backgrounds, and distinguishable by colour-blind readers.
 OP_COLOURS = {"read": "#3b7dd8", "write": "#e07b39", "all": "#7d8797"}
 
-#: Colours of outcomes of power cuts, and of commands before a cut; lanes and labels also distinguish them.
+#: Colours of the outcomes of power cuts, and of the commands before a cut.
 CRASH_COLOURS = {
     "promise broken": "#d1483b",
     "documented loss": "#a58b1f",

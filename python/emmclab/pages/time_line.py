@@ -9,7 +9,7 @@ from emmclab.pages.theme import CAUSE_COLOURS, OP_COLOURS
 
 #: Width of the label area, pixels; it is equal in all panels, so that they are aligned.
 _LABELS_PX = 62
-#: Heights of a high panel, a low panel and a lane, pixels.
+#: Heights of a tall panel, a low panel and a row, pixels.
 _TALL_PX, _LOW_PX, _LANE_PX = 170, 80, 22
 #: Colours of mean, 99th percentile and maximum of the response time, if the chart shows a single device.
 _TIMES = {"mean": "#3b7dd8", "p99": "#e07b39", "max": "#c4528c"}

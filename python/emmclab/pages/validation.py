@@ -23,7 +23,7 @@ from emmclab.traces.profile_fields import ledger_line
 _RECORDED = "recorded"
 #: Ticks of an axis that shows ratios.
 _RATIOS = [part * 10.0**power for power in range(-4, 5) for part in (1, 2, 5)]
-#: The axis of ratios always includes the range from 1 / this number to this number.
+#: Ratio that the axis always includes, as well as its reciprocal.
 _LEAST_SHOWN = 2.0
 #: Axis titles of the charts of errors, by the property that groups the requests.
 _AXES = {

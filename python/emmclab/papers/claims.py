@@ -24,7 +24,7 @@ from emmclab.traces.workload import PARAMETERS_OF, Workload, benchmark_sources, 
 
 #: Names of a layer's counters of bytes that it handles itself instead of passing them on.
 _WORK = ("logged_bytes", "moved_bytes", "padded_bytes", "hot_bytes")
-#: Share of the written bytes below which a layer counts as passing on all requests.
+#: If a layer handles less than this share of the written bytes itself, it counts as passing on all requests.
 _LEAST_WORK = 0.001
 
 
@@ -69,7 +69,7 @@ def _devices(run: Run) -> set[str]:
 
 @functools.cache
 def _hosts_from() -> dict[str, frozenset[str]]:
-    """Return the sources of each host."""
+    """Return the published sources from which each host preset was made, by the name of the host."""
     return {host["name"]: frozenset(host["made_from"]) for host in hosts()}
 
 
@@ -97,7 +97,10 @@ def _were(names: set[str]) -> str:
 
 
 def restated(reads: Reads, own: frozenset[str]) -> str:
-    """Return why values computed from `reads` only restate a claim's `own` sources; empty if they do not."""
+    """Return the reason if measured values depend only on the claim's own sources; otherwise an empty text.
+
+    Such values restate these sources, and are no test of the claim.
+    """
     synthetic = set(workloads())
     fields: dict[str, set[str]] = {}
     for name, column in reads.profiles:
@@ -136,10 +139,10 @@ NOT = "not reproduced"
 RESTATED = "restated"
 CANNOT = "cannot be checked"
 NOT_YET = "not yet"
-#: Verdicts of claims that were tested, and could have failed.
+#: Verdicts of claims that were tested.
 TESTED = (REPRODUCED, DIRECTION, NOT)
 VERDICTS = (*TESTED, RESTATED, CANNOT, NOT_YET)
-#: Range of the measured effect, as multiples of the published effect, in which a claim has the same trend.
+#: Minimum and maximum ratio of the measured to the published effect for which a claim has the same trend.
 LEAST_EFFECT, MOST_EFFECT = 0.5, 2.0
 _NONE = "–"
 #: Maximum number of traces that the reason of a verdict names; above it, the reason states their number.
@@ -151,10 +154,11 @@ _INFINITE = float("inf")
 class Check:
     """A comparison of a measured value with the published one.
 
-    A value is exact within `within` of `published`, or between `at_least` and `at_most` if the paper states such a
-    bound. It has the same trend if its effect, the distance from `neutral`, is 0.5 to 2 times the published one; a
-    count or a range has no neutral value, so that the check has bounds for the trend, `least` and `most`. `part`
-    describes the part of the claim that remains unchecked if the value cannot be measured.
+    A value is exact if it differs from `published` by at most `within`, or if it lies between the bounds `at_least` and
+    `at_most` that the paper states. The effect of a value is its distance from `neutral`. A value has the same trend if
+    its effect is 0.5 to 2 times the published effect. A count or a range has no neutral value: for it, `least` and
+    `most` are the bounds of the trend. `part` describes the part of the claim that remains unchecked if the value
+    cannot be measured.
     """
 
     value: str
@@ -223,7 +227,8 @@ class Rule:
     not_yet: str = ""
     unchecked: str = ""
     expected: str = ""
-    #: Further studies that measure the claim by other means: `study`, `measure` and the other keys that differ.
+    #: Further studies that measure the same claim. Each entry contains the keys that differ, such as `study` and
+    #: `measure`.
     again: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -257,7 +262,7 @@ class Evidence(TypedDict, total=False):
     tables: list[str]
     devices: list[str]
     values: dict[str, float]
-    #: Workloads whose traces were recorded, and workloads whose traces were generated.
+    #: Workloads whose traces were recorded (`recorded`), and workloads whose traces were generated (`made`).
     recorded: list[str]
     made: list[str]
     #: The verdict on synthetic traces alone, if the measure also read recorded traces.
@@ -364,7 +369,7 @@ def studies_of(chosen: Iterable[Paper]) -> list[str]:
 
 
 def machine_bound_studies(chosen: Iterable[Paper]) -> list[str]:
-    """Return the studies without which some claim is not measured, and which cannot run on every machine."""
+    """Return the studies that cannot run on every machine, and that some claims need in order to be measured."""
     names = [more["study"] for paper in chosen for rule in rules(paper) if rule.cannot for more in rule.again]
     return list(dict.fromkeys(names))
 
@@ -404,7 +409,7 @@ def judge_study(results: Results) -> list[Claim]:
 
 
 def _refuse_incomplete(results: Results, unread: Collection[str] = ()) -> None:
-    """Reject results of a study with missing cells, except in the grids `unread`."""
+    """Reject results of a study with missing cells; cells in the grids `unread` may be missing."""
     if results.lacks(unread):
         name = results.about["name"]
         raise EmmclabError(
@@ -446,7 +451,7 @@ def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
 
 
 def _weighed(rule: Rule, measurement: Measurement, reads: Reads) -> tuple[str, str]:
-    """Return the verdict on a measured claim, and why the result only restates its sources (empty if it does not)."""
+    """Return the verdict on a measured claim; and the reason, if the result only restates the claim's own sources."""
     claim_verdict = verdict(rule.checks, measurement.values, full=not rule.unchecked)
     restatement = restated(reads, rule.own)
     if not restatement:
@@ -455,7 +460,7 @@ def _weighed(rule: Rule, measurement: Measurement, reads: Reads) -> tuple[str, s
 
 
 def _judged_on(evidence: Evidence) -> str:
-    """Describe which traces of a claim's evidence are recorded; empty if none of them is."""
+    """Describe which traces of a claim's evidence are recorded and which are synthetic; empty if none is recorded."""
     recorded, synthetic = evidence["recorded"], evidence["made"]
     if not recorded:
         return ""
@@ -500,7 +505,10 @@ def counts(claims: Iterable[Claim]) -> dict[str, int]:
 
 
 def settled(claims: Iterable[Claim]) -> str:
-    """Describe how many claims recorded traces decide, alone or with synthetic ones; empty if none are recorded."""
+    """Describe how many claims are settled by recorded traces alone, and how many also use synthetic traces.
+
+    Empty if no claim uses recorded traces.
+    """
     traced = [claim for claim in claims if claim.evidence.get("recorded") or claim.evidence.get("made")]
     recorded = [claim for claim in traced if claim.evidence["recorded"]]
     if not recorded:
@@ -519,7 +527,7 @@ def settled(claims: Iterable[Claim]) -> str:
 
 
 def headline(claims: Iterable[Claim]) -> str:
-    """Return a line of text with the numbers of tested, restated and unchecked claims."""
+    """Return a line of text with the numbers of claims that were tested, only restate sources, or are unchecked."""
     number = counts(claims)
     tested = sum(number[name] for name in TESTED)
     return (

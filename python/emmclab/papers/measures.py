@@ -129,9 +129,9 @@ def table(name: str) -> list[dict[str, str]]:
 
 
 def share(profile: Profile, figure: str, above: float = 0.0, to: float | None = None) -> float:
-    """Return the percentage of a figure's requests (or gaps) in the bins between `above` and `to`.
+    """Return the percentage of the requests (or gaps) of a distribution that are between `above` and `to`.
 
-    Both limits must be edges of bins: KB for sizes, ms for times.
+    `figure` is the distribution. Both limits must be edges of its bins: KB for sizes, ms for times.
     """
     unit = "kb" if figure == "size_distribution" else "ms"
     total = 0.0

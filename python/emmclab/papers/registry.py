@@ -28,7 +28,7 @@ class Paper:
     studies: tuple[str, ...]
     #: Whether the paper's original traces can replace the workloads of its studies (`--traces`).
     takes_traces: bool = False
-    #: By study: grids that no claim of the paper reads, so that `emmclab claims` does not run them.
+    #: Grids of each study that no claim of the paper uses; `emmclab claims` does not run them.
     grids_without_claims: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property

@@ -83,7 +83,7 @@ class Disk:
         self._file = open_direct(path, write=write, flags=os.O_DSYNC if write else 0)
         self.name = str(path)
         self.size_kb = os.lseek(self._file, 0, os.SEEK_END) // 1024
-        # Direct I/O needs page-aligned memory, hence the mapping; random bytes do not compress.
+        # Direct I/O needs page-aligned memory, which mmap provides. Random bytes cannot be compressed by the device.
         self._memory = mmap.mmap(-1, LONGEST_KB * 1024)
         block = os.urandom(1 << 20)
         for offset in range(0, LONGEST_KB * 1024, len(block)):
@@ -135,10 +135,10 @@ def check_size(target: Target, span_kb: int) -> None:
 #: Callback: kilobytes transferred so far, total kilobytes, and requests so far.
 ProbeProgress = Callable[[int, int, int], None]
 
-#: Distance between two probed offsets, and size of the request at each offset, KB.
+#: Distance between two probed offsets (`_STEP_KB`), and size of the request at each offset (`_PROBE_KB`), KB.
 _STEP_KB = 4
 _PROBE_KB = 8
-#: Number of offsets in a window, number of windows, and alignment of windows in KB.
+#: Number of offsets in a window (`_STEPS`), number of windows (`_WINDOWS`), and their alignment (`_WINDOW_KB`).
 _STEPS = 64
 _WINDOWS = 24
 _WINDOW_KB = 512
@@ -148,10 +148,11 @@ _PAGES_KB = (8, 16, 32, 64, 128)
 _DEARER = 1.03
 #: Share of the sequential bandwidth above which random writes count as equally fast as sequential writes.
 _AS_FAST = 0.97
-#: Request sizes of the bandwidth curves, KB; from `_WHOLE_FROM_KB` on, the whole span is written.
+#: Request sizes of the bandwidth curves, KB.
 _SIZES_KB = tuple(4 << power for power in range(13))
 _WHOLE_FROM_KB = 128
-#: For sizes at which the span is not written: minimum and maximum number of requests, and maximum total KB.
+#: Limits for requests below `_WHOLE_FROM_KB`: minimum and maximum number of requests, and maximum total KB. Larger
+#: requests write the whole region.
 _FEWEST, _MOST, _MOST_KB = 4, 512, 8 * 1024
 #: Number of requests between two checks of progress and Ctrl-C.
 _SLICE = 64
@@ -214,7 +215,7 @@ def probe(target: Target, *, write: bool, span_kb: int, seed: int = 1, progress:
     run = _Run(target, span_kb, random.Random(seed), progress, write)  # noqa: S311 (places, not secrets)
     result = Probe(target=target.name, wrote=write, span_mb=span_kb // 1024)
     if write:
-        # Sequential writes come first, after only large writes: small writes would leave blocks half filled.
+        # Measure sequential writes first, while no blocks are half filled by small writes.
         run.whole("sequential", LONGEST_KB)
         result.points += _write_curves(run)
         result.clustered_block_kb = block_size(result.points)

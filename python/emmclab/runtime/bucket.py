@@ -182,7 +182,7 @@ class Bucket:
         self.remove(own)
 
     def _wait_for_others(self, shard: str, own: str) -> None:
-        """Raise an error if another run of the same cells sends heartbeats; remove lock objects of killed runs."""
+        """Raise an error if a conflicting run of the study sends heartbeats; remove lock objects of killed runs."""
         first = self._heartbeats(shard, own)
         deadline = time.monotonic() + LEASE_S
         while first and time.monotonic() < deadline:

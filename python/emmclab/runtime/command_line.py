@@ -7,8 +7,7 @@ from emmclab.runtime.files import printable
 #: The arguments of the current command; empty if emmclab is used from Python.
 words: list[str] = []
 
-#: Options that do not change results: names of output files, places and number of processes of the computation (these
-#: have a value), and flags.
+#: Options that do not change results, and have a value. `_PLACES` are options about where and how to compute.
 _OUTPUTS = ("--html", "--figures", "--over-time", "--perfetto", "--events", "--record", "--output", "-o")
 _PLACES = ("--results", "--images", "--images-gb", "--jobs", "--on")
 _FLAGS = ("--json", "--fresh")

@@ -40,7 +40,10 @@ class Column(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A cell with a number; pages sort by `value`, None if it is not known, and show `note` below `text`."""
+    """A table cell with a number.
+
+    Pages sort by `value` (None if the number is not known), and show `note` below `text`.
+    """
 
     text: str
     value: float | None

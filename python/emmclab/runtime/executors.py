@@ -23,7 +23,8 @@ from emmclab.errors import EmmclabError
 
 #: Numbers of the parameters M_TRIM_THRESHOLD and M_MMAP_MAX of glibc's `mallopt`.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
-#: Free memory at the end of the heap above which glibc returns memory; the maximum `int` prevents it, bytes.
+#: Free memory at the end of the heap above which glibc returns memory to the kernel, bytes. The maximum `int` means
+#: never.
 _KEPT_BYTES = 2**31 - 1
 
 
@@ -237,7 +238,7 @@ class Pool:
 
 
 def _start_method() -> Literal["forkserver", "spawn"]:
-    # The fork server of multiprocessing listens on a socket two levels below the temporary folder.
+    # The fork server of multiprocessing creates its socket in a subfolder of the temporary folder.
     socket = len(os.fsencode(tempfile.gettempdir())) + len("/pymp-xxxxxxxx/listener-xxxxxxxx")
     return "forkserver" if os.name == "posix" and socket <= _SOCKET_PATH_BYTES else "spawn"
 
@@ -266,7 +267,7 @@ def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
     tasks: SimpleQueue[Any] = SimpleQueue()
     # A thread reads the pipe, so that the parent's `send` never blocks while the worker is busy.
     threading.Thread(target=_receive, args=[pipe, tasks], daemon=True).start()
-    # Report to the parent that the worker is ready; if the worker ends before this, no task was the cause.
+    # Report that the worker is ready. If it ends before this report, its end was not caused by a task.
     pipe.send(None)
     while (received := tasks.get()) is not None:
         task, refused = received
@@ -294,7 +295,7 @@ def _receive(pipe: Connection, tasks: SimpleQueue[Any]) -> None:
 
 
 def _portable(error: Exception) -> Exception:
-    """Return the exception itself, or if it cannot be pickled for another process, one with its text."""
+    """Return the exception itself or, if it cannot be pickled for another process, an exception with its text."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - pickled here.
     except Exception:

@@ -38,10 +38,10 @@ def _paths(fields: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 class FieldMapping(Mapping[str, Any]):
     """An immutable record, which a command prints with `--json`.
 
-    Read a field as an attribute if you know its name, and by its path, such as `waits.gc_ms`, if the name is in a
-    variable. A group of fields is a record as an attribute; by path or in iteration it is a plain value as in JSON. A
-    field that the record lacks but may have is None, or an empty list. If the name of a field is a Python keyword or a
-    method, the attribute ends with `_`.
+    Read a field as an attribute if you know its name; read it by its path, such as `waits.gc_ms`, if the path is in a
+    variable. A group of fields is a record if it is read as an attribute, and a plain dictionary as in JSON if it is
+    read by path or in iteration. An optional field that is missing is None or an empty list. If the name of a field is
+    a Python keyword or a method, the attribute ends with `_`.
 
     >>> FieldMapping({"name": "chat", "response": {"p99_ms": 1.5}})["response.p99_ms"]
     1.5

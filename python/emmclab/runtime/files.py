@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from emmclab.errors import ConfigError, FormatError, InputError
 
-#: Maximum size of a settings file, bytes; even a study of a million cells needs only some thousand bytes.
+#: Maximum size of a settings file, bytes. Even a study of a million runs needs only some thousand bytes.
 MOST_SETTINGS_BYTES = 16 << 20
 
 #: The files that this process has written atomically, in order.

@@ -1,4 +1,7 @@
-"""Writes the HTML pages of results through functions that `pages` registers; others must not import `pages`."""
+"""Writes the HTML pages of results through functions that the package `pages` registers.
+
+Other packages use this module, because they must not import `pages`.
+"""
 
 from collections.abc import Callable
 from pathlib import Path

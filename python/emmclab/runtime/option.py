@@ -13,7 +13,7 @@ from emmclab.runtime.lists import Names, several
 
 @dataclass(frozen=True)
 class Option:
-    """Declaration of an option, as an annotation of a field that has the type of the option.
+    """Declaration of an option; it annotates a field, whose type is the type of the option.
 
     Attributes:
         default: the default value; `...` for the default of the field in a dataclass.
@@ -105,7 +105,10 @@ def attributes(group: Mapping[str, Option]) -> str:
 
 
 def complete(declared: Mapping[str, Option], values: Mapping[str, Any], subject: str) -> dict[str, Any]:
-    """Return the values of all declared options: those in `values`, else defaults; name lists become lists."""
+    """Return the values of all declared options: those in `values`, and the defaults of all others.
+
+    The values of options that take names become lists.
+    """
     if unknown := sorted(values.keys() - declared.keys()):
         raise TypeError(f"there is no option {unknown[0]!r} of {subject}; there are: {', '.join(declared)}")
     completed = {name: values.get(name, option.default) for name, option in declared.items()}

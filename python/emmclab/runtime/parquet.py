@@ -116,11 +116,11 @@ class TableFile:
         return self.path
 
 
-#: Minimum of the maximum line length that DuckDB is told, bytes.
+#: Lower bound of the maximum line length that is passed to DuckDB, bytes.
 _LEAST_BUFFER = 1 << 20
 
 
-#: Memory limit of DuckDB, above which it writes results to disk.
+#: Memory limit of DuckDB. Above it, DuckDB writes intermediate data to disk.
 _MEMORY = "512MB"
 
 
@@ -141,7 +141,7 @@ def _of_process(_process: int) -> duckdb.DuckDBPyConnection:
 
 
 def questions() -> duckdb.DuckDBPyConnection:
-    """Open a cursor for queries on a database that this process shares, because a new database takes 20 ms."""
+    """Open a cursor on the DuckDB database of this process; a new database for each query would take 20 ms."""
     return _of_process(os.getpid()).cursor()
 
 

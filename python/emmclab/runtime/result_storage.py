@@ -147,14 +147,14 @@ class Folder:
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[Path]:
-        """Provide a temporary folder on the same disk."""
+        """Provide a temporary folder on the disk that contains the results."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with folder_aside(self.folder.absolute()) as aside:
             yield aside
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Path]:
-        """Provide a temporary folder on the same disk; if it is read-only, in the system's temporary folder."""
+        """Provide a temporary folder for reading: in this folder or, if it is read-only, in the system's."""
         with folder_for_reading(self.folder.absolute()) as aside:
             yield aside
 
@@ -191,7 +191,8 @@ class Folder:
                         try:
                             yield
                         finally:
-                            # A waiting process notices that the lock file is gone, and creates a new one.
+                            # Remove the lock file of an exclusive lock. A waiting process detects this, and creates a
+                            # new file.
                             if not shared:
                                 path.unlink(missing_ok=True)
                         return

@@ -286,7 +286,8 @@ def least_p(before: Sequence[float], after: Sequence[float]) -> float:
 def recordings_needed(tests: int, alpha: float) -> int:
     """Return how many recordings per fleet are needed to show a difference when `tests` figures are compared.
 
-    With this many recordings without ties, complete separation of both fleets reaches the corrected significance level.
+    With fewer recordings, p is above the corrected significance level, even if all values of one fleet are above those
+    of the other.
 
     >>> recordings_needed(12, 0.05), recordings_needed(15, 0.05)
     (6, 6)
@@ -298,10 +299,10 @@ def recordings_needed(tests: int, alpha: float) -> int:
 
 
 def recordings_to_show(delta: float, tests: int, alpha: float) -> int | None:
-    """Return how many recordings each of two fleets needs to show a difference of a size in one of `tests` figures.
+    """Return how many recordings each of two fleets needs to show a difference of the size `delta`.
 
-    With this many recordings, the Mann-Whitney test detects a difference of Cliff's delta `delta` in 4 of 5
-    cases, by Noether's formula (1987) and with p corrected for all figures. None if `delta` is 0.
+    `delta` is a Cliff's delta. With this many recordings, the Mann-Whitney test detects the difference in 4 of 5 cases,
+    by Noether's formula (1987); p is corrected for the `tests` figures that are compared. None if `delta` is 0.
 
     >>> recordings_to_show(0.5, 15, 0.05), recordings_to_show(-0.1, 15, 0.05), recordings_to_show(0, 15, 0.05)
     (39, 951, None)

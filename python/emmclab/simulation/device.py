@@ -302,7 +302,7 @@ class Device:
         aging = parse_precondition(values["precondition"])
         if not isinstance(aging, Path):
             values["precondition"] = aging.text
-        # If a trace preconditions the device, the core receives the trace separately, so the option is `none`.
+        # The core receives a preconditioning trace separately, so the option is `none` in this case.
         replay = {name: value for name, value in values.items() if name in _OF_THE_CORE} | {
             "precondition": "none" if isinstance(aging, Path) else aging.text,
             "percentiles": percentiles_of(values["percentiles"]),

@@ -173,7 +173,7 @@ class Result(SimulationResult):
         return counts.read + counts.write if "read" in self._fields["requests"] else counts.total
 
     def deterministic(self) -> dict[str, Any]:
-        """Return the groups that are identical on every computer and in every run.
+        """Return the groups of fields that are identical on every computer and in every run.
 
         >>> import emmclab
         >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))

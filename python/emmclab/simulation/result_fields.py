@@ -32,14 +32,14 @@ class ResultField(NamedTuple):
     about: str
     #: Column of the figure in the SQL table `runs`.
     column: str = ""
-    #: Label of the figure wherever it is displayed, and short label for the header of a narrow column.
+    #: Label of the figure in texts and tables (`label`), and a shorter one for narrow table columns (`short`).
     label: str = ""
     short: str = ""
     #: Number of decimals with which the figure is displayed.
     digits: int = 0
     #: Which values are better: `lower` or `higher`; empty if neither is.
     better: str = ""
-    #: Unit in which the figure is displayed, if it differs from that of other figures with the same stored unit.
+    #: Unit in which the figure is displayed; empty if it is the usual one for the stored unit.
     shown_in: str = ""
 
     @property

@@ -35,7 +35,7 @@ FIGURES = shown_fields(
 )
 #: Field of the 99th percentile, whose unit and format all percentiles use.
 _P99 = result_field("response.p99_ms")
-#: Percentiles that are left out if the user requests other percentiles.
+#: Percentiles that are shown unless the user requests other percentiles.
 _USUAL_PERCENTILES = ("response.p50_ms", _P99.path)
 
 

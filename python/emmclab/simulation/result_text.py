@@ -16,11 +16,11 @@ _MEAN, _P99 = map(result_field, ("response.mean_response_ms", "response.p99_ms")
 DEPENDENT_PCT = 25.0
 #: Percentage of requests whose addresses were wrapped into a smaller device, above which a warning is printed.
 _MUCH_WRAPPED_PCT = 5.0
-#: Load that the rate proposed for an overloaded run should cause, as a share of the device's maximum.
+#: Load that an overloaded run should have at the proposed rate, as a share of the maximum load of the device.
 _COMFORTABLE = 0.8
 #: Maximum backlog that counts as a burst, as a share of the arrival time; the core uses the same limit.
 _BURST_SHARE = 0.1
-#: Maximum backlog that counts as a burst, in seconds; the smaller of this limit and the limit by share applies.
+#: Maximum backlog that counts as a burst, in seconds. A burst must not exceed `_BURST_SHARE` either.
 _BURST_S = 10.0
 #: Median lateness of completions, as a share of the mean response time, above which a warning is printed.
 _MUCH_LATE = 0.25
@@ -83,7 +83,7 @@ _MUCH_UNWRITTEN_PCT = 5.0
 
 
 def durability_unknown(result: Mapping[str, Any], remedy: str = "--flush-every 8") -> str:
-    """Return a note that a trace lacks flushes or FUA, which make writes durable, with a remedy; empty if not.
+    """Return a note, with a remedy, that a trace lacks the flushes or FUA that make writes durable; else empty.
 
     >>> durability_unknown({"run": {"unrecorded": "discard fua"}, "options": {}}).partition(",")[0]
     'the trace does not record FUA'
@@ -277,7 +277,7 @@ def _lighter(result: Result) -> float:
     """Return a value for the option `rate` at which the device keeps up with the trace."""
     load = result.run.load
     span_s = result.run.simulated_s - load.backlog_s
-    # At the proposed rate, the queue either does not grow, or stays far shorter than the trace.
+    # Longest acceptable backlog at the proposed rate, seconds.
     short_s = min(_BURST_S, _BURST_SHARE * span_s)
     rates = [_COMFORTABLE * short_s / max(load.peak_backlog_s, load.backlog_s)]
     if load.peak_offered_pct is not None:
@@ -314,7 +314,8 @@ def mode_line(result: Result) -> str:
     line = f"{name} ({reason})" if (reason := result.run.mode_reason) else name
     if result.live:
         clock = result.live.clock
-        # An idle device writes back its cache, so that flushes find less dirty data.
+        # An idle device writes back its cache, so flushes take less time. The text therefore states whether there is
+        # idle time.
         idle = "no idle time" if clock == "free" and not result.options.get("think") else "idle time"
         line += f", clock {clock} ({idle} between requests)"
     return line

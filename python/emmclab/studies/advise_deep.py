@@ -24,7 +24,7 @@ from emmclab.studies.search_space import Range, Space
 METRICS = {by: field.column for by, field in FIGURES.items()}
 #: Result columns with the cost of a combination of options: RAM of the device, and capacity that remains for the host.
 RAM, CAPACITY = "configuration_ram_kb", "configuration_capacity_bytes"
-#: Choice of the search that leaves an option out.
+#: Value that the search uses for an option that is left out.
 OFF = "no"
 
 
@@ -90,7 +90,7 @@ class Deep:
         return change_pct(self.base.figures[name], trial.figures[name]) or 0.0
 
     def without_one(self) -> list[dict[str, Setting]]:
-        """Return each combination that is the best one without one of its options, unless it was already tried."""
+        """Return variants of the best combination, each without one of its options; tried ones are left out."""
         best, earlier = self.best, [trial.values for trial in self.found.trials]
         if best is None:
             return []

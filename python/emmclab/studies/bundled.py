@@ -11,14 +11,14 @@ _ENDING = ".study.toml"
 
 
 def studies_in(folder: Traversable) -> dict[str, Traversable]:
-    """Return the definitions in a folder by study name; the one named like the folder comes first."""
+    """Return the study definitions in a folder by study name; the study named like the folder comes first."""
     studies = {entry.name.removesuffix(_ENDING): entry for entry in folder.iterdir() if entry.name.endswith(_ENDING)}
     return {name: studies[name] for name in sorted(studies, key=lambda name: (name != folder.name, name))}
 
 
 @functools.cache
 def _definitions() -> dict[str, Traversable]:
-    """Return the definitions by name: those of papers by folder, then those of this package."""
+    """Return all study definitions by name: first those in the folders of papers, then those of this package."""
     papers = files("emmclab").joinpath("papers")
     folders = sorted((entry for entry in papers.iterdir() if entry.is_dir()), key=lambda entry: entry.name)
     definitions: dict[str, Traversable] = {}

@@ -20,7 +20,8 @@ from emmclab.studies.stored_types import CellFields, CellOptions, Entry
 
 #: Version of the format of stored results; results with another version are ignored.
 _KEPT_AS = 1
-#: Number of requests above which generating an input takes longer than reading a device image from disk.
+#: Number of requests above which a generated input counts as long: reading a device image from disk is then faster than
+#: generating the input.
 _LONG_REQUESTS = 200_000
 
 
@@ -31,7 +32,7 @@ class Cell:
     grid: str
     input: Input
     device: str = ""
-    #: Device settings by dotted key (`settings`), and options of the replay or profile (`options`), both as JSON.
+    #: Device settings by dotted key, as JSON.
     settings: str = "{}"
     device_name: str = ""
     device_digest: str = ""
@@ -71,7 +72,7 @@ class Cell:
 
     @functools.cached_property
     def preparation_key(self) -> tuple[object, ...]:
-        """Key of what cells share because preparing it takes time: a preconditioned device, or the input."""
+        """Key of the slow preparation that cells share: of a preconditioned device, or else of the input."""
         options = _parsed(self.options)
         is_used = self.device and options.get("precondition", "none") != "none"
         if is_used and self.input.requests < _LONG_REQUESTS:

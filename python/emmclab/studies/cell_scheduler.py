@@ -24,7 +24,7 @@ _TASK_S, _TOGETHER = 1.0, 256
 _FLATTENED = 64
 #: Number of cells of each grid that are run for a sample.
 _SAMPLE = 4
-#: Number of crashes of its worker process after which a cell is not tried again.
+#: Number of crashes of worker processes after which a cell of a study is not tried again.
 CRASHES = 3
 
 
@@ -47,13 +47,14 @@ class Outcome(NamedTuple):
 class Progress:
     """Progress of a study."""
 
-    #: Numbers of cells: finished, in all, finished before this run, failed, and given up without a result.
+    #: Number of finished cells of the study. The next fields count all cells, cells finished before this run, failed
+    #: cells, and cells given up without a result.
     done: int
     total: int
     before: int
     failed: int
     quarantined: int
-    #: Sum of the run times of the cells in this run, seconds.
+    #: Sum of the run times of the study cells that were run, seconds.
     cells_s: float
     #: Estimated remaining time, seconds, by the mean time of a cell in each grid; None before the first result.
     left_s: float | None
@@ -67,7 +68,7 @@ def run_task(images_limit: int, images: Images | None, task: Task) -> list[Outco
     outcomes: list[Outcome] = []
     for begin in range(0, len(task.cells), _FLATTENED):
         done = [_done(cell, images, task) for cell in task.cells[begin : begin + _FLATTENED]]
-        # Results are converted in batches: each simulation evicts the conversion code from the caches.
+        # Convert results in batches, because each simulation evicts the conversion code from the processor's caches.
         outcomes += [Outcome(None) if finished is None else finished.outcome() for finished in done]
     return outcomes
 
@@ -113,7 +114,7 @@ class _Queue:
         return self._count
 
     def extend(self, cells: Sequence[Cell]) -> None:
-        """Add cells; one group of each grid is put first, so that the run time of each grid is known early."""
+        """Add cells of a study to the queue; one group of each grid comes first, to learn the run time of each grid."""
         self._count += len(cells)
         for cell in cells:
             groups = self._begun if cell.preparation_key in self._begun else self._fresh
@@ -248,13 +249,17 @@ class Sweep:
         return Task((self._waiting.popleft(),), wait=True)
 
     def _take(self, last: Cell | None) -> tuple[Cell, ...]:
-        """Take cells that run for about a second, and fewer towards the end, so that all workers finish together."""
+        """Take cells of the study from the queue that together run for about a second.
+
+        Towards the end fewer cells are taken, so that all workers finish together.
+        """
         most = min(_TOGETHER, max(1, len(self._queue) // (2 * self._jobs)))
         batch: list[Cell] = []
         expected = 0.0
         while self._queue and len(batch) < most:
             cell = self._queue.following(last)
-            # The next cell may need another device, which is not worth preparing for the rest of a task.
+            # End a task that is more than half full before a cell that needs another device, whose preparation takes
+            # time.
             if batch and expected > _TASK_S / 2 and cell.preparation_key != batch[-1].preparation_key:
                 break
             mean = self._mean(cell.grid)
@@ -280,7 +285,7 @@ class Sweep:
 
 
 def _sampled(cells: Sequence[Cell], each: int) -> list[Cell]:
-    """Return `each` cells of each grid, evenly spaced, in order."""
+    """Return a sample of the cells of a study: `each` cells of each grid, evenly spaced, in order."""
     grids: dict[str, list[int]] = {}
     for number, cell in enumerate(cells):
         grids.setdefault(cell.grid, []).append(number)

@@ -27,7 +27,7 @@ from emmclab.runtime.optional_libraries import library
 _MOST_BYTES = 1 << 30
 #: Number of tasks per processor that are sent to the cluster: one runs, the next one waits.
 _DEEP = 2
-#: Number of node failures during a task after which the task counts as their cause and is given up.
+#: Number of node failures during a task after which the task is assumed to be their cause, and is not tried again.
 _LOSSES = 5
 #: Interval between checks of the nodes, and time without any node after which the run ends, seconds.
 _LOOK_S, _NOBODY_S = 5.0, 60.0

@@ -40,7 +40,7 @@ from emmclab.traces.profile_options import percentiles_of
 from emmclab.traces.reading import reading_options
 from emmclab.traces.workload import workload_groups
 
-#: Allowed names of studies (also names of folders and arguments), and reserved names of folders with results.
+#: Allowed names of studies, which are also used as folder names.
 _NAME = re.compile(r"[^\W_][\w-]*")
 _TAKEN = frozenset({"cells", "images", "crash", "running"})
 
@@ -160,7 +160,7 @@ class Study:
         """Return the study with recorded traces, which replace synthetic workloads in the verdicts on claims."""
 
         def more(grid: Grid) -> Grid:
-            # A grid with a number of requests gets no recordings, because their length cannot be changed.
+            # A grid that sets the number of requests gets no recordings, because a recording has a fixed length.
             return grid if grid.requests else replace(grid, inputs=(*grid.inputs, *recordings.of(grid.inputs)))
 
         return replace(
@@ -246,7 +246,7 @@ class Study:
 
 
 def _with_defaults(table: dict[str, Any], file: str) -> dict[str, Any]:
-    """Add the keys of the table `defaults` to the grids that lack them."""
+    """Add the keys of the table `defaults` to the study's grids that lack them."""
     read = TomlTable(table, file, "")
     defaults, grids = read.value("defaults", dict, {}), read.value("grid", list, [])
     if not defaults:
@@ -338,7 +338,7 @@ def _expand(study: Study) -> list[Cell]:
                     **kind.variant_options(case, variant, common),
                     **_layer_options(case, of_layers),
                 }
-                # All cells with these options share one string, because a study may have a million cells.
+                # All cells with the same options share one string to save memory. A study may have a million cells.
                 text = json.dumps(options)
                 for source in inputs:
                     by_input.setdefault(source, []).append(
@@ -381,7 +381,7 @@ def _profiled(study: Study, sources: Sources) -> Iterator[Input]:
 
 
 def _inputs(study: Study, grid: Grid, sources: Sources) -> list[Input]:
-    """Return the inputs of a grid, each once for each seed."""
+    """Return the inputs of a study's grid: each input once for each seed."""
     kind = kind_of_modes(grid.modes)
     names = _resolved(grid.inputs or study.inputs)
     pairs = itertools.product(names, grid.seeds or study.seeds)
@@ -394,7 +394,7 @@ def _resolved(names: Sequence[str]) -> list[str]:
 
 
 def _check(grid: Grid) -> None:
-    """Reject settings that no cell of a grid could use."""
+    """Reject a study grid with an invalid preconditioning, layer or second device."""
     parse_precondition(grid.option("precondition"))
     stack(grid.layers, grid.layer_settings)
     if second := grid.option("second"):
@@ -402,7 +402,7 @@ def _check(grid: Grid) -> None:
 
 
 def _by_options(file: str, grid: Grid) -> Iterator[tuple[Grid, CellOptions]]:
-    """Yield a grid and the cell options for each combination of the options among the grid's axes."""
+    """Yield a grid, with the options of its cells, for each combination of the run options that `grid` varies."""
     for case in grid.by_options():
         with _naming(file, grid):
             _check(case)
@@ -441,7 +441,7 @@ def _is_of_layers(option: str) -> bool:
 
 
 def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> CellOptions:
-    """Return the options for layers; `settings` are those of this point of the grid, added to the grid's own."""
+    """Return the options for layers; `settings` are added to the layer settings that the grid has."""
     if not grid.layers:
         return {}
     return {
@@ -454,7 +454,7 @@ def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> CellOptions:
 
 @contextlib.contextmanager
 def _naming(file: str, grid: Grid) -> Iterator[None]:
-    """Add the study file, the grid and, if the message contains it, the key to errors about devices and settings."""
+    """Name the study file, the grid and, if possible, the key in errors about devices and settings."""
     try:
         yield
     except EmmclabError as error:
@@ -481,7 +481,7 @@ def _naming(file: str, grid: Grid) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class FolderTraces:
-    """The recorded traces of a study: names of the files, their sources, and their folder, empty until it is given."""
+    """The recorded traces of a study: file names, source, and folder (empty until the user gives it)."""
 
     files: tuple[str, ...]
     source: str

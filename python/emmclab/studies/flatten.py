@@ -10,7 +10,7 @@ from emmclab.simulation.result_fields import result_fields
 from emmclab.studies.stored_types import CellFields
 from emmclab.traces.profile_options import percentile_label
 
-#: Groups of result fields that contain settings and are stored as JSON, and groups that only some runs have.
+#: Groups of result fields that contain settings and are stored as JSON.
 _SETTINGS = ("settings", "options.layer_settings")
 _OPTIONAL_GROUPS = ("cache", "host", "wear.lifetime")
 #: Groups of fields of applications that become tables of their own: requests by class, and time bins.
@@ -67,10 +67,10 @@ def flat(row: Mapping[str, Any], *, is_run: bool = False) -> Row:
 
 
 class _Group(dict[str, "_Field"]):
-    """The fields of a group by name, cached on first use because most groups are alike."""
+    """The fields of a group of a result, by name; each field is created on first use and then cached."""
 
     def __init__(self, prefix: str, columns: Mapping[str, str]) -> None:
-        """Set the prefix of the fields' paths, and the columns of paths whose column has another name."""
+        """Set the prefix of the fields' paths; `columns` contains the column names that differ from the paths."""
         super().__init__()
         self._prefix, self._columns = prefix, columns
 

@@ -121,7 +121,7 @@ class Sources:
         return source
 
 
-#: Maximum number of requests of an input that stays in memory from cell to cell.
+#: Maximum number of requests of a trace that is kept in memory between the runs of a study.
 _HELD_REQUESTS = 2_000_000
 
 
@@ -192,7 +192,10 @@ class Recordings:
         return str(Path(self.folder, stand_in.file))
 
     def about(self, inputs: Mapping[str, str]) -> RecordingsAbout:
-        """Return the description of the recordings that results contain; `inputs` are input names by resolved path."""
+        """Return a description of the recordings, which is stored with the results of a study.
+
+        `inputs` contains the names of inputs by resolved path.
+        """
         return {
             "folder": self.folder,
             "used": [

@@ -96,7 +96,7 @@ def read_programs(read: TomlTable) -> tuple[Program, ...]:
     scale = shared.value("scale", (int, float), 1.0)
     if not 0 < scale <= 1:
         raise shared.fault("scale", f"{scale} is not a share of the numbers", "give a number above 0, at most 1")
-    # The numbers of the programs shrink with `scale`, which is the only way to make a live study smaller.
+    # Multiply the numbers of the programs, such as counts of operations, by `scale` to make the study smaller.
     numbers = {key: max(1, round(value * scale)) for key, value in shared.table("numbers", int).items()}
     file_system = FileSystem(
         format=shared.text("format"),
@@ -181,7 +181,7 @@ def run_program(program: Program, device: Device, options: ServedOptions) -> dic
             disk.drain()
             disk.clear_counters()
             _script(disk, program, "run", f"{program.run}\nsync --file-system {mount}", log)
-            # The result is taken before unmounting, which also writes; so may the file system at other times.
+            # Take the result before unmounting, because unmounting writes to the device, too.
             result = disk.drain().deterministic()
     software = LiveSoftware(host=host_of(program), file_system=cast("FileSystemFields", asdict(program.file_system)))
     return {**result, "live": software}

@@ -30,7 +30,7 @@ class Answer(NamedTuple):
     rows: Iterator[tuple[Any, ...]]
 
 
-#: SQL macros for the column `flags`. An unknown name of a flag is an error, because false would look like an answer.
+#: SQL macros for the column `flags`. They reject an unknown flag name, because the result false would be misleading.
 _FLAG_MACROS = (
     f"flag_names(flags) as array_to_string([{FLAG_NAMES!r}[bit + 1] "
     f"for bit in range({len(FLAG_NAMES)}) if flags & (1 << bit) != 0], ' ')",

@@ -24,12 +24,12 @@ _JOINED, _GROUP = 500, 2_048
 
 
 class StoredCell(NamedTuple):
-    """The stored result of a study cell, which is a row of a part."""
+    """The stored result of a study cell: a row of one of the study's Parquet files."""
 
     key: str
     #: Result of the cell as JSON.
     result: str
-    #: The SHA-256 of `result`, then the table rows in the form of `lines_of`, one per line.
+    #: The first line is the SHA-256 of `result`. The other lines are the table rows.
     rows: str
 
     @staticmethod
@@ -192,7 +192,7 @@ _RANGES = 256
 Row = tuple[Any, ...]
 
 
-# DuckDB is not used for this, because it can sort long texts only if all of them fit into its memory.
+# Sorting in DuckDB is not used here, because it can sort long texts only if all of them fit into memory.
 def in_ranges(batches: Iterable[tuple[int, Iterable[Row]]], places: int, aside: Path) -> Iterator[Row]:
     """Yield rows sorted by their first column, which is a number from 0 to `places` - 1.
 
@@ -241,7 +241,7 @@ def _spill(ranges: dict[int, list[Row]], aside: Path) -> None:
 
 
 def _take_range(number: int, ranges: dict[int, list[Row]], aside: Path) -> list[Row]:
-    """Return the rows of a range of numbers in order, and remove them."""
+    """Return the rows whose numbers are in a range, in order, and remove them from memory and disk."""
     rows = ranges.pop(number, [])
     path = _file(aside, number)
     if path.exists():

@@ -86,7 +86,7 @@ class Results:
         return int(self.about.get("missing", 0))
 
     def lacks(self, without: Names = ()) -> bool:
-        """Return whether cells have no result in grids other than those in `without`."""
+        """Return whether cells of the study have no result; the grids in `without` are ignored."""
         return not {*self.about.get("missing_grids", ())} <= {*several(without)}
 
     @property
@@ -101,12 +101,12 @@ class Results:
 
     @property
     def applications(self) -> list[str]:
-        """Names of the run applications that are among the paper's 18."""
+        """Names of those of the paper's 18 applications that the study ran."""
         return [name for name in workload_groups()["applications"] if name in self.profiles]
 
     @property
     def combos(self) -> list[str]:
-        """Names of the run combos of applications that are among the paper's seven."""
+        """Names of those of the paper's seven combos of applications that the study ran."""
         return [name for name in workload_groups()["combos"] if name in self.profiles]
 
     @property
@@ -119,7 +119,10 @@ class Results:
         return {name: self.profiles[name][field] for name in several(names)}
 
     def select(self, grid: str, *, among: Names | None = None, **values: Any) -> Iterator[Run]:
-        """Yield the runs of a grid whose cell fields or options have these values; `among` restricts the inputs."""
+        """Yield the runs of a study's grid whose cell fields or options have these values.
+
+        `among` restricts the inputs.
+        """
         among = None if among is None else several(among)
         for run in self.runs:
             if (
@@ -130,7 +133,7 @@ class Results:
                 yield run
 
     def run(self, grid: str, **values: Any) -> Run:
-        """Return the only run of a grid with these values.
+        """Return the only run of a study's grid whose cell fields or options have these values.
 
         Raises:
             EmmclabError: no run or more than one run has these values.
@@ -159,7 +162,7 @@ def with_substitutes(results: Results, names: Sequence[str]) -> list[str]:
 def in_place(results: Results) -> Results:
     """Return the results in which recorded traces have the names of the workloads that they replace.
 
-    If a grid does not run the trace, for example because it extends workloads, the results of the workload are kept.
+    If a grid of the study did not run the recorded trace, its results of the workload are kept.
     """
     workload_of = stand_ins(results)
     recorded = {workload_of[name]: results.profiles[name] for name in workload_of}

@@ -43,7 +43,8 @@ from emmclab.studies.tables import row_of_cell
 
 #: Parquet metadata key under which a table stores its provenance.
 MADE_OF = "emmclab_made_of"
-#: Maximum size of files that are always hashed, bytes; larger ones only if they changed after the results.
+#: Maximum size of files that are always hashed, bytes. Larger files are hashed only if they changed after the results
+#: were stored.
 _SMALL = 16 << 20
 
 
@@ -258,7 +259,7 @@ def run_part(
 def estimate(
     place: Place, executor: Executor, cells: Sequence[Cell], *, images_limit: int = IMAGES_BYTES, note: Note = unheard
 ) -> Progress:
-    """Run a few cells of each grid, store their results, and return an estimate of the time for all other cells."""
+    """Run a few cells of each grid of a study, store their results, and estimate the time for all other cells."""
     last: list[Progress] = []
     with place.lock("estimate"):
         _run(Store(place, images_limit), executor, cells, last.append, note, is_sample=True)
@@ -329,7 +330,7 @@ def about(study: Study, cells: Sequence[Cell]) -> About:
 
 
 def _recorded_inputs(cells: Sequence[Cell]) -> list[str]:
-    """Return the names of the inputs that are recorded traces, without files of simulated requests."""
+    """Return the names of the inputs that are recorded traces; files written by simulations are left out."""
     files = dict.fromkeys((cell.input.name, cell.input.source) for cell in cells if not cell.input.synthetic)
     return list(dict.fromkeys(name for name, source in files if run_of(Path(source)) is None))
 

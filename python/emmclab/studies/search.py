@@ -315,10 +315,10 @@ def _by_seed(name: str, cells: Sequence[Cell], rows: Sequence[Row]) -> dict[int,
 
 
 def trial_cells(study: Study, space: Space, values: dict[str, Setting]) -> list[Cell]:
-    """Return the cells of a trial: those of the grid, on devices with these settings.
+    """Return the study cells that evaluate a trial: the searched grid, on devices with the trial's settings.
 
     Raises:
-        ConfigError: a device does not support them.
+        ConfigError: a device does not support these settings.
     """
     (grid,) = [grid for grid in study.grids if grid.name == space.grid]
     changed = replace(

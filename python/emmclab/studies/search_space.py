@@ -144,7 +144,7 @@ def read_space(read: TomlTable, grids: Mapping[str, Grid]) -> Space:
     if grid not in grids:
         raise read.fault("grid", f"there is no grid `{grid}`", f"choose one of: {', '.join(grids) or 'none'}")
     ranges, bounds = tuple(_ranges(read)), tuple(_bounds(read))
-    # Misspelt keys are reported first, because they explain why a setting is missing.
+    # Report misspelt keys first, because a setting may be missing only because its key is misspelt.
     read.reject_unknown()
     if not ranges:
         raise read.fault("setting", "the section has no setting to choose", "add `[[search.setting]]` with a name")

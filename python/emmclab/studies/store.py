@@ -33,16 +33,18 @@ MOST_OVERLOADED = 1_000
 _OVERLOADED = re.compile(r'"run_load_overloaded": ?true')
 #: Folder of the part files with results, and the file into which all parts are joined.
 _CELLS, _WHOLE = "cells", "cells/all.parquet"
-#: File names in a results folder: parts, device images and locks, image folders of a build, logs of power cuts.
+#: File names in a results folder: parts (`_PART`), device images and their locks (`_IMAGE`), image folders of a build
+#: (`_BUILD`), and logs of power cuts (`_LOGS`).
 _PART = re.compile(r"cells/(all|[0-9a-f]{32})\.parquet")
 _IMAGE = re.compile(r"[0-9a-f]{32}\.(emmcimg|lock)")
 _BUILD = re.compile(r"[0-9a-f]{16}")
 _LOGS = re.compile(r"[0-9a-f]{8}/(run\.(log|json)|(options|share)-[0-9a-f]+\.json)")
 #: Maximum number of unknown files in the folder of parts that a note lists.
 _NAMED = 3
-#: Interval between two part files, seconds: this time per existing part file, and the maximum.
+#: Minimum interval between two part files, seconds: `_EACH_S` for each existing part file, at most `_MOST_S`.
 _EACH_S, _MOST_S = 0.1, 10.0
-#: Results in part files are joined; if there are more cells than the first number, only above this number of files.
+#: Part files are joined at the end of a run. Above `_MANY_CELLS` cells, they are joined only if there are more than
+#: `_MANY_PARTS` files.
 _MANY_CELLS, _MANY_PARTS = 4_096, 1_000
 
 
@@ -68,7 +70,7 @@ class Missing:
 
 
 def missing_about(missing: Sequence[Missing]) -> FurtherAbout:
-    """Return how many study cells are missing, and their grids, as fields of the description of the results."""
+    """Return the number of study cells without a result, and their grids, as fields for the stored description."""
     return {"missing": len(missing), "missing_grids": list(dict.fromkeys(cell.grid for cell in missing))}
 
 
@@ -80,10 +82,10 @@ class Finished:
     digest: str = ""
     #: Number of stored results in each table: `runs`, `cuts`, `profiles`, `failures`.
     counts: dict[str, int] = field(default_factory=dict)
-    #: Table rows of failed cells, and of runs whose device stopped early.
+    #: Table rows of cells that failed (`failures`), and of runs whose device stopped early (`early`).
     failures: list[FailedRow] = field(default_factory=list)
     early: list[RunRow] = field(default_factory=list)
-    #: Number of overloaded runs, and the table rows of the first `MOST_OVERLOADED` of them.
+    #: Number of overloaded runs.
     overloaded_runs: int = 0
     overloaded: list[RunRow] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
@@ -381,7 +383,8 @@ class _Notes:
 
     def __init__(self, finished: Finished) -> None:
         self._found = finished
-        #: Whether the device stopped early, by form (set of columns) of a row, so that most rows need no parsing.
+        #: Whether the device stopped early, by the set of columns of a row. With this information, most rows need not
+        #: be parsed.
         self._stopped: dict[str, bool] = {}
 
     def take(self, line: Line) -> None:

@@ -44,7 +44,7 @@ class CellFields(CellParts):
 
 
 class Failed(TypedDict):
-    """Why a cell has no result."""
+    """The reason why a study cell has no result."""
 
     message: str
     hint: str | None

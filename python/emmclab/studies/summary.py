@@ -1,4 +1,4 @@
-"""Summarises a study: figures by input and setting, effects of each varied key, best setting by each metric."""
+"""Summarises a study: figures by input and setting, effect of each varied setting, best setting by each metric."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from emmclab.studies.stored_types import Run
 from emmclab.studies.tables import stop_of
 from emmclab.traces.profile_options import percentile_label
 
-#: Maximum exponent of a printed ratio; the interval of a ratio over few seeds can overflow.
+#: Maximum exponent passed to `expm1`, so that an interval does not overflow.
 _MOST_EXPONENT = 100.0
 
 #: Swept settings of a run: pairs of key and value, in the order of the study.
@@ -27,7 +27,7 @@ Setting = tuple[tuple[str, Any], ...]
 
 
 class Effect(NamedTuple):
-    """The best and the worst value of a varied key by a metric, with all other keys equal."""
+    """The best and the worst value of a varied key, such as `gc.policy`, by a metric, with all other keys equal."""
 
     key: str
     best: Any
@@ -38,7 +38,8 @@ class Effect(NamedTuple):
     pairs: int
     #: Number of pairs of runs in which the best value is better than the worst value.
     agreeing: int
-    #: Interval of the difference between worst and best value: percent, or percentage points; None with one seed.
+    #: Confidence interval of the difference between the worst and the best value, in percent or percentage points; None
+    #: with one seed.
     interval: Interval | None
     #: Whether the difference is significant, by the interval over the seeds or by the signs of the pairs.
     is_told: bool
@@ -49,9 +50,9 @@ def effects_of(
 ) -> list[Effect]:
     """Return the effect of each varied key on a metric, whose values are in `figures` by input, setting and seed.
 
-    Only combinations of an input and other keys that exist with every value of the key are compared. The confidence
-    interval is that of the means over these combinations, over the seeds. The sign test assumes that the pairs are
-    independent.
+    Runs of an input are compared if only the key differs, and if there is a run with every value of the key. The
+    compared runs are averaged for each seed; the confidence interval is that of the averages over the seeds. The sign
+    test assumes that the pairs are independent.
 
     >>> times = {("chat", (("op", op), ("gc", gc))): {seed: 100 / op + gc + seed / 9 for seed in (1, 2, 3)}
     ...     for op in (10, 20) for gc in (1, 2)}
@@ -150,7 +151,7 @@ class Metric(NamedTuple):
     unit: str
     paths: tuple[str, ...]
     highest_is_best: bool = False
-    #: The percentile of response times that this metric is, if the study requests it; None for a metric with paths.
+    #: Percentile of response times that the metric shows; None if the metric is not a percentile.
     percentile: float | None = None
     #: Number of decimals; None for four significant digits.
     digits: int | None = None
@@ -235,7 +236,7 @@ _OPTIONS = ("mode", "network", *AXES)
 
 @functools.cache
 def _fields_read() -> dict[str, tuple[str, ...]]:
-    """Return which fields of each group of a result `summaries` reads; empty if the name is not that of a group."""
+    """Return the fields of a result that `summaries` reads, by group; a field without a group has no entries."""
     groups: dict[str, list[str]] = {}
     options = (f"options.{name}" for name in (*_OPTIONS, "layer_settings"))
     for path in (*_READ, *options, *(path for metric in (*METRICS, RUNTIME) for path in metric.paths)):
@@ -282,7 +283,7 @@ def metrics_of(percentiles: Iterable[float]) -> tuple[Metric, ...]:
 
 @dataclass(frozen=True)
 class Point:
-    """The figures of one input with one setting of a grid, by metric, over the seeds."""
+    """The figures of one input with one setting of a study's grid, by metric, over the seeds."""
 
     input: str
     setting: Setting
@@ -290,7 +291,7 @@ class Point:
     #: By metric: the value for each seed.
     by_seed: dict[str, dict[int, float]]
     seeds: int
-    #: Runs that ended early, and runs that failed, each with its reason; both are left out of the figures.
+    #: Runs that ended early (`ended_early`) or failed (`failed`), with the reasons. The figures do not include them.
     ended_early: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     #: Number of overloaded runs; their response times are part of the figures, but are not used to rank settings.
@@ -299,9 +300,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Ranked:
-    """The best and the worst setting of a grid by one metric, over the inputs that were run with all settings.
+    """The best and the worst setting of a study's grid by one metric.
 
-    Varied keys that have no effect on the metric are omitted from both settings.
+    Only inputs that were run with all settings are used. Varied keys that have no effect on the metric are omitted from
+    both settings.
     """
 
     metric: Metric
@@ -309,14 +311,14 @@ class Ranked:
     worst: Setting
     best_value: Spread
     worst_value: Spread
-    #: Inputs for which all settings have results, and number of all inputs of the grid.
+    #: Names of the inputs for which all settings have results (`inputs`), and number of all inputs (`all_inputs`).
     inputs: tuple[str, ...]
     all_inputs: int
     seeds: int
     #: Settings whose values differ from the best, but that cannot be distinguished from it (`order_of`).
     indistinguishable: tuple[Setting, ...]
-    #: Confidence interval of the difference between the worst and the best setting, at a level that holds for all
-    #: settings together: in percent, or in percentage points for a share. None with a single seed.
+    #: Confidence interval of the difference between the worst and the best setting: in percent, or in percentage points
+    #: for a share. The confidence level holds for all settings together. None with a single seed.
     interval: Interval | None
     #: Whether the worst setting can be distinguished from the best.
     is_worst_apart: bool
@@ -341,7 +343,7 @@ class Ranked:
         return self.metric.text(effect.best_mean) == self.metric.text(effect.worst_mean)
 
     def change_of(self, effect: Effect) -> float:
-        """The change from the best to the worst value of a key: in percent, or in percentage points for a share."""
+        """The change from the best to the worst value of a varied key: in percent; of shares, in percentage points."""
         if self.metric.unit == "%" or not effect.best_mean:
             return effect.worst_mean - effect.best_mean
         return 100 * (effect.worst_mean / effect.best_mean - 1)
@@ -404,7 +406,9 @@ def overload_note(summaries: Sequence[Summary]) -> str:
 
 
 def swept_keys(runs: Iterable[Run]) -> dict[str, list[Any]]:
-    """Return the keys that have several values in these runs, with the values, in the order of the runs.
+    """Return the keys (settings or options) with several values in these runs, with the values.
+
+    The order is that of the runs.
 
     >>> policies = ("fifo", "cat")
     >>> swept_keys(Run({"device": "a", "settings": {"gc.policy": policy}}) for policy in policies)
@@ -534,7 +538,7 @@ def _rank(metric: Metric, by_seed: dict[Setting, dict[int, float]], inputs: tupl
 
 
 def _essential(setting: Setting, values: dict[Setting, Spread], metric: Metric) -> Setting:
-    """Return a setting without the keys that do not affect the printed value of the metric."""
+    """Return a setting without the keys (such as `gc.policy`) that do not affect the metric as printed."""
     printed = metric.text(values[setting].mean)
 
     def matters(key: str) -> bool:

@@ -54,7 +54,7 @@ _Judged = tuple[CutCell, Verdict]
 
 @dataclass(frozen=True)
 class Table:
-    """Verdicts of all grids with the same workloads; `cells` are by workload and column."""
+    """A table of power-cut verdicts, one row per workload; `cells` contains them by workload and column."""
 
     rows: tuple[str, ...]
     columns: tuple[Column, ...]
@@ -165,7 +165,7 @@ MEANING = {
 
 
 class _RankedBy(TypedDict):
-    """The best and the worst setting of a grid by one metric."""
+    """The best and the worst setting of a study's grid by one metric."""
 
     metric: str
     unit: str
@@ -183,7 +183,7 @@ class _RankedBy(TypedDict):
 
 
 class EffectOf(TypedDict):
-    """The effect of a varied key: its best and worst value, with all other keys equal."""
+    """The effect of a varied key, such as `gc.policy`: its best and worst value, with all other keys equal."""
 
     key: str
     best: Setting
@@ -198,7 +198,10 @@ class EffectOf(TypedDict):
 
 
 class Ranking(_RankedBy):
-    """The ranking of a grid, the effect of each key, and the ranking when the strongest key has its best value."""
+    """The ranking of the settings of a grid, and the effect of each varied setting.
+
+    It also contains the ranking for the best value of the setting with the strongest effect.
+    """
 
     grid: str
     effects: list[EffectOf]
@@ -221,7 +224,7 @@ class CutVerdict(TypedDict):
 
 
 class CutVerdicts(TypedDict):
-    """The verdicts of a study of power cuts, with the number of each."""
+    """The verdicts of a power-cut study, and the number of runs with each verdict."""
 
     answer: str
     verdicts: dict[str, int]
@@ -229,7 +232,7 @@ class CutVerdicts(TypedDict):
 
 
 def rankings(results: Results) -> list[Ranking]:
-    """Return the best and worst setting of each grid by each metric, and whether they differ significantly."""
+    """Return the best and worst setting of each study grid by each metric, and whether they differ significantly."""
     return [
         {
             "grid": summary.grid,
@@ -276,7 +279,7 @@ def _ranking(ranked: Ranked) -> _RankedBy:
 
 
 def cut_verdicts(results: Results) -> CutVerdicts:
-    """Return the verdict of each run of a study of power cuts, with the number of each verdict."""
+    """Return the verdict of each run of a power-cut study, and the number of runs with each verdict."""
     runs: list[CutVerdict] = [
         {
             "workload": name,

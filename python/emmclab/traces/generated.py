@@ -110,7 +110,7 @@ def size_of(text: str) -> int | None:
 
 
 def _trace(name: str, open_stream: Callable[[], _core.GeneratedTrace]) -> Trace:
-    # A generator has the methods of a reader, so that it can be used as one.
+    # A generator is passed as a reader here, because it has the same methods.
     return Trace(name, cast("Callable[[], _core.Reader]", open_stream))
 
 

@@ -56,7 +56,10 @@ def inputs_of(traces: Sequence[Trace]) -> list[InputRecord]:
 
 
 def provenance_here(inputs: Sequence[InputRecord]) -> ProvenanceFields:
-    """Return `version`, `command` and `inputs` of a result; `command` is missing if it is computed from Python."""
+    """Return the provenance of a result: version, command line and inputs.
+
+    `command` is missing if emmclab is used from Python.
+    """
     fields: ProvenanceFields = {"version": __version__}
     if (command := command_line()) is not None:
         fields["command"] = command

@@ -34,7 +34,7 @@ KINDS = (
 
 
 class ProcessRow(TypedDict):
-    """The fields that are needed of a row of the figure `process_share`; a row has further fields."""
+    """The fields of a row of the figure `process_share` that the journaling analysis uses."""
 
     process: str | None
     reads: int
@@ -363,7 +363,7 @@ class Journal(FieldMapping):
 
 
 def _rate(low: float, high: float | None) -> str:
-    """Return the label of a range of rates."""
+    """Return the label of a range of commit rates."""
     if high is None:
         return f"> {low:g}"
     return f"{low:g} - {high:g}" if high else "0"

@@ -241,7 +241,8 @@ def _of_file(path: Path, options: Mapping[str, Any], slices: Sequence[Trace]) ->
     reader = read(path, **options).open()
     ledger: Ledger = reader.ledger()
     for field, before in reader.ledger().items():
-        # The counts in the ledger of a slice include those of the file. Clock jumps are known only for the whole trace.
+        # The counts of each slice include those of the whole file, which must be added only once. Clock jumps are left
+        # out, because they are known only for the whole trace.
         counts = [count for trace in slices if (count := trace.ledger[field]) is not None]
         if counts and field != "clock_jumps":
             ledger[field] = (before or 0) + sum(count - (before or 0) for count in counts)

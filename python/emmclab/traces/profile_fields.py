@@ -38,7 +38,7 @@ class Field(NamedTuple):
         return Column(self.label, self.unit, about=self.about)
 
     def text(self, value: float | None) -> str:
-        """Format a value with the field's decimals, or if it is small with three significant digits; None is a dash.
+        """Format a value with the field's decimals; small values get three significant digits, None a dash.
 
         >>> SIZE_FIELDS[0].text(63668.0), SIZE_FIELDS[4].text(None)
         ('63,668', '–')
@@ -175,7 +175,7 @@ FSYNC_PARTS = (
     Field("queue", "Queue", "ms", 3, "queued at the host while the device works for other processes"),
     Field("unexplained", "Not explained", "ms", 3, "the rest: no recorded request or commit explains it"),
 )
-#: Time within data, commit and flush in which the device also has requests of other processes; these parts include it.
+#: Part of the times data, commit and flush in which the device also had requests of other processes.
 FSYNC_SHARED = Field("shared", "Shared", "ms", 3, "data, commit and flush while other processes have requests, too")
 
 #: Columns of the profile's table `clock_jumps`.

@@ -12,12 +12,15 @@ from emmclab.traces.profile_fields import DEVICE_FIELDS, JUMP_FIELDS, KEY_FIELDS
 from emmclab.traces.profile_options import percentile_label
 from emmclab.traces.recorded_registers import recorded_devices
 
-#: Fields of clock jumps whose values are words.
+#: Fields of a clock jump whose values are texts, not numbers.
 _WORDS = ("direction", "mended")
 
 
 def clock_tables(profiles: Sequence[Profile], most: int | None = None) -> Iterator[TextTable]:
-    """Yield the table of clock jumps, at most `most` for each trace, and the table of key figures without them."""
+    """Yield two tables: the clock jumps, and the key figures without them.
+
+    At most `most` jumps are listed for each trace; None lists all.
+    """
     rows: list[Cells] = []
     for profile in profiles:
         jumps = profile.clock_jumps

@@ -18,7 +18,7 @@ class Inconsistency(TypedDict):
     explanation: str
     check: str
     published: float
-    #: Range of the published figure that the other published figures allow; None for an open end.
+    #: Lower end of the range of the published figure that the other published figures allow; None for an open end.
     low: float | None
     high: float | None
 

@@ -74,7 +74,7 @@ def opener(table: ArrowTable, name: str) -> Callable[[], _core.Reader]:
         ConfigError: on opening, if this is not a table.
         UnsupportedError: on opening, if a library is missing.
     """
-    # A frame has the methods of a reader, so that it can be used as one.
+    # A frame is passed as a reader here, because it has the same methods.
     return cast("Callable[[], _core.Reader]", lambda: _frame(table, name))
 
 
@@ -104,7 +104,7 @@ def _frame(table: Any, name: str) -> _core.Frame:
 
 
 Header = dict[str, str | None]
-#: Counts of a trace's reader; None if the input does not show one, such as `reissued` without processes.
+#: Counts of what the reader of a trace did, by name; None for counts that the input format cannot provide.
 Ledger = dict[str, int | None]
 #: Callback after each batch: bytes read, total bytes (None = unknown), and requests so far.
 Progress = Callable[[int, int | None, int], None]
@@ -316,7 +316,7 @@ class Trace:
         >>> len(emmclab.read(emmclab.bundled()[0]).open().next()) > 0
         True
         """
-        # If a stream was already opened to detect bad input, it is used first.
+        # Use the stream that was opened to detect bad input, if it has not been read yet.
         stream, self._unread = self._unread, None
         if stream is None:
             refuse_pipes([self], "read twice")
@@ -558,7 +558,7 @@ def refuse_pipes(traces: Sequence[Trace], action: str) -> None:
 
 
 def refuse_coarse_clock(name: str, header: Header, figures: str) -> None:
-    """Raise an error if a trace's clock is too coarse for these figures; its header shows this after reading.
+    """Raise an error if a trace's clock is too coarse for `figures`; the header shows this after reading.
 
     Raises:
         UnsupportedError: the clock of the trace is coarse.

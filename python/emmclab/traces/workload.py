@@ -103,7 +103,7 @@ class Workload:
                 self._model, seed=seed, requests=requests, duration_ns=duration_ns, rate_pct=rate_pct
             )
 
-        # A synthesis has the methods of a reader, so that it can be used as one.
+        # A synthesis is passed as a reader here, because it has the same methods.
         return Trace(self.name, cast("Callable[[], _core.Reader]", synthesis))
 
 

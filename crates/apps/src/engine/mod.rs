@@ -1,8 +1,8 @@
 //! Runs a program as a discrete-event simulation in integer nanoseconds.
 //!
 //! Threads run on cores and wait for transfers, for each other, and for their file operations, which a [`StorageBackend`] executes. All
-//! events of one time are processed before time advances, in the order of their creation. A run in simulated time therefore has the same
-//! result on every machine.
+//! events at the same time are processed in the order of their creation, before time advances. A run in simulated time therefore has the
+//! same result on every machine.
 
 mod instructions;
 
@@ -32,7 +32,7 @@ pub(crate) struct RunConstants<'a> {
     pub cores: u32,
     pub quantum: Nanos,
     pub switch: Nanos,
-    /// CPU factor of the simulated host, in millionths.
+    /// Factor on the duration of CPU work on the simulated host, in millionths.
     pub factor: u64,
     pub bits_per_s: u64,
     pub round_trip: Nanos,
@@ -68,7 +68,7 @@ pub(crate) struct ProgramEngine<'a, S> {
     operations: u64,
     syncs: u64,
     at_once: u64,
-    /// The thread that is executing a file operation and has not left its core.
+    /// The thread whose file operation is being submitted, if any. It still occupies its core.
     asking: Option<u32>,
     /// Buffer for finished file operations, reused for each event.
     finished: FinishedOperations,
@@ -422,7 +422,8 @@ impl CoreScheduler {
         Some((core, place.thread?, worked))
     }
 
-    /// Whether the thread on this core must yield to another thread. If it need not and its quantum has ended, it gets a new quantum.
+    /// Whether the thread on this core must yield to another thread. A thread that need not yield gets a new quantum if its quantum has
+    /// ended.
     pub fn is_over(&mut self, core: usize) -> bool {
         let place = &mut self.all[core];
         if place.remaining_quantum > Nanos::ZERO {
@@ -440,7 +441,8 @@ impl CoreScheduler {
     }
 }
 
-/// A counting signal: the number of signals that were sent but not received, or the threads that wait for one.
+/// A counting semaphore for signals between threads: the number of signals that were sent but not received, or the threads that wait for a
+/// signal.
 #[derive(Clone, Debug, Default)]
 struct CountingSignal {
     count: u64,
@@ -505,7 +507,8 @@ enum ThreadStatus {
     /// The thread runs on a core.
     Running,
     Network,
-    /// The thread waits for a file operation. The causes of the wait are known only when it ends; until then this is an estimate.
+    /// The thread waits for a file operation. The value is the likely cause of the wait, with class and mount of the file; the real causes
+    /// are known only when the wait ends.
     Storage(WaitReason, Option<(FileClass, MountId)>),
     Signal(u32),
     Lock(u32),

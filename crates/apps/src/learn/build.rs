@@ -12,7 +12,7 @@ use super::thread_items::{RecordedFileOp, RecordedThread, ThreadItem};
 use crate::program::{AccessPattern, FileAccess, FilePickOrder, FileSelection, FileSet, ProgramStep};
 use crate::random_draws::Amount;
 
-/// Maximum CPU work between two accesses of one file, in ns, for combining the accesses; the work then moves before both of them.
+/// Two accesses of one file are combined if the CPU work between them is at most this long, in ns.
 const SMALL_NS: i64 = 50_000;
 /// Maximum number of steps of all threads together.
 const MOST_STEPS: usize = 1 << 20;
@@ -90,7 +90,7 @@ fn unwritable(error: impl std::fmt::Display) -> Error {
 /// Names of the files in the learned program. A file is named after its path; further files with an equal path also get a number.
 struct LearnedNames {
     files: Vec<String>,
-    /// Whether a thread uses the file. Many files are only looked up by a path call.
+    /// For each file, whether a recorded operation uses it. A file that is only looked up by its path is not used.
     used: Vec<bool>,
     /// The partition of each file.
     partitions: Vec<String>,
@@ -116,7 +116,7 @@ impl LearnedNames {
                 }
             }
         }
-        // A rename cannot cross file systems, so all files that are renamed to each other get the partition of the first one.
+        // A rename cannot cross file systems, so all files that are linked by renames get the partition of the first file.
         let partitions = (0..used.len())
             .map(|file| options.partition_of(&recording.files.all[together.first(file)].path).to_owned())
             .collect();
@@ -128,7 +128,7 @@ impl LearnedNames {
         let mut steps: Vec<ProgramStep> = Vec::new();
         let since = thread.started_ns - recording.first.unwrap_or(thread.started_ns);
         if !thread.started && since > 0 {
-            // The thread already existed when the recording began. The time until its first call becomes a pause.
+            // The thread existed before the recording began. The time until its first recorded call is imported as a pause.
             steps.push(ProgramStep::Think { ms: ms(since) });
         }
         for item in &thread.items {
@@ -193,7 +193,8 @@ impl LearnedNames {
     }
 }
 
-/// Appends a step. An access of the same kind as the last step is combined with that step; a little work between them moves before both.
+/// Appends a step. An access of the same kind as the last step is combined with that step. CPU work of at most [`SMALL_NS`] between the two
+/// is placed before both.
 fn merge(steps: &mut Vec<ProgramStep>, step: ProgramStep) {
     let small = |step: &ProgramStep| matches!(step, ProgramStep::Cpu { ms: Amount::Fixed(ms) } if *ms * 1e6 <= SMALL_NS as f64);
     let behind = usize::from(steps.last().is_some_and(small));
@@ -243,7 +244,7 @@ fn signal(number: u32) -> String {
     format!("order {number}")
 }
 
-/// Scales the CPU work of a step that was recorded on a machine with this CPU factor to CPU factor 1.
+/// Converts the CPU work of a step from a machine with CPU factor `cpu_factor` to a core of CPU factor 1.
 fn on_factor_one(step: ProgramStep, cpu_factor: f64) -> ProgramStep {
     match step {
         ProgramStep::Cpu { ms: Amount::Fixed(ms) } => ProgramStep::Cpu { ms: Amount::Fixed(rounded(ms / cpu_factor)) },

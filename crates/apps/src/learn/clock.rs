@@ -62,7 +62,8 @@ impl CallClock {
     }
 }
 
-/// Parses the timestamp at the beginning of a text; also returns the rest. After another format, `-r` adds `(+ 0.000012)`.
+/// Parses the timestamp at the beginning of a text; also returns the rest. An interval such as `(+ 0.000012)`, which `-r` adds after other
+/// timestamps, is skipped.
 pub(super) fn stamp_of(text: &str) -> Option<(CallTimestamp, &str)> {
     let (word, rest) = text.split_once(' ')?;
     let stamp = if word.contains(':') { CallTimestamp::OfDay(of_day(word)?) } else { CallTimestamp::Seconds(since_epoch(word)?) };

@@ -23,7 +23,7 @@ pub use recording::CallTimes;
 use strace::{FtraceCallParser, StraceParser, only_recorded_calls};
 use thread_items::{CallWaits, RecordedThread};
 
-/// Maximum length of a line in bytes; strace shortens strings.
+/// Maximum length of a line in bytes. Lines of real recordings are shorter, because strace shortens strings.
 const LONGEST_LINE: u64 = 1 << 20;
 /// Maximum CPU factor, as for hosts.
 const MOST_CPU_FACTOR: f64 = 1e3;
@@ -40,7 +40,8 @@ pub struct LearnOptions {
     pub partitions: Vec<(String, String)>,
     /// The thread that the user waits for; `None` for the first thread.
     pub user_waits_for: Option<String>,
-    /// Whether learning succeeds if the thread that the user waits for mostly waits for causes outside the recording.
+    /// Whether a program is learned even if the thread that the user waits for spends most of its time in sleeps and in waits whose cause
+    /// is not in the recording.
     pub keep_pauses: bool,
     /// CPU factor of the recorded machine, as in [`crate::HostSetup::cpu_factor`]. For example, 0.25 is a core four times as fast as a core
     /// of CPU factor 1, for which programs specify work.
@@ -77,7 +78,7 @@ pub struct LearnedProgram {
     pub unreadable_lines: u64,
     /// The kinds of calls in the recording, if the recorder was restricted to some kinds; empty for a recording of all calls.
     pub only_calls: Vec<String>,
-    /// By kind, the number of calls that the program omits, and of lines that are not system calls.
+    /// Number of calls that the program omits, and of lines that are not system calls, by kind.
     pub dropped: BTreeMap<String, u64>,
     /// Recorded time by cause, and counts of activity that the recording cannot show.
     pub known: CallTimes,
@@ -242,7 +243,7 @@ fn source(recording: &CallRecording, format: &str, cpu_factor: f64) -> String {
 #[cfg(test)]
 mod tests;
 
-/// Minimum time for a refusal, in ns: shorter unexplained waits, and shorter work after the end of the user's thread, are always accepted.
+/// Unexplained waits, and work after the end of the user's thread, are always accepted if they are shorter than this time, in ns.
 const LEAST_REFUSED_NS: i64 = 10_000_000;
 /// Shortest total wait of a kind that an error lists, in ns. Shorter waits would be rounded to 0.000 s.
 const LEAST_TOLD_NS: i64 = 500_000;
@@ -315,8 +316,8 @@ fn busy_behind(thread: &RecordedThread, at: i64) -> i64 {
     (thread.at - from).max(0) - idle(&thread.asleep) - idle(&thread.unexplained)
 }
 
-/// Returns an error if the default thread ends before most of the work is done, because the program would end with it. An example is a
-/// shell that starts processes in the background.
+/// Returns an error if the first thread, for which the user waits by default, ends before most of the work is done, because the program
+/// would end with it. An example is a shell that starts processes in the background.
 fn refuse_early_end(
     recording: &CallRecording, time: &UserThreadTime, thread: &RecordedThread, other: &RecordedThread,
 ) -> Result<()> {

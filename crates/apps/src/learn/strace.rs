@@ -59,7 +59,7 @@ pub(super) fn annotation_of(word: &str) -> Option<&str> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SystemCall {
     pub thread: u32,
-    /// Time at which the call began, in ns since the epoch of the recording.
+    /// Time at which the call began, in ns on the clock of the recording.
     pub started_ns: i64,
     pub ended_ns: i64,
     /// The name of the call, without `sys_`.
@@ -113,11 +113,11 @@ pub(super) enum StraceLine {
     CutOff(SystemCall),
     /// The end of a thread: its id, and the time in ns.
     Exit(u32, i64),
-    /// A signal stops a thread (true) or continues it (false). The values are the thread id, the time in ns, and which of both happened.
+    /// A signal stops a thread (`true`) or continues it (`false`). The other values are the thread id and the time in ns.
     Stop(u32, i64, bool),
     /// A line of strace that reports no call, with the name of its kind.
     Other(&'static str),
-    /// A line that strace does not print, with a description of the problem.
+    /// A line that is not in a format of strace, with a description of the problem.
     Unreadable(&'static str),
 }
 
@@ -420,7 +420,7 @@ pub(super) enum FtraceCallLine {
     Call(SystemCall),
     /// A line that is not the return of a call: the beginning of a call, a comment, or another event.
     Other,
-    /// A line that ftrace does not print.
+    /// A line that is not in the format of ftrace.
     Unreadable,
 }
 

@@ -98,7 +98,7 @@ fn threads_start_where_they_were_cloned_and_wait_for_files_that_others_make() {
     assert!(wait < read, "{first:?}");
     let signal = second.iter().position(|step| step.contains("signal")).unwrap();
     assert!(second[signal - 1].contains("create"), "{second:?}");
-    // The first thread closes the last descriptor, so it deletes the file, after it has waited for the writes of the second thread.
+    // The first thread closes the last descriptor and deletes the file. Before, it waits for the writes of the second thread.
     assert!(first.last().unwrap().contains("delete"), "{first:?}");
     assert!(!second.iter().any(|step| step.contains("delete")));
 }
@@ -316,7 +316,7 @@ fn calls_without_durations_are_read_and_counted() {
          7 1.500000 getpid() = 7\n7 1.600000 nanosleep({tv_sec=1}, NULL) = 0\n7 1.700000 close(3) = 0\n",
     );
     assert_eq!(outcome.known.untimed_calls, 5);
-    // Without durations, a call lasts until the next call begins: the sync 0.5 s, and the sleep 0.1 s. The time after `getpid` is work.
+    // Without recorded durations, each call is assumed to last until the next call begins.
     assert!((outcome.known.storage_ns - 500_000_000).abs() < 1_000_000, "{:?}", outcome.known);
     let known = &outcome.known;
     assert_eq!((known.asleep_ns, known.pause_ns, known.work_ns), (100_000_000, 0, 100_000_000));
@@ -442,7 +442,7 @@ fn a_shell_that_ends_before_its_children_have_worked_is_refused_unless_it_is_nam
     let named = LearnOptions { user_waits_for: Some("10".to_owned()), ..options() };
     let outcome = learn(text("fsync(3)").as_bytes(), &named).unwrap();
     assert_eq!(outcome.user.behind_ns, 2_002_500_000);
-    // Sleep of another thread, after the thread that the user waits for has ended, does not count as work.
+    // Another thread sleeps after the thread that the user waits for has ended. This sleep does not count as work.
     let (outcome, _) = learned(&text("nanosleep({tv_sec=2}, NULL)"));
     assert_eq!(outcome.user.behind_ns, 2_500_000);
 }
@@ -473,7 +473,7 @@ fn a_recording_of_some_calls_is_named_and_without_writes_its_syncs_are_refused()
     let (outcome, program) = learned(&format!("{opened}{written}{synced}"));
     assert_eq!(outcome.only_calls, ["fsync", "openat", "write"]);
     assert!(program.about.contains("only of fsync, openat, write"), "{}", program.about);
-    // In a recording of all system calls, as the hint recommends, `only_calls` is empty.
+    // If all system calls were recorded, `only_calls` is empty.
     let whole = format!("1 9.9 brk(NULL) = 0x1000 <0.0001>\n{opened}{written}{synced}");
     assert!(learned(&whole).0.only_calls.is_empty());
 }

@@ -160,8 +160,8 @@ impl RecordedThread {
         }
     }
 
-    /// Adds a transfer. A wait just before received data was a wait for the network, so it is removed from the pauses. Returns the removed
-    /// time in ns: unexplained waits, and timeouts.
+    /// Adds a network transfer. A pause directly before received data was a wait for the network, and is removed. Returns two removed times
+    /// in ns: that of unexplained waits, and that of timeouts.
     pub fn transfer(&mut self, bytes: u64, received: bool) -> (i64, i64) {
         let mut waited = (0, 0);
         if received
@@ -417,12 +417,12 @@ pub(super) fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// All waits of one kind of a thread, including waits of other threads that this thread waited for.
+/// All waits of a thread that are of one kind (sleeps or unexplained waits), including waits of other threads that this thread waited for.
 #[derive(Debug, Default)]
 pub(super) struct CallWaits {
     /// Time by the name of the call, in ns.
     by_call: BTreeMap<String, i64>,
-    /// Start and end of each wait, in order of their ends, in ns since the epoch of the recording.
+    /// Start and end of each wait, in ns on the clock of the recording, in order of their ends.
     spans: Vec<(i64, i64)>,
 }
 
@@ -432,7 +432,8 @@ impl CallWaits {
         self.spans.push((begun, ended));
     }
 
-    /// Subtracts up to `ns` from the last waits in a call, because they had another cause. Returns the subtracted time in ns.
+    /// Subtracts up to `ns` from the last waits in calls named `call`, whose cause has become known later. Returns the subtracted time in
+    /// ns.
     pub fn take_back(&mut self, call: &str, ns: i64) -> i64 {
         let Some(known) = self.by_call.get_mut(call) else { return 0 };
         let all = ns.min(*known);
@@ -450,7 +451,7 @@ impl CallWaits {
         all
     }
 
-    /// The parts of the waits between two times, in order of their ends.
+    /// The parts of the waits that lie between two times, in order of their ends.
     pub fn between(&self, begun: i64, ended: i64) -> Vec<(i64, i64)> {
         let mut parts: Vec<_> = (self.spans.iter().rev())
             .take_while(|span| span.1 > begun)

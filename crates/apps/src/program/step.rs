@@ -240,7 +240,7 @@ impl AppProgram {
         let all = self.check_sets().and_then(|()| names.check(self)).and_then(|()| names.check_steps(self));
         all.map_err(|ProgramFault { key, value, problem, hint }| {
             let error = Error::new(ErrorClass::Config, problem).of_field(key, 0, value.as_bytes()).hint(hint);
-            // The value is a duplicate or unknown name, so its last occurrence in the text is the faulty one.
+            // A duplicate or unknown name is reported at its last occurrence in the text.
             match text.rfind(&format!("\"{value}\"")) {
                 Some(at) => error.at_line(text[..at].matches('\n').count() as u64 + 1),
                 None => error,

@@ -449,8 +449,8 @@ const WAIT: Duration = Duration::from_millis(100);
 /// Compression level of the blocks. It is low, because writing the log must not slow down the device.
 const LEVEL: i32 = 1;
 
-/// A writer of a crash log. If the process is killed, the file may lack only records that were added in the last tenth of a second before
-/// the last call of [`CrashLogWriter::add`].
+/// A writer of a crash log. If the process is killed, the file lacks at most the records that were added within 0.1 s before the last call
+/// of [`CrashLogWriter::add`].
 pub struct CrashLogWriter {
     file: File,
     path: PathBuf,

@@ -25,7 +25,8 @@ use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
 use crate::nand::BlockState;
 
-/// The reference model of a device. The caller passes each command to the model first, attaches it as observer, and calls `verify`.
+/// The reference model of a device. For each command, the caller calls `expect` first, passes the command to the device with the model as
+/// observer, and then calls `verify`.
 pub struct DeviceChecker {
     geometry: Geometry,
     /// Tag of the data in each sector of the flash; 0 = no data.

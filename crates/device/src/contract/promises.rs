@@ -131,7 +131,7 @@ impl DurabilityPromises {
                 if self.rules.write_through || command.modifiers.durable() {
                     self.writes.remove(&version);
                     self.promise(first, end, version);
-                    // A packed write no longer restricts the order when all its entries are promised to be durable.
+                    // Forgets packed writes whose entries are all promised to be durable, because they no longer restrict the order.
                     let writes = &self.writes;
                     self.packs.retain(|pack| writes.range(pack.first..pack.end).next().is_some());
                 } else if let Some(write) = self.writes.get_mut(&version) {
@@ -353,15 +353,16 @@ impl DurabilityPromises {
         })
     }
 
-    /// The ordering promises that apply if data of this version survives: of the last barrier before it, and of its packed write.
+    /// The ordering promises that apply if data of this version survives: that of the last barrier before the version, and that of the
+    /// packed write to which the version belongs.
     pub fn orders_of(&self, version: Version) -> impl Iterator<Item = DurabilityOrder> {
         let barriers = self.barriers.partition_point(|barrier| barrier.from <= version);
         let last = barriers.checked_sub(1).map(|place| of_barrier(&self.barriers[place]));
         last.into_iter().chain(self.pack_orders().filter(move |order| order.after.contains(&version)))
     }
 
-    /// The unpromised versions that barriers order, as (first sector, end, version, oldest later version whose survival requires this
-    /// version). A sector with several such versions is returned once for each.
+    /// The unpromised versions that must survive if certain later versions do, because of a barrier, as (first sector, end, version, oldest
+    /// such later version). A sector with several such versions is returned once for each.
     pub fn prerequisites(&self) -> impl Iterator<Item = (u64, u64, Version, Version)> {
         let last = self.barriers.last().map(of_barrier);
         let owed = last.into_iter().flat_map(|order| self.required_sectors(&order).collect::<Vec<_>>());
@@ -442,10 +443,10 @@ pub struct BrokenPromise {
     pub first: u64,
     /// The sector after the last sector of the range.
     pub end: u64,
-    /// The version that these sectors contain; 0 = never written, or no longer recorded
+    /// The version that the sectors of the range contain; 0 = never written, or no longer recorded
     /// ([`Persistence::retire`](crate::persistence::PersistenceTracker::retire)).
     pub actual: Version,
-    /// The oldest version that the promise permits in these sectors.
+    /// The oldest version that the promise permits in the sectors of the range.
     pub promised: Version,
 }
 

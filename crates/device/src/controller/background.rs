@@ -2,10 +2,11 @@
 //! which the device starts itself (`EXT_CSD` `BKOPS_EN`, `AUTO_EN`).
 //!
 //! Steps of work are executed in the order of their earliest start times, so that several calls have the same effect as one call up to the
-//! end of the last. An idle gap begins when all host work is done. In a gap, write-back starts after its idle time, folding after its idle
-//! time since the last write-back, and collection after its idle time since the last of both. Collection moves one page at a time. With
-//! HPI, a request interrupts it after the current page, which takes a fixed time; without HPI, the request waits for the whole block. If
-//! very few blocks are free (`EXT_CSD` `BKOPS_STATUS` level 3), collection starts at once and is not interrupted.
+//! end of the last. An idle gap begins when all host work is done. In a gap, each kind of work starts after its own idle time: that of
+//! write-back counts from the start of the gap, that of folding from the last write-back, and that of collection from the last of both.
+//! Collection moves one page at a time. With HPI, a request interrupts collection after the current page; the interruption takes a fixed
+//! time. Without HPI, the request waits for the whole block. If very few blocks are free (`EXT_CSD` `BKOPS_STATUS` level 3), collection
+//! starts at once and is not interrupted.
 
 use emmclab_base::Nanos;
 use emmclab_settings::{DeviceSettings, WriteBackMode};
@@ -30,8 +31,8 @@ enum BackgroundTask {
 /// Background work on a block pool since the idle gap began.
 #[derive(Clone, Copy, Debug, Default)]
 struct PoolWork {
-    /// Number of blocks that may still be collected in this idle gap. Without this limit, a policy by age could choose fully valid blocks
-    /// endlessly, and without progress of time if all times are 0.
+    /// Number of blocks that may still be collected in this idle gap; `None` = not yet determined. The limit prevents an age-based policy
+    /// from collecting fully valid blocks endlessly.
     patience: Option<u32>,
     /// Whether no block of the pool is worth collecting.
     exhausted: bool,
@@ -140,7 +141,8 @@ impl BackgroundScheduler {
         }
     }
 
-    /// Ends the idle gap when a command arrives at `at`, after urgent collection. Returns the time that interrupting collection takes.
+    /// Ends the idle gap because a command arrives at `at`. Background work that begins earlier and urgent collection are executed first.
+    /// Returns the time that interrupting garbage collection takes.
     pub fn interrupt<L: CountingObserver>(
         &mut self, at: Nanos, idle_from: Nanos, mut buffer: Option<&mut WriteBuffer>, below: &mut LowerLayers<'_, L>,
     ) -> Nanos {
@@ -162,8 +164,7 @@ impl BackgroundScheduler {
     }
 
     /// Returns the background step that can start first, with its start time; `None` if none can start before `until`. Folding and
-    /// collection, which examine every pool, are examined only if they can start before the step chosen so far; most idle gaps are too
-    /// short for that.
+    /// collection require an examination of every pool, so they are considered only if they can start before the step chosen so far.
     #[inline]
     fn next<L: CountingObserver>(
         &mut self, until: Nanos, buffer: Option<&WriteBuffer>, below: &mut LowerLayers<'_, L>,
@@ -204,7 +205,7 @@ impl BackgroundScheduler {
             let pool = below.ftl.core.slc_pool(plane);
             if !self.pools[pool.index()].exhausted {
                 soonest.consider(below.nand.timelines.plane_free(plane).max(from), BackgroundTask::Fold(pool));
-                // No folding can start earlier than `from`, and the first of several such pools is chosen, so the search ends.
+                // No pool can be folded earlier than `from`, so the search ends at the first pool that can be folded at `from`.
                 if soonest.before <= from {
                     return;
                 }
@@ -283,7 +284,7 @@ impl BackgroundScheduler {
         self.gap = Some(gap);
     }
 
-    /// Collects one page in a pool. Returns whether that took time.
+    /// Moves one page of valid data in a pool by garbage collection. Returns whether that took time.
     fn collect_page<L: CountingObserver>(&mut self, pool: PoolId, from: Nanos, below: &mut LowerLayers<'_, L>) -> bool {
         let work = &mut self.pools[pool.index()];
         let patience = work.patience.get_or_insert_with(|| below.ftl.full_blocks(pool) + 2);
@@ -320,8 +321,8 @@ impl BackgroundScheduler {
     }
 }
 
-/// Collects one page in a block pool. Returns the time that the flash ways were busy, and whether a block was finished; `None` if no block
-/// is worth collecting.
+/// Moves one page of valid data in a block pool by garbage collection. Returns the time that the flash ways were busy, and whether a block
+/// was finished; `None` if no block is worth collecting.
 fn collect<L: CountingObserver>(pool: PoolId, from: Nanos, below: &mut LowerLayers<'_, L>) -> Option<(Nanos, bool)> {
     let before = below.log.gc_time();
     let goes_on = below.ftl.collect_step(below.nand, pool, from, below.log);

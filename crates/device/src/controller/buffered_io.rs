@@ -60,8 +60,8 @@ impl DeviceController {
         }
     }
 
-    /// Returns the first of the units that must leave the buffer together with a unit: the first unit of its zone if zones have their own
-    /// buffers, otherwise the unit itself.
+    /// Returns the first unit of the range that must leave the buffer together with `unit`. It is the first unit of its zone if zones have
+    /// their own buffers, otherwise `unit` itself.
     fn leaves_from(&self, unit: Lpn) -> Lpn {
         self.zones.as_ref().and_then(|zones| zones.leaves_from(unit)).unwrap_or(unit)
     }
@@ -297,14 +297,14 @@ impl WriteBuffer {
         }
     }
 
-    /// Writes back the units that must leave to free space for `units` more. They are written in parallel on several planes.
+    /// Writes back enough units to free space for `units` more units. They are written in parallel on several planes.
     fn make_room<L: CountingObserver>(&mut self, units: u32, ready: Nanos, below: &mut LowerLayers<'_, L>) {
         while !self.is_empty() && !self.will_fit(units) && below.ftl.core.stop.is_none() {
             self.write_back_next(ready, below);
         }
     }
 
-    /// Continues the write-back of an eager buffer until `until`, while the data of the next write is transferred.
+    /// Continues the write-back of a buffer in mode `Eager` until the time `until`, while the data of the next write is transferred.
     fn leave_until<L: CountingObserver>(&mut self, until: Nanos, below: &mut LowerLayers<'_, L>) {
         while self.write_back == WriteBackMode::Eager && !self.is_empty() && below.ftl.core.stop.is_none() {
             let at = below.nand.timelines.first_free_from(self.since);

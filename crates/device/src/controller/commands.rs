@@ -1,4 +1,4 @@
-//! The fixed costs of a command, and the slots of the command queue.
+//! The fixed times of a command, and the slots of the command queue.
 
 use emmclab_base::{Nanos, SECTOR_BYTES};
 use emmclab_settings::{DeviceSettings, TimeQuantile};
@@ -78,7 +78,8 @@ impl CommandPath {
         self.is_limited()
     }
 
-    /// Time from the start of a write, or of another command, of `sectors` sectors until the flash is accessed.
+    /// Time from the start of a command until the flash is accessed: fixed overhead, and transfer of `sectors` sectors (0 for a command
+    /// without write data).
     #[inline]
     pub fn before_write(&self, sectors: u32) -> Nanos {
         self.write_overhead + self.host(sectors)

@@ -39,14 +39,14 @@ pub(crate) use zones::ZoneTable;
 const EARLIEST: Nanos = Nanos(-(1 << 61));
 const LATEST: Nanos = Nanos(1 << 61);
 
-/// Whether the host's first command since power-on, of writes and flushes, was a write or a flush.
+/// The kind of the first write or flush that the host has sent since power-on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FirstCommand {
     Write,
     Flush,
 }
 
-/// The number of the next request, and the latest times of requests.
+/// Number of the next request, and the latest arrival and completion times so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ControllerClock {
     pub next_id: u64,
@@ -158,8 +158,8 @@ impl DeviceController {
         self.clock.idle_from.max(buffered).max(self.background.busy_until)
     }
 
-    /// Time from which the idle time before sleep counts. A UFS that flushes `WriteBooster` in hibernation does not wait for background
-    /// work.
+    /// Time from which the idle time before sleep counts: the end of all work or, for a UFS that flushes `WriteBooster` in hibernation, the
+    /// end of all commands and of write-back.
     fn sleeps_from(&self) -> Nanos {
         if !self.works_asleep {
             return self.idle_from();
@@ -196,7 +196,7 @@ impl DeviceController {
             buffer.write_back = settings.cache.write_back;
             buffer.newest_first = settings.cache.lies == CacheLie::Reorder;
             buffer.idle_after = nanos(settings.cache.idle_after_us);
-            // Data that only the new settings write back must not leave the buffer before the time of the change.
+            // Data that is written back only because of the new settings must not leave the buffer before the time of the change.
             buffer.since = buffer.since.max(at);
         }
         let background = BackgroundScheduler::new(settings, geometry, fold_after, self.write_buffer.is_some());
@@ -223,7 +223,7 @@ impl DeviceController {
         if let Some(cache) = &mut self.read_cache {
             cache.clear();
         }
-        // Layers above the device may already have sent commands with arrival times after the power cut.
+        // Layers above the device may already have sent commands that arrive later than the power cut, so the last arrival is reset.
         self.clock.last_arrival = at;
         self.clock.idle_from = at;
     }
@@ -284,7 +284,8 @@ impl DeviceController {
         Some(request.event.complete)
     }
 
-    /// Whether a command only writes its data: it is a write without flags that require more, and the device has no RAM for data.
+    /// Whether a command is a write that is only programmed to the flash: the device has no RAM for data, and the command has no flags that
+    /// promise durability or an order.
     #[inline]
     fn is_plain_write(&self, command: &DeviceCommand) -> bool {
         self.write_buffer.is_none() && self.read_cache.is_none() && !command.modifiers.intersects(CommandFlags::PROMISES)
@@ -338,7 +339,7 @@ impl DeviceController {
         self.commands.start(arrival)
     }
 
-    /// Whether the device is a UFS that has commands with unknown completion.
+    /// Whether the device is a UFS with commands whose completion time is not known yet.
     fn is_at_work(&self) -> bool {
         self.link.is_some() && self.queue.as_ref().is_some_and(|queue| !queue.requests.is_empty())
     }

@@ -38,7 +38,8 @@ impl SleepTiming {
         self.sleep_after > Nanos::ZERO
     }
 
-    /// Returns the time asleep and the wake-up time for a request at `at` after work that ended at `idle_from`; `None` if it was awake.
+    /// Returns the time asleep and the wake-up time for a request at `at`, if previous work ended at `idle_from`; `None` if the device was
+    /// awake.
     #[inline]
     pub fn wake(&mut self, idle_from: Nanos, at: Nanos) -> Option<(Nanos, Nanos)> {
         if !self.sleeps() || idle_from == Nanos::MIN {
@@ -48,7 +49,7 @@ impl SleepTiming {
         (asleep > Nanos::ZERO).then(|| (asleep, self.draw()))
     }
 
-    /// The next wake-up time.
+    /// Draws the duration of the next wake-up.
     fn draw(&mut self) -> Nanos {
         if self.wakes.is_empty() { self.wake } else { self.wakes.draw() }
     }

@@ -1,7 +1,7 @@
 //! Waiting writes and their dispatch, on devices where reads have priority over writes.
 //!
-//! Writes begin in the order of the queue, with one exception: while a write waits until the rest of its page is read, others overtake it,
-//! except later writes to the same units.
+//! Writes begin in the order of the queue, with one exception: while a write waits until the rest of its page is read, other writes
+//! overtake it, except later writes to the same units.
 
 use std::collections::VecDeque;
 

@@ -280,8 +280,8 @@ impl WriteBuffer {
         self.last_end = self.last_end.max(end);
     }
 
-    /// Frees the buffer space of units that are on the flash at time `at`. This must not be delayed until space is needed: a command may be
-    /// ready before an earlier command, and would then use space that was freed for the earlier one.
+    /// Frees the buffer space of units that are on the flash at time `at`. It is called for each unit that a write adds to the buffer, even
+    /// if there is enough space.
     #[inline]
     pub fn release(&mut self, at: Nanos) {
         while let Some((end, units)) = self.leaving.front().copied()

@@ -185,8 +185,8 @@ impl ZoneTable {
     }
 
     /// Allocates a write buffer to the zone of a unit. If no buffer is free, takes that of the least recently written zone, and returns
-    /// this zone and its range of units. Empty and full zones need no buffer.
-    /// `ConZone`+ (arXiv:2510.15885) calls this a conflict, and the flush of data that does not fill a page premature.
+    /// this zone and its range of units. Empty and full zones need no buffer. In `ConZone`+ (arXiv:2510.15885), taking a buffer is called a
+    /// conflict, and a flush of data that does not fill a page is called premature.
     pub fn take_buffer(&mut self, unit: Lpn) -> Option<(u32, Lpn, Lpn)> {
         let zone = self.layout.zone_of(unit.0).filter(|_| self.has_buffers())?;
         let entries = &self.entries;

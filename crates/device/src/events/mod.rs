@@ -145,7 +145,7 @@ pub struct PageRead {
 pub struct UnplacedRead {
     /// The plane from which the page is read.
     pub plane: PlaneId,
-    /// Block group, whose read time applies.
+    /// Block group that determines the read time.
     pub group: u8,
     /// Number of bytes transferred over the flash bus.
     pub bus_bytes: u64,
@@ -224,7 +224,7 @@ pub struct BlockRetired {
     pub block: BlockId,
 }
 
-/// The purpose of a collection.
+/// The purpose of the garbage collection of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectionPurpose {
     /// To free space; includes log-block merges.
@@ -314,9 +314,9 @@ pub struct BoosterNotice {
 /// A zone took over the write buffer of another zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneBufferTaken {
-    /// The zone that had the buffer.
+    /// The zone that lost the write buffer.
     pub from: u32,
-    /// Number of map units of the other zone that were written to the flash first.
+    /// Number of map units of the zone `from` that were written to the flash before its buffer was taken.
     pub units: u32,
 }
 
@@ -327,7 +327,7 @@ pub struct UnitsTrimmed {
     pub first: Lpn,
     /// Number of units.
     pub count: u32,
-    /// Number of these units that were mapped.
+    /// Number of discarded units that were mapped.
     pub mapped: u32,
     /// When the discard takes effect.
     pub at: Nanos,
@@ -344,7 +344,7 @@ pub struct UnitCached {
     pub command: u64,
     /// Whether the buffer already contained data of the unit.
     pub overwritten: bool,
-    /// Number of units in the buffer afterwards.
+    /// Number of map units in the write buffer after this write.
     pub units: u32,
     /// When the buffer had space for the data.
     pub at: Nanos,
@@ -384,7 +384,7 @@ pub struct UnwrittenUnits {
     pub first: Lpn,
     /// Number of units.
     pub count: u32,
-    /// Bytes that the host read of these units.
+    /// Bytes that the host read of the never-written units.
     pub bytes: u32,
 }
 

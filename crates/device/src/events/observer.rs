@@ -145,7 +145,7 @@ observer! {
     gc_started: GcStarted;
     /// Collection of a block, or a log-block merge, ended.
     gc_finished: GcFinished;
-    /// The device collected a plane in idle time.
+    /// The device garbage-collected blocks of a plane in idle time.
     idle_collected: IdleCollected;
     /// A command interrupted collection in idle time.
     idle_interrupted: IdleInterrupted;
@@ -220,7 +220,7 @@ pub struct DynObserver<'a, const UNITS: bool = true>(pub &'a mut dyn AnyObserver
 
 /// Forwards all events except completions to an observer. `completed` receives the completions.
 pub struct OnCompletion<'a, O, F> {
-    /// The observer that receives all other events.
+    /// The observer that receives all events except completions.
     pub observer: &'a mut O,
     /// Receives the observer and the completion of a request, and may report another completion to the observer.
     pub completed: F,

@@ -32,22 +32,22 @@ pub(crate) struct WriteBooster {
     pub partial: PartialFlush,
     keep_pct: u32,
     pinned_units: Range<u32>,
-    /// Number of blocks per plane that can belong to the buffer.
+    /// Number of blocks per plane that can belong to the `WriteBooster` buffer.
     blocks: u32,
     current: u32,
-    /// Whether the host resizes the buffer when the device gives a hint.
+    /// Whether the host resizes the `WriteBooster` buffer when the device gives a hint.
     resizes: bool,
-    /// Whether a flush of the buffer waits for the exception event.
+    /// Whether a flush of the `WriteBooster` buffer waits for the exception event.
     by_event: bool,
     /// Whether the host has enabled the flush after the exception event (`fWriteBoosterBufferFlushEn`).
     enabled: bool,
-    /// Whether the buffer is flushed in the current idle time.
+    /// Whether the `WriteBooster` buffer is flushed in the current idle time.
     flushes: bool,
-    /// Erase count of a block from which on the buffer accepts no more data; 0 = no limit.
+    /// Erase count of a block at which the `WriteBooster` buffer stops accepting data; 0 = no limit.
     last_erases: u32,
     /// Numbers of the blocks that contain pinned data.
     pub pinned: BTreeSet<u32>,
-    /// Whether the device has notified the host that the buffer has no room for pinned data.
+    /// Whether the device has notified the host that the `WriteBooster` buffer has no room for pinned data.
     pinned_is_full: bool,
     /// Sequence number of the last use of each block of the device; empty unless blocks are flushed in LRU order.
     last_use: Vec<u64>,
@@ -141,7 +141,8 @@ impl WriteBooster {
         }
     }
 
-    /// Number of blocks per plane that remain in the buffer after a partial flush. For pinned data, the maximum number of pinned blocks.
+    /// Number of blocks per plane that remain in the `WriteBooster` buffer after a partial flush. For pinned data, the maximum number of
+    /// pinned blocks.
     fn blocks_to_keep(&self) -> u32 {
         share(self.current, self.keep_pct)
     }
@@ -151,13 +152,13 @@ impl WriteBooster {
         self.pinned.range(first..first + pool.blocks).count() as u32
     }
 
-    /// Whether a plane may open another block of the buffer for a write stream.
+    /// Whether a plane may open another block of the `WriteBooster` buffer for a write stream.
     pub fn may_open(&self, pool: &BlockPool, stream: WriteStream) -> bool {
         let pins = stream == WriteStream::PINNED;
         pool.in_use() < self.current && (!pins || self.pinned_in(pool) < self.blocks_to_keep())
     }
 
-    /// Whether a plane uses more buffer blocks than the current size of the buffer permits.
+    /// Whether a plane uses more `WriteBooster` blocks than the current size of the buffer permits.
     fn is_over(&self, pool: &BlockPool) -> bool {
         pool.in_use() > self.current
     }
@@ -225,7 +226,7 @@ impl FtlCore {
         }
         let half = self.geometry.groups[usize::from(self.slc.group)].units_per_block() / 2;
         let is_pinned = |block: &BlockId| booster.pinned.contains(&block.0);
-        // If the buffer was shrunk below its pinned data, pinned blocks are flushed first.
+        // If the buffer was shrunk and is too small for its pinned data, pinned blocks are flushed first.
         let too_many = !booster.pinned.is_empty() && booster.pinned_in(pool) > booster.blocks_to_keep();
         let stays = |block: &BlockId| is_pinned(block) && !too_many && self.tables.valid(*block) >= half.max(1);
         let age = |block: &BlockId| {

@@ -14,7 +14,7 @@ use crate::ids::{BlockId, PoolId};
 use crate::nand::Nand;
 
 impl FtlCore {
-    /// Collects until the number of free blocks is above the low watermark. Returns false if that is impossible.
+    /// Collects garbage until the number of free blocks is above the low watermark. Returns false if that is impossible.
     #[inline]
     pub fn reclaim<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) -> bool {
         self.tables.pool(pool).free() > self.collector.low_watermark
@@ -22,8 +22,8 @@ impl FtlCore {
     }
 
     fn reclaim_blocks<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) -> bool {
-        // `patience` limits the number of attempts, because FIFO and random draws may choose fully valid blocks. FIFO sees all full blocks
-        // in one pass. After 64 random draws per full block, the probability of missing the only block worth collecting is e^-64.
+        // `patience` limits the number of attempts, because FIFO and random draws may choose fully valid blocks. FIFO needs one attempt for
+        // each full block. With 64 random draws for each full block, the probability of missing the only suitable block is e^-64.
         let passes = if self.tables.pool(pool).order == FullBlockOrder::Valid { 64 } else { 1 };
         let mut patience = self.tables.pool(pool).full.saturating_add(2).saturating_mul(passes);
         while self.tables.pool(pool).free() <= self.collector.low_watermark {
@@ -73,8 +73,9 @@ impl FtlCore {
         let VictimChoice::Collect(block) = policy.choose(&view) else { return false };
         let order = policy.order();
         self.collector.decisions += 1;
-        // Collecting a block frees a page only if its valid units leave room for a page. If the blocks are sorted by valid units and the
-        // first one does not, no block does. Other policies also collect blocks that free nothing.
+        // Collecting a block frees space only if at least one page of it is not needed for its valid units. If this is not true for the
+        // block with the fewest valid units, no block is collected. Policies that do not sort blocks by valid units may also collect blocks
+        // that free nothing.
         let gives = |block: BlockId| self.tables.valid(block) + units_per_page <= units_per_block;
         if order == FullBlockOrder::Valid && !self.tables.pool(pool).least_valid().is_some_and(gives) {
             return false;

@@ -1,4 +1,4 @@
-//! Records programmed pages in the mapping tables. All programs use these functions, whatever their cause.
+//! Records programmed pages in the mapping tables. All page programs use these functions, whatever their cause.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub(crate) struct ProgrammedPages {
     /// Number of bytes transferred over the flash bus, for all pages together.
     pub bus_bytes: u64,
     pub cause: OperationCause,
-    /// Write stream for which the block was open, if these pages filled the block; otherwise `None`.
+    /// Write stream for which the block was open, if the programmed pages filled the block; otherwise `None`.
     pub filled: Option<WriteStream>,
     pub begin: Nanos,
     pub end: Nanos,

@@ -60,7 +60,7 @@ impl FtlCore {
         used <= self.user_free() / self.slc.units_per_block
     }
 
-    /// Number of map units of the capacity that contain no data.
+    /// Number of map units of the device's capacity that contain no data.
     pub(super) fn user_free(&self) -> u32 {
         let held: u32 = self.tables.pools.iter().map(|pool| pool.valid).sum();
         self.geometry.logical_units.saturating_sub(held)
@@ -77,7 +77,7 @@ impl FtlCore {
         free * 100 <= blocks * self.slc.flush_at_pct
     }
 
-    /// Whether a block pool is never collected while a write waits. This applies to an SLC cache that is folded in idle time; when it is
+    /// Whether no write waits for garbage collection of a block pool. This applies to an SLC cache that is folded in idle time; when it is
     /// full, writes go to other blocks.
     #[inline]
     pub fn is_skipped(&self, pool: PoolId) -> bool {
@@ -192,7 +192,7 @@ impl FtlCore {
             let kind = &self.geometry.groups[usize::from(*group)];
             let pool = self.geometry.pool(source.plane, *group);
             let entry = self.tables.pool(pool);
-            // If that pool is being collected, the remaining pages of its open block are reserved for its own collection.
+            // If this pool is being garbage-collected, the remaining pages of its open block are reserved for that collection.
             let open = entry.open(WriteStream::Gc).is_some() && entry.victim.is_none();
             let room = open || entry.free() > self.collector.low_watermark;
             if kind.units_per_page() <= count && room && entry.valid < entry.valid_limit {
@@ -277,7 +277,7 @@ impl FtlCore {
         let took = copies.finish();
         victim.cursor = next.0 - source.first.0;
         let bus = |pages: u32| if over_bus { u64::from(pages) * u64::from(source.page_bytes) } else { 0 };
-        // The event of a run has a single start and end. They cover the total time of its moves, without the gaps in which other work ran.
+        // The recorded duration of a run of moves excludes the gaps in which other work ran.
         let (begin, end) = (span.1 - took, span.1);
         let (group, cause) = (source.group, cause_of(victim));
         let first_page = (from.start.0 - source.first.0) >> source.page_shift;
@@ -291,8 +291,8 @@ impl FtlCore {
         pages
     }
 
-    /// Collects the next valid units of a victim, from location `from` on, that fill a destination page. Returns the location after the
-    /// last of them, and the number of source pages to read; `None` if the remaining valid units do not fill a page.
+    /// Collects valid units of a victim, from location `from` on, until they fill a destination page. Returns the location after the last
+    /// of these units, and the number of source pages to read; `None` if the remaining valid units do not fill a page.
     #[inline]
     fn next_page_of(&self, source: &MoveSource, victim: &mut VictimProgress, from: Ppn) -> Option<(Ppn, u32)> {
         let (mut units, mut reads, mut in_register, mut last) = (0, 0, victim.in_register, from);

@@ -270,7 +270,7 @@ impl BlockPool {
             let held = std::iter::successors(self.lists.first(list), |block| self.lists.after(*block));
             out.extend(held.map(|block| BlockId(self.first_block + block)));
             if self.order == FullBlockOrder::Valid {
-                // In this order, the linked lists begin with the newest block, so the result is reversed.
+                // Lists sorted by valid units begin with the newest block, so the result is reversed.
                 out[from..].reverse();
             }
         }

@@ -64,7 +64,7 @@ impl FtlCore {
         }
     }
 
-    /// Returns the end of the run of never-written units from `from` on that would share a flash page.
+    /// Returns the end of the run of never-written units from `from` on, limited to the units that one flash page would contain.
     fn unwritten_run(&self, from: Lpn, end: Lpn) -> Lpn {
         let group = self.geometry.by_size[0];
         let units = self.geometry.groups[usize::from(group)].units_per_page();

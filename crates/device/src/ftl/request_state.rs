@@ -45,7 +45,7 @@ pub(crate) struct RequestState {
     start_at_flash: bool,
 }
 
-/// Number that stands for data written back from the write buffer, which belongs to no command.
+/// Command number that stands for data written back from the write buffer, which belongs to no command.
 pub(crate) const NO_COMMAND: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]

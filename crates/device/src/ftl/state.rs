@@ -139,7 +139,8 @@ impl Ftl {
             return Err(damaged("the state of a block does not match its list"));
         }
         let passed = pool.victim.is_none_or(|victim| {
-            // Collection of the victim continues at its cursor. Valid data before the cursor would be erased without a move.
+            // Collection continues at the cursor of the victim. If there were valid data before the cursor, it would be erased without
+            // being moved.
             let first = geometry.first_ppn(victim.block);
             self.core.tables.reverse.places(first..first.plus(victim.cursor)).next().is_none()
         });

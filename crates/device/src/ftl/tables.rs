@@ -34,7 +34,7 @@ pub(crate) struct FtlTables {
     blocks: Vec<BlockEntry>,
     /// The block pools, one for each plane and block group.
     pub pools: Vec<BlockPool>,
-    /// Number of page programs since the device was new. The ages of blocks are measured in these.
+    /// Number of page programs since the device was new. The ages of blocks are measured in page programs.
     pub programs: u64,
     stride_shift: u32,
 }
@@ -211,8 +211,8 @@ impl FtlTables {
         }
     }
 
-    /// Prefetches the table entries of these units, so that their cache misses overlap. Memory for the entries is first allocated by a
-    /// write, because memory that is read before it is written costs two page faults, and the second interrupts every processor.
+    /// Prefetches the table entries of these units, so that their cache misses overlap. Memory for the entries is allocated by a write
+    /// before the first read, which avoids a second page fault.
     #[inline]
     pub fn prefetch(&mut self, lpns: impl Iterator<Item = usize>) {
         let mut ppns = [0u32; super::PREFETCHED];

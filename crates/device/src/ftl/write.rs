@@ -209,8 +209,8 @@ impl FtlCore {
         Some(block)
     }
 
-    /// Programs the entries of a packed write after its data transfer. Every unit of a page belongs to one entry. Each entry with data in a
-    /// page waits for the page, and the first such entry counts it as a subrequest.
+    /// Programs the entries of a packed write after its data transfer. A page may contain units of several entries, and each of these
+    /// entries waits for the page. The page counts as a subrequest of the first of them.
     pub fn write_stream<L: Observer>(&mut self, nand: &mut Nand, entries: &mut [RequestState], log: &mut L) {
         for entry in entries.iter() {
             log.data_moved(&DataMoved { op: entry.event.op, sectors: entry.event.sectors });
@@ -232,7 +232,8 @@ impl FtlCore {
         }
     }
 
-    /// Collects the next units of the packed write in `pieces`, up to the largest page or to a repeated unit. Returns their number.
+    /// Collects the next units of the packed write in `pieces`, until they fill the largest page or a unit occurs a second time. Returns
+    /// the number of units.
     fn pieces(&self, entries: &[RequestState], cursor: &PackedCursor, pieces: &mut [PackedUnit; MAX_UNITS]) -> usize {
         let mut count = 0;
         for (entry, state) in entries.iter().enumerate().skip(cursor.entry) {
@@ -287,7 +288,7 @@ impl FtlCore {
         if self.collector.is_incremental() {
             self.collect_after(nand, pool, ready, log);
         }
-        // No entry here is durable on completion, because such entries do not share pages.
+        // Entries that must be durable on completion never share pages, so no durability flag applies here.
         let complete = self.completion(&op, CommandFlags::empty());
         let waits = waits.then(LatencyBreakdown::of(&op, ready, complete));
         for (i, piece) in pieces.iter().enumerate() {

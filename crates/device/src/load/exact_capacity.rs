@@ -16,8 +16,8 @@ impl DeviceConfig {
     /// same.
     /// Errors: [`emmclab_base::ErrorClass::Config`] if the capacity cannot be reached with any number of blocks.
     pub fn sized(&self, bytes: u64, slc_bytes: Option<u64>, preserves: Option<bool>) -> Result<Self> {
-        // If `WriteBooster` does not reduce the capacity, it has its own flash, because the spare flash of the device may be too small for
-        // it.
+        // If `WriteBooster` does not reduce the capacity, the device gets additional flash for `WriteBooster`, because its spare flash may
+        // be too small.
         let preserves = preserves.unwrap_or(self.settings.slc.preserve_user_space);
         let mut plain = self.clone();
         if self.settings.slc.preserve_user_space {

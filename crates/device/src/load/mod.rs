@@ -140,16 +140,16 @@ impl DeviceConfig {
     /// Returns this device with another capacity: the numbers of blocks of each group and in SLC mode in a plane are scaled proportionally,
     /// to the smallest numbers that give `bytes`. The new name ends in `label`, which is `bytes` as text.
     ///
-    /// On a zoned device, the conventional zones and their blocks in SLC mode grow too. A small device has smaller blocks, so that
-    /// over-provisioning still provides the blocks that writing and collection need, and smaller zones, so that software that writes
-    /// several zones at the same time has enough of them.
+    /// On a zoned device, the conventional zones and their blocks in SLC mode grow too. A small device gets smaller blocks, so that
+    /// over-provisioning still contains the free blocks that writing and garbage collection need. It also gets smaller zones, so that it
+    /// still has enough zones for software that writes to several zones at the same time.
     /// Errors: [`ErrorClass::Config`] if no number of blocks yields a possible device. The hint contains the current capacity, and the
     /// smallest possible power of two above `bytes`.
     pub fn with_capacity(&self, bytes: u64, label: &str) -> Result<Self> {
         self.scaled_to(bytes, label).map_err(|error| {
             let now = ByteCount(Geometry::new(&self.settings).capacity().0);
             let nearer = format!("use a capacity closer to {now}, which `{}` has", self.name());
-            // The smallest possible capacity between both sizes that is a power of two.
+            // Searches for the smallest power of two between both sizes that the device can have as its capacity.
             let sizes = (20..u64::BITS).map(|bits| 1 << bits).take_while(|size| *size < now.0);
             let mut larger = sizes.filter(|size| *size > bytes);
             error.hint(match larger.find(|size| self.scaled_to(*size, "").is_ok()) {
@@ -212,7 +212,7 @@ impl DeviceConfig {
             if reached >= bytes {
                 return Ok(out);
             }
-            // SLC blocks and rounding do not scale with the factor. Without a minimum step, less than a block might always be missing.
+            // SLC blocks and rounding do not scale with the factor. The minimum step ensures that the factor grows.
             let least = if step < CAPACITY_STEPS / 2 { 1e-9 } else { 1.0 / f64::from(most_blocks) };
             factor += ((bytes - reached) as f64 / now as f64).max(least);
         }
@@ -289,7 +289,7 @@ impl DeviceConfig {
 
     /// Returns the settings, as lines `key = value`, that determine the contents of a device after a sequence of commands. The commands
     /// have no flags and are executed one by one; `pauses` is whether there are pauses between them. A UFS always has a pause, because it
-    /// hibernates at the end. Devices with equal text can share an image.
+    /// hibernates at the end. Devices for which this text is equal can share an image.
     /// Errors: [`ErrorClass::Config`] if settings cannot be written as TOML.
     pub fn deciding_contents(&self, pauses: bool) -> Result<String> {
         let pauses = pauses || self.settings().interface.is_ufs();
@@ -359,16 +359,17 @@ pub fn presets() -> &'static [DevicePreset] {
 const WITHOUT_INFLUENCE: &[&str] = &[
     // These settings identify the device.
     "name", "about", "fitted_to",
-    // These settings affect only commands that wait for each other, and command flags that plain writes do not have.
+    // These settings affect only queued commands and commands with flags, such as FUA writes.
     "host.", "features.", "controller.queue_depth", "controller.reliable_write_us", "interface.fua_us",
-    // These settings affect only the duration of host reads and flushes, because each command arrives when the previous one is complete.
+    // These settings affect only the duration of host reads and flushes.
     "cache.read_kb", "controller.read_overhead_us", "cache.flush_us", // Energy is computed from counters.
     "_uj", "_uj_per_kb", "_mw",
 ];
-/// Settings that affect the contents of a device only if there were pauses.
+/// Settings that affect the contents of a device only if there were pauses between commands.
 const INFLUENCE_IN_PAUSES: &[&str] = &["gc.idle_after_us", "gc.hpi", "gc.hpi_us", "power."];
 
-/// Whether a setting affects the contents of a device after commands executed one by one, with pauses between them if `pauses` is true.
+/// Whether a setting affects the contents of a device after a sequence of commands. The commands are executed one by one, with pauses
+/// between them if `pauses` is true.
 pub fn decides_contents(key: &str, pauses: bool) -> bool {
     let among = |patterns: &[&str]| patterns.iter().any(|pattern| fits(pattern, key));
     !among(WITHOUT_INFLUENCE) && (pauses || !among(INFLUENCE_IN_PAUSES))

@@ -157,8 +157,8 @@ pub struct SettingExplanation {
     pub allowed: String,
 }
 
-/// Whether a pattern matches the dotted path of a setting. It is the whole path, or the start of the path if it ends with a dot (`host.`),
-/// or the end if it starts with an underscore (`_uj`).
+/// Whether a pattern matches the dotted path of a setting. A pattern is the whole path, the start of the path if the pattern ends with a
+/// dot (`host.`), or the end of the path if the pattern starts with an underscore (`_uj`).
 pub(crate) fn fits(pattern: &str, key: &str) -> bool {
     key == pattern || (pattern.ends_with('.') && key.starts_with(pattern)) || (pattern.starts_with('_') && key.ends_with(pattern))
 }
@@ -204,7 +204,7 @@ fn doc(key: &str, schema: &Json) -> String {
             Ok(_) => node.get("items").unwrap_or(&Json::Null),
             Err(_) => node.get("properties").and_then(|all| all.get(part)).unwrap_or(&Json::Null),
         };
-        // A list item without its own description has that of the list.
+        // A list item without its own description gets the description of the list.
         let own = node.get("description").and_then(Json::as_str);
         text = own.unwrap_or(if part.parse::<usize>().is_ok() { text } else { "" });
         node = resolve(node, schema);
@@ -241,8 +241,9 @@ pub(super) fn rows(settings: &DeviceSettings, origins: &BTreeMap<String, String>
 
 /// A setting that selects a policy, and the options of the selected policy.
 struct PolicyRegistry<'a> {
-    /// Section of the settings, and its name in the schema.
+    /// Section of the settings.
     section: &'static str,
+    /// Name of the section in the schema.
     schema: &'static str,
     key: &'static str,
     chosen: &'a str,

@@ -339,7 +339,7 @@ impl SettingFaults {
 /// Number of blocks of a plane that a merge needs in addition to data and log blocks.
 const MERGE_BLOCKS: u64 = 1;
 
-/// Checks the mapping scheme, for settings that are otherwise possible.
+/// Checks the mapping scheme. All other settings must have passed their checks.
 fn mapping(settings: &DeviceSettings, faults: &mut SettingFaults) {
     clustering(settings, faults);
     let scheme = settings.mapping.scheme.as_str();

@@ -105,7 +105,7 @@ fn kernel(settings: &DeviceSettings, faults: &mut SettingFaults) {
     }
 }
 
-/// Finds settings that choose pages by request or by block. They are impossible if several requests share one stream of pages.
+/// Finds settings that cannot be combined with `controller.share_packed_pages`.
 fn shared_pages(settings: &DeviceSettings, faults: &mut SettingFaults) {
     if !settings.controller.share_packed_pages {
         return;
@@ -188,8 +188,8 @@ fn idle_collection(settings: &DeviceSettings, collects: bool, faults: &mut Setti
     }
 }
 
-/// Number of blocks of a plane that writing and collection need: the free ones at which collection begins, and those that are being written
-/// or collected.
+/// Number of blocks of a plane that writing and garbage collection need: the number of free blocks at which collection begins, plus the
+/// blocks that are being written or collected.
 pub(super) fn working_blocks(settings: &DeviceSettings) -> u32 {
     settings.gc.low_watermark.saturating_add(3)
 }
@@ -293,8 +293,9 @@ fn distribution(key: &str, points: &[TimeQuantile], faults: &mut SettingFaults) 
     }
 }
 
-/// Maximum number of tags of UFSHCI 2 and 3, and of the queues of UFSHCI 4 (`bQueueDepth` of the device descriptor).
+/// Maximum number of tags of UFSHCI 2 and 3.
 const MOST_TAGS: u32 = 32;
+/// Maximum number of tags that the queues of UFSHCI 4 share (`bQueueDepth` of the device descriptor).
 const MOST_SHARED_TAGS: u32 = 255;
 /// Maximum number of queues of UFSHCI 4 (`MCQCAP` `MAXQ`).
 const MOST_QUEUES: u32 = 32;

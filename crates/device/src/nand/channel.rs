@@ -19,8 +19,9 @@ pub(crate) struct BusTimeline {
     /// without a gap ([`NONE`]) precede all others.
     gaps: [Gap; PLACES],
     next: u32,
-    /// Start of the first transfer and end of the last, ns; both `i64::MAX` before the first transfer.
+    /// Start of the first transfer, ns; `i64::MAX` before the first transfer.
     begin: i64,
+    /// End of the last transfer, ns; `i64::MAX` before the first transfer.
     end: i64,
     /// Total time of transfers, ns.
     pub busy: u64,
@@ -60,13 +61,13 @@ impl BusTimeline {
         self.end <= at.0 || self.begin == i64::MAX
     }
 
-    /// Returns the entry of the ring that is `before` entries before `next`.
+    /// Returns an entry of the ring by its distance from the next entry to fill: 1 for the last filled entry.
     #[inline(always)]
     fn entry(&mut self, before: u32) -> &mut Gap {
         &mut self.gaps[self.next.wrapping_sub(before) as usize % PLACES]
     }
 
-    /// Reserves the bus for a transfer that may begin before others end.
+    /// Reserves the bus for a transfer that may fit into a gap between existing transfers.
     #[inline(never)]
     fn reserve_gap(&mut self, earliest: i64, length: i64) -> i64 {
         if earliest + length <= self.begin {
@@ -123,7 +124,7 @@ impl BusTimeline {
         }
     }
 
-    /// Inserts a gap after the entry that is `before` entries before `next`.
+    /// Inserts a gap into the ring, directly after the entry at distance `before` (see [`Self::entry`]). Later gaps move by one entry.
     fn insert(&mut self, before: u32, mut gap: Gap) {
         for later in (1..before).rev() {
             std::mem::swap(self.entry(later), &mut gap);
@@ -132,13 +133,13 @@ impl BusTimeline {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Removes the gap that a transfer fills, which is `before` entries before `next`.
+    /// Removes the gap at distance `before` (see [`Self::entry`]), which a transfer fills completely.
     fn close(&mut self, before: u32) {
         for later in (1..before).rev() {
             *self.entry(later + 1) = *self.entry(later);
         }
         self.next = self.next.wrapping_sub(1);
-        // The ring has a free entry now. Gaps that were dropped when the ring was full are lost.
+        // The ring now has a free entry. Gaps that were dropped while the ring was full are not restored.
         *self.entry(REMEMBERED - 1) = NONE;
     }
 }

@@ -70,11 +70,13 @@ impl PageCopies<'_> {
 
 pub(super) struct InPlaceCopies<'a> {
     resources: PlaneResources<'a>,
-    /// Start of the first move, and end of the last one so far. The way is busy from one move to the next.
+    /// Start of the first move.
     begin: Nanos,
+    /// End of the last move so far. The way is busy from one move to the next.
     end: Nanos,
-    /// Bus times of a command, of the data of a read, and of a program with its command.
+    /// Bus time of a command.
     command: Nanos,
+    /// Bus time of the data of a read.
     out: Nanos,
     back: Nanos,
     read: Nanos,
@@ -110,8 +112,8 @@ impl<'a> InPlaceCopies<'a> {
         (begin, self.end)
     }
 
-    /// Moves `count` pages. After all other transfers, each move takes the same time, and the channel stores only the last gaps. The moves
-    /// in between are therefore not simulated: their time is a product.
+    /// Moves `count` pages. If the bus has no later transfers, all moves take the same time, and most of them are added with a single
+    /// multiplication. The last moves are simulated individually, because the bus stores the latest gaps between transfers.
     fn pages(&mut self, count: u32) {
         let (bus, array) = (self.command + self.out + self.back, self.read + self.program);
         let mut left = count;
@@ -127,8 +129,8 @@ impl<'a> InPlaceCopies<'a> {
         }
     }
 
-    /// Adds all moves to the timelines at once. Returns their total time. Planes of a multi-plane group never use this path, so the kind of
-    /// operation does not matter.
+    /// Adds all moves to the timelines at once. Returns their total time. Planes of a multi-plane group never use this path, so all moves
+    /// can be entered as one program operation.
     #[inline]
     fn book(mut self) -> Nanos {
         let (begin, end) = (self.begin, self.end);
@@ -220,7 +222,7 @@ mod tests {
         #[test]
         fn many_pages_at_once_take_as_long_as_one_after_the_other(
             (command, bus, read, program) in (0..3u32, 0..3u32, 0..3u32, 0..3u32),
-            // Each step programs pages on one of two planes that share a bus, or moves a run of pages there.
+            // Each step programs or moves pages on one of two planes that share a bus.
             steps in prop::collection::vec((0..2u32, 0..3u32, 0..400_000i64, 1..120u32), 1..40),
         ) {
             let mut config = DeviceConfig::preset("small-1gb").unwrap();

@@ -55,7 +55,7 @@ pub(crate) struct PageProgramResult {
 /// The result of erasing a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EraseResult {
-    /// When the way was free and the erase was requested. The erase begins later if its multi-plane group was busy.
+    /// Time at which the way was free and the erase had been requested. The erase begins later if the multi-plane group was busy.
     pub ready: Nanos,
     pub op: PageOperationTimes,
     /// Number of erases of the block, including this one.
@@ -157,7 +157,7 @@ impl Nand {
         self.read_somewhere(PlaneId(u32::from(plane)), group, page, ready, bytes)
     }
 
-    /// Reads a page that belongs to no simulated block, from a plane and a block group; `bytes` cross the bus.
+    /// Reads a page of a plane and a block group whose block is not simulated; `bytes` cross the bus.
     #[inline]
     pub fn read_somewhere(&mut self, plane: PlaneId, group: u8, page: u32, ready: Nanos, bytes: u32) -> PageOperationTimes {
         self.timelines.read(plane, &self.groups[usize::from(group)], page, ready, bytes)
@@ -173,7 +173,8 @@ impl Nand {
         PageCopies::new(&mut self.timelines, planes, groups, (entry, page), ready)
     }
 
-    /// Erases a block, which becomes free, or bad at its erase limit. Its way counts as collecting until the end of the erase.
+    /// Erases a block. The block becomes free, or bad if it has reached its erase limit. The way of the block counts as collecting garbage
+    /// until the end of the erase.
     pub fn erase(&mut self, block: BlockId, ready: Nanos) -> EraseResult {
         let entry = &mut self.blocks[block.index()];
         let (plane, group) = (PlaneId(u32::from(entry.plane)), &self.groups[usize::from(entry.group)]);

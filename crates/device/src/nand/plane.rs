@@ -56,7 +56,7 @@ const LONG_AGO: Nanos = Nanos(i64::MIN / 2);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WayTimeline {
     pub free: Nanos,
-    /// When the page register is free, because the array has taken its data.
+    /// Time at which the page register is free for other data.
     pub register: Nanos,
     /// Start of the last interval that the way spent on garbage collection.
     gc_begin: Nanos,

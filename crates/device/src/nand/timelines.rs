@@ -29,11 +29,13 @@ pub(crate) struct FlashInterface {
     pub cache_read: bool,
     pub cache_program: bool,
     pub command: Nanos,
-    /// Bus times of a byte out of and into the flash, in 1/1024 ns.
+    /// Bus time of a byte out of the flash, in 1/1024 ns.
     out_time: i64,
+    /// Bus time of a byte into the flash, in 1/1024 ns.
     in_time: i64,
-    /// Number of channels that share the data of a clustered page, and bytes of a physical page, up to which data uses only one channel.
+    /// Number of channels that share the data of a clustered page.
     clustered_channels: u32,
+    /// Bytes of a physical page. Up to this size, data uses only one channel.
     real_page: u32,
 }
 
@@ -77,8 +79,9 @@ impl FlashInterface {
 /// Timelines of all ways and buses.
 #[derive(Clone, Debug)]
 pub(crate) struct FlashTimelines {
-    /// The ways in striping order: their numbers and their timelines.
+    /// Numbers of the ways in striping order.
     pub order: Vec<WayId>,
+    /// Timelines of the ways in striping order.
     ways: Vec<WayTimeline>,
     pub planes_per_way: u32,
     planes: Vec<PlaneTimeline>,
@@ -169,8 +172,8 @@ impl FlashTimelines {
         self.groups[entry.group as usize].free(entry.die, self.interface.same_offset, at)
     }
 
-    /// Position, in striping order, of the first way from `cursor` on that can begin a program at `ready`; if there is none, of the way
-    /// that can begin first. The page is not known yet, so the actual start may be later.
+    /// Returns the position, in striping order, of the first way from `cursor` on that can begin a program at `ready`. If no way can begin
+    /// then, returns the way that can begin first. The page is not known yet, so the actual start may be later.
     #[inline(always)]
     pub fn first_way(&self, cursor: usize, ready: Nanos) -> usize {
         if self.groups.is_empty() {
@@ -290,8 +293,8 @@ impl FlashTimelines {
     }
 }
 
-/// Searches `ways` cyclically from `cursor` for the first way that is free at `ready`. Returns its position, or that of the way that
-/// becomes free first.
+/// Searches `ways` cyclically from `cursor` for the first way that is free at `ready`. Returns the position of this way; if no way is free
+/// then, returns the position of the way that becomes free first.
 #[inline(always)]
 fn first(ways: &[WayTimeline], cursor: usize, ready: Nanos, free: impl Fn(usize, Nanos) -> Nanos) -> usize {
     let (mut best, mut best_free) = (cursor, Nanos::MAX);

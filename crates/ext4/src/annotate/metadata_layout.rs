@@ -22,7 +22,8 @@ pub(super) struct MetadataLayout {
     runs: BlockRunMap,
     /// First blocks of the two bitmaps and of the inode table of each known group.
     groups: FxHashMap<u32, [u64; 3]>,
-    /// Bitmaps and inode tables of groups beyond the size in the superblock, which is written after their descriptors.
+    /// Bitmaps and inode tables of groups that do not exist yet according to the known superblock. When a file system grows, the group
+    /// descriptors are written before the superblock.
     groups_to_come: FxHashMap<u32, [u64; 3]>,
     /// Runs of blocks to which the inode of a directory refers directly, by inode number.
     directories: FxHashMap<u32, Vec<(u64, u64)>>,
@@ -129,7 +130,8 @@ impl MetadataLayout {
         if u64::from(number) >= self.superblock.groups()
             || !(inside(group[0], 1) && inside(group[1], 1) && inside(group[2], table_blocks))
         {
-            // resize2fs writes the group descriptors before the superblock, so those of groups that do not exist yet are kept for later.
+            // resize2fs writes the group descriptors before the superblock, so descriptors of groups that do not exist yet are kept for
+            // later.
             if group != [0; 3] && u64::from(number) < MOST_GROUPS {
                 self.groups_to_come.insert(number, group);
             }
@@ -189,7 +191,8 @@ impl MetadataLayout {
         }
     }
 
-    /// Reads the locations of other metadata from sectors of a metadata block, from `within` on; those in `changed` are new.
+    /// Reads the locations of other metadata from sectors of a metadata block, from sector `within` on. `changed` contains the sectors that
+    /// differ from the previous contents; `None` if these are unknown.
     pub fn learn(&mut self, place: BlockRun, block: u64, within: usize, bytes: &[u8], changed: Option<SectorSet>) {
         match place.kind {
             BlockRunKind::Descriptors => {
@@ -248,7 +251,7 @@ impl MetadataLayout {
         let runs = runs_of(bytes);
         let now = runs.as_ref().map(DirectoryRuns::as_slice);
         let known = self.directories.get(&number);
-        // If the inode also refers to data through extent or indirect blocks, the known runs still belong to the directory.
+        // If the block map of the inode continues in other blocks (extent or indirect blocks), the known runs remain valid.
         if known.map(Vec::as_slice) == now || runs.is_some_and(|runs| runs.is_deep) {
             return;
         }
@@ -282,7 +285,7 @@ impl MetadataLayout {
         bytes.div_ceil(u64::from(self.superblock.block_size))
     }
 
-    /// Forgets groups whose number is not below the number of groups of the file system.
+    /// Forgets groups that are beyond the last group of the file system.
     fn drop_groups(&mut self) {
         let (count, table_blocks) = (self.superblock.groups(), self.table_blocks());
         for (_, [block_bitmap, inode_bitmap, table]) in self.groups.extract_if(|number, _| u64::from(*number) >= count) {
@@ -344,8 +347,8 @@ impl MetadataLayout {
     }
 }
 
-/// Returns the structures of `size` bytes that are completely inside the given sectors, which start at sector `within` of a block, with
-/// their index in the block. Structures without a sector in `changed` are omitted.
+/// Returns the structures of `size` bytes that are completely inside the given sectors, each with its index in the block. The sectors start
+/// at sector `within` of the block. Structures without a sector in `changed` are omitted.
 fn records(within: usize, bytes: &[u8], size: usize, changed: Option<SectorSet>) -> impl Iterator<Item = (usize, &[u8])> {
     let start = within * SECTOR;
     (start.div_ceil(size)..)

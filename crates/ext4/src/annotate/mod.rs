@@ -225,7 +225,7 @@ impl Annotator {
         };
         let compared = self.journal.compare(block, within as usize, bytes);
         let changed = compared.map(|(changed, ..)| changed);
-        // If the block was logged in the journal, the locations in it were read at that time.
+        // If the block was logged in the journal, its locations may already have been read from the logged copy.
         if compared.is_none_or(|(changed, _, learned)| !changed.is_empty() || !learned) {
             layout.learn(place, block, within as usize, bytes, None);
             self.journal.set_locations_known(block);
@@ -292,7 +292,8 @@ impl Annotator {
         self.recovering = false;
     }
 
-    /// Reads the blocks that were written before the superblock: first the descriptors, then the inodes in the tables that they locate.
+    /// Reads the blocks that were written before the superblock: first the group descriptors, then the inode tables to which the
+    /// descriptors refer.
     fn examine_recent(&mut self) {
         let Some(layout) = &mut self.layout else { return };
         let size = layout.superblock().block_size as usize;

@@ -16,9 +16,9 @@ const MOST: usize = 4096;
 pub(super) struct RecentWrites {
     chunks: FxHashMap<u64, Box<[u8]>>,
     order: VecDeque<u64>,
-    /// Number of chunks written since the last examination.
+    /// Number of chunks written since the chunks were last searched for the journal.
     fresh: usize,
-    /// Number of consecutive examinations that were unsuccessful.
+    /// Number of consecutive searches that did not find the journal.
     failures: usize,
 }
 
@@ -64,7 +64,8 @@ impl RecentWrites {
         self.order.retain(|chunk| !inside(chunk));
     }
 
-    /// Whether the chunks should be examined again: the more examinations were unsuccessful, the more new chunks are required.
+    /// Whether the chunks should be searched for the journal again. After each unsuccessful search, the next search requires more new
+    /// chunks.
     pub fn is_due(&mut self) -> bool {
         let due = self.fresh > self.failures;
         if due {

@@ -236,7 +236,7 @@ impl DiskReader for DiskEditor<'_> {
     }
 }
 
-/// Replaces the parts of `buffer`, which was read from `offset` on, that lie in changed blocks.
+/// Replaces the parts of `buffer` that lie in changed blocks by the changed contents. `buffer` was read from byte `offset` of the disk on.
 pub(crate) fn lay_over(edits: &Edits, size: u64, offset: u64, buffer: &mut [u8]) {
     if edits.is_empty() || buffer.is_empty() {
         return;

@@ -13,8 +13,9 @@ use crate::superblock::Incompat;
 
 /// Number of bytes in an entry before its name.
 const HEAD: usize = 8;
-/// Size and type of the nameless entry at the end of a block that contains the checksum of the block.
+/// Size of the nameless entry at the end of a block, which contains the checksum of the block.
 const TAIL: usize = 12;
+/// Type of the directory entry that contains the checksum of a block.
 const TAIL_TYPE: u8 = 0xDE;
 
 /// The kinds of files.
@@ -215,7 +216,8 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         let whole = record_length(le16(bytes, 4), size as u32) == size && le32(bytes, 0) == 0;
         let is_index = directory.flags.contains(InodeFlags::INDEX) && (logical == 0 || whole);
         let (stored, computed) = if is_index {
-            // Limit and count follow the empty directory entry (8 bytes) of a node. In the root node, they follow `.`, `..` and 8 bytes.
+            // In the root node of the hash tree, the limit and the number of entries follow `.`, `..` and 8 bytes. In other nodes, they
+            // follow an empty directory entry of 8 bytes.
             let from = if whole { 8 } else { 32 };
             let (limit, count) = (usize::from(le16(bytes, from)), usize::from(le16(bytes, from + 2)));
             let (tail, used) = (from + 8 * limit, from + 8 * count);

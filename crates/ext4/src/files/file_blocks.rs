@@ -53,8 +53,8 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         BlockMapper { filesystem: self, inode, levels: Vec::new() }
     }
 
-    /// Returns all runs that an inode with extents maps, without holes and including those beyond its size, and the blocks of the tree
-    /// itself.
+    /// Returns all runs of blocks that an inode with extents maps, including runs beyond its size, but no holes. Also returns the blocks of
+    /// the extent tree itself.
     pub(crate) fn all_runs(&self, inode: &Inode) -> Result<(Vec<FileBlockRun>, Vec<u64>)> {
         let mut mapper = self.runs(inode);
         let (mut runs, mut tree): (Vec<FileBlockRun>, Vec<u64>) = (Vec::new(), Vec::new());
@@ -98,7 +98,8 @@ pub(crate) const EXTENT_MAGIC: u16 = 0xF30A;
 const MAX_DEPTH: u16 = 5;
 /// Number of bytes in the header of a node, and in each entry.
 pub(crate) const EXTENT_BYTES: usize = 12;
-/// Maximum length of a written extent. If the stored length is larger, the extent is unwritten, and has the excess as its number of blocks.
+/// Maximum length of a written extent. A larger stored length marks an unwritten extent, whose number of blocks is the stored length minus
+/// this constant.
 const MAX_LENGTH: u16 = 32768;
 /// Number of blocks that a file can have: their numbers have 32 bits.
 pub(super) const MAP_END: u64 = 1 << 32;

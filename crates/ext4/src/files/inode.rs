@@ -31,7 +31,7 @@ bitflags! {
         const ENCRYPT = 0x800;
         /// A directory with a hash tree.
         const INDEX = 0x1000;
-        /// Blocks are mapped by extents, otherwise by indirect blocks.
+        /// Blocks are mapped by extents. Without this flag, they are mapped by indirect blocks.
         const EXTENTS = 0x8_0000;
         /// Contents are stored in the inode.
         const INLINE_DATA = 0x1000_0000;
@@ -244,7 +244,7 @@ const ENTRY_BYTES: usize = 16;
 /// The number of the prefix `system.`.
 const SYSTEM: u8 = 7;
 
-/// Returns the contents of an inode whose attributes start at byte `at`. Errors are an offset and a description.
+/// Returns the contents of an inode whose attributes start at byte `at`. An error consists of an offset and a description.
 pub(crate) fn inline_contents(
     bytes: &[u8], map: &[u8; MAP_BYTES], at: usize,
 ) -> std::result::Result<Vec<u8>, (usize, &'static str)> {

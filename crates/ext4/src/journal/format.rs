@@ -10,7 +10,7 @@ use crate::disk::{DiskStructure, be16, be32, be64, crc32c, le16, uuid};
 pub(crate) const JOURNAL_SUPERBLOCK_BYTES: usize = 1024;
 const CHECKSUM_AT: usize = 0xFC;
 const CRC32C: u8 = 4;
-/// Number of blocks for fast commits if the superblock has 0.
+/// Number of blocks for fast commits if the field in the superblock is 0.
 const DEFAULT_FAST_COMMIT_BLOCKS: u32 = 256;
 /// Minimum number of blocks of a journal, without those for fast commits.
 const MIN_BLOCKS: u32 = 1024;
@@ -68,7 +68,7 @@ pub struct JournalSuperblock {
     pub end: u32,
     /// The first transaction that must be replayed.
     pub sequence: u32,
-    /// The block in which that transaction starts; 0 if the log is empty.
+    /// The block in which transaction `sequence` starts; 0 if the log is empty.
     pub start: u32,
     /// The error that stopped the journal; 0 if there is none.
     pub error: i32,
@@ -271,7 +271,7 @@ pub enum JournalRecordKind<'a> {
 pub struct CommitBlock {
     /// Time of the commit: seconds since 1970.
     pub seconds: u64,
-    /// Nanoseconds of the time.
+    /// Nanoseconds of the time of the commit, in addition to `seconds`.
     pub nanoseconds: u32,
     pub(super) checksum_type: u8,
     pub(super) checksum_size: u8,

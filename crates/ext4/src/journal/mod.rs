@@ -88,7 +88,8 @@ impl JournalLocation {
             return Err(structure.fault(OFFSET + 0x18, problem));
         }
         let block_size = u64::from(superblock.block_size);
-        // Journal block numbers are block numbers of the journal device. The superblock is in the block after that of byte 1,024.
+        // Journal block numbers are block numbers of the journal device. The journal superblock is in the block after the one that contains
+        // byte 1,024.
         let blocks = superblock.blocks;
         let run = FileBlockRun { logical: 0, blocks, physical: Some(0), unwritten: false };
         Ok(Self { runs: vec![run], block_size, blocks, superblock: OFFSET / block_size + 1 })

@@ -3,12 +3,12 @@
 //!
 //! Less obvious rules of the replay:
 //!
-//! - A transaction is valid if its commit block is at the expected place with its sequence number. Sequence numbers are compared by
-//!   the sign of their difference, so that they may wrap.
-//! - A descriptor or revoke block with a bad checksum is a leftover if the time of the next commit is earlier than the time of the
-//!   previous one; the log ends there. Otherwise the journal is damaged, and nothing is replayed.
-//! - A commit block with a bad checksum ends the log before its transaction, or is a leftover by the same rule. With `ASYNC_COMMIT`
-//!   the scan continues after it: with versions 2 and 3, a later bad commit block moves the end there.
+//! - A transaction is valid if its commit block is at the expected place with its sequence number. Sequence numbers are compared by the
+//!   sign of their difference, so that they may wrap.
+//! - A descriptor or revoke block with a bad checksum is a leftover of an older log if the time of the next commit is earlier than the time
+//!   of the previous one; the log ends there. Otherwise the journal is damaged, and nothing is replayed.
+//! - A commit block with a bad checksum ends the log before its transaction, or is a leftover by the same rule. With `ASYNC_COMMIT` the
+//!   scan continues after it: with versions 2 and 3, a later bad commit block moves the end there.
 //! - A logged block with a bad checksum is left out; the rest is replayed, and Linux refuses to mount.
 //! - A revoke of transaction N applies to copies of N and of earlier transactions.
 //! - The log wraps at its end, before the blocks of fast commits.
@@ -28,7 +28,7 @@ use crate::fast_commits::{self, Edits, FastCommitScan, FastCommitScanner, lay_ov
 use crate::files::Ext4Filesystem;
 use crate::superblock::{self, Incompat};
 
-/// Replays journals in memory. If it is used for several disks, it reuses its memory and the checksums that are already known.
+/// Replays journals in memory. An instance that is used for several disks reuses its memory and the checksums that are already known.
 pub struct JournalRecovery {
     verified: ChecksumCache,
     overlay: ReplayOverlay,
@@ -212,7 +212,7 @@ impl JournalRecovery {
                     }
                     let holds = if has_v1 {
                         if end != 0 {
-                            // Two more commits after a bad one: the journal is damaged, and the transaction number does not advance.
+                            // A commit after a bad commit means that the journal is damaged. The transaction number is not incremented.
                             failed_commit = failed_commit.or(Some((end, here)));
                             continue;
                         }
@@ -358,7 +358,7 @@ impl RecoveryLog<'_> {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct JournalReplaySummary {
-    /// The first transaction that the journal superblock states.
+    /// The first transaction of the log, according to the journal superblock.
     pub first: u32,
     /// The first transaction that was not replayed; equals `first` if none was.
     pub end: u32,
@@ -503,7 +503,8 @@ impl ReplayedDisk<'_> {
     }
 }
 
-/// Checksums of blocks from state 0, by the number that identifies their contents. They are valid for any journal and transaction.
+/// Checksums of blocks, computed from the initial CRC state 0, by the number that identifies the contents of a block. They are valid for
+/// any journal and transaction.
 pub(super) struct ChecksumCache {
     logged: FxHashMap<u64, u32>,
     /// Checksums of descriptor, revoke and commit blocks, with zeros in place of the stored checksum.
@@ -557,7 +558,7 @@ impl ChecksumCache {
     }
 }
 
-/// Returns the checksum state to which a logged block of a transaction is added.
+/// Returns the CRC state from which the checksum of a logged block is computed: the state after the seed and the transaction number.
 pub(super) fn logged_state(format: &LogFormat, sequence: u32) -> u32 {
     crc32c(format.seed, &sequence.to_be_bytes())
 }

@@ -57,8 +57,9 @@ pub(super) struct Fat32 {
     discarding: Vec<(u64, u64, BioId)>,
     /// Number of pages per cluster.
     cluster: u64,
-    /// Number of sectors per file allocation table, and the first page of the first cluster.
+    /// Number of sectors per file allocation table.
     table: u64,
+    /// First page of the first cluster.
     data: u64,
     free: FreeBlocks,
     /// The cluster after the last allocated one.

@@ -20,13 +20,15 @@ use crate::operation::{FolderId, WaitReason};
 use super::FilesystemModel;
 use super::segment_log::{LogHead, OWN, SegmentLog, place_counted};
 
-/// Number of page addresses in an inode, and in any other node block.
+/// Number of page addresses in an inode.
 const INODE_PLACES: u64 = 923;
+/// Number of page addresses in a node block that is not an inode.
 const NODE_PLACES: u64 = 1018;
 /// Number of names in a block of a folder.
 const NAMES: u64 = 214;
-/// Number of entries per block of the address table and of the segment table, and of entries in a checkpoint pack.
+/// Number of entries per block of the address table.
 const ADDRESSES: u64 = 455;
+/// Number of entries per block of the segment table.
 const SEGMENTS: u64 = 55;
 const PACK_ADDRESSES: usize = 38;
 const PACK_SEGMENTS: usize = 6;
@@ -41,12 +43,14 @@ pub(super) struct Lfs {
     mount: u16,
     barrier: bool,
     log: SegmentLog,
-    /// The first pages of the checkpoint packs, of the address table and of the segment table.
+    /// First page of the checkpoint packs.
     packs: u64,
+    /// First page of the address table.
     addresses: u64,
     table: u64,
     reserved: u64,
-    /// Nodes that are outdated on the device, by file or folder. `dirty_since` is the time at which the first of them became outdated.
+    /// Nodes whose copies on the device are outdated, by file or folder. `dirty_since` is the time at which the first of these nodes became
+    /// outdated.
     dirty_nodes: BTreeSet<(u32, u32)>,
     /// Blocks of folders that are outdated on the device.
     dirty_names: BTreeSet<(u32, u32)>,
@@ -56,8 +60,9 @@ pub(super) struct Lfs {
     unread: BTreeSet<u32>,
     /// Files whose sync needs a checkpoint, because they were renamed after the last checkpoint.
     moved: BTreeSet<u32>,
-    /// Nodes and segments whose table entries have changed since the last checkpoint.
+    /// Nodes whose entries in the address table have changed since the last checkpoint.
     changed_nodes: BTreeSet<(u32, u32)>,
+    /// Segments whose entries in the segment table have changed since the last checkpoint.
     changed_segments: BTreeSet<u64>,
     segment_pages: u64,
     /// Number of checkpoints that have begun, and number of those that have ended.

@@ -5,7 +5,7 @@
 //! implemented elsewhere.
 //!
 //! Methods that return a [`StepOutcome`] may be called again after a wait. They change nothing before they return [`StepOutcome::Done`],
-//! except for syncs, which count their parts in [`crate::core::HostTask::partial_block`].
+//! except for syncs, which count their parts in [`crate::core::HostTask::part`].
 
 mod ext4;
 mod fat32;
@@ -41,7 +41,7 @@ pub(crate) trait FilesystemModel {
     /// Frees a file that has no name and no pages in memory.
     fn free(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome;
 
-    /// Truncates or extends a file to a number of pages. The page cache has no page beyond it.
+    /// Truncates or extends a file to a number of pages. The page cache contains no page of the file beyond this number.
     fn truncate(&mut self, core: &mut HostCore, task: TaskId, inode: u32, pages: u64) -> StepOutcome;
 
     /// Renames a file. The host has already moved it to the new folder `to`; the new name replaces the file `replaced`.
@@ -63,7 +63,7 @@ pub(crate) trait FilesystemModel {
     /// Reads the blocks that are needed before a write to the file.
     fn begin_write(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome;
 
-    /// Called when pages became dirty. `grew` is whether this extended the file.
+    /// Called when pages became dirty. `grew` is true if the file became longer.
     fn wrote(&mut self, core: &mut HostCore, inode: u32, pages: Range<u64>, grew: bool);
 
     /// The sector of a page, and the number of contiguous pages from it on; `None` if the page is not allocated.
@@ -139,8 +139,9 @@ fn place_of(extents: &SectorRangeMap<i64>, page: u64) -> Option<(u64, u64)> {
 #[derive(Clone, Copy, Debug)]
 struct MetadataBuffer {
     role: BlockRole,
-    /// The bio that reads the block or writes it in place, and the bio that writes it to the journal, while they are in progress.
+    /// The bio that reads the block or writes it in place, while this bio is in progress.
     home: BioId,
+    /// The bio that writes the block to the journal, while this bio is in progress.
     copy: BioId,
     /// The last transaction that logged the block; 0 if none did.
     transaction: u32,
@@ -159,7 +160,8 @@ struct MetadataBufferTable {
     /// Number of sectors per block.
     sectors: u32,
     blocks: FxHashMap<u64, MetadataBuffer>,
-    /// Blocks to write in place, each with the time at which it became dirty. With a journal, its last transaction is committed.
+    /// Blocks to write in place, each with the time at which it became dirty. With a journal, a block is written in place only after the
+    /// last transaction that logged it is committed.
     dirty: BTreeMap<u64, Nanos>,
 }
 
@@ -210,7 +212,7 @@ impl MetadataBufferTable {
         self.dirty.entry(block).or_insert(now);
     }
 
-    /// Records that a transaction changes a block. Returns whether the transaction has not logged it before.
+    /// Records that a transaction changes a block. Returns true if this is the first change of the block by this transaction.
     pub fn log(&mut self, block: u64, role: BlockRole, transaction: u32) -> bool {
         let buffer = self.blocks.entry(block).or_insert(MetadataBuffer::new(role));
         buffer.role = role;
@@ -285,7 +287,8 @@ impl MetadataBufferTable {
     }
 }
 
-/// Maximum number of free runs that a search for a long run examines in a range; after them it returns the longest one.
+/// Maximum number of free runs that a search for a long run examines in a range. If none of them is long enough, the search returns the
+/// longest of them.
 const SEARCH: usize = 256;
 
 /// The free blocks of a file system.

@@ -59,8 +59,9 @@ struct LoggedFile {
 #[derive(Debug)]
 pub(super) struct SegmentLog {
     mount: u16,
-    /// First page of the log on the partition, and number of pages per segment.
+    /// First page of the log on the partition.
     first: u64,
+    /// Number of pages per segment.
     pages: u64,
     all: Vec<LogSegment>,
     owners: Vec<PageOwner>,
@@ -69,7 +70,7 @@ pub(super) struct SegmentLog {
     files: Vec<LoggedFile>,
     internal_files: Vec<LoggedFile>,
     live: u64,
-    /// Whether cleaning has found no segment worth cleaning since a segment last became empty.
+    /// Whether cleaning has found no segment that is worth cleaning. Reset when a segment becomes empty.
     exhausted: bool,
     /// The segment that is being cleaned. `moving` contains the pages that were live when cleaning began.
     victim: Option<u32>,

@@ -326,7 +326,7 @@ fn check_folder(folder: FolderId) -> Result<()> {
 #[derive(Clone, Copy, Debug)]
 struct PathEntry {
     pub spec: FileSpec,
-    /// The file at this path. The number stays here if the path was removed while the file is open.
+    /// The number of the file at this path. It is kept if the path is removed while the file is open.
     pub inode: Option<u32>,
 }
 

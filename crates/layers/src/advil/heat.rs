@@ -15,7 +15,8 @@ pub(super) struct PageHeat {
     rewrites: Vec<u16>,
     /// Number of writes to each page in the current section, up to 2; used only with invalidated pages.
     fresh: Vec<u8>,
-    /// Amount invalidated in the current section: clustered pages written more than once, or overwritten sectors of logged data.
+    /// Amount of data invalidated in the current section. Depending on the settings, it counts clustered pages that were written more than
+    /// once, or overwritten sectors of logged data.
     invalidated: u32,
     /// Size of the hot region in percent of a section; with `rewritten`, its maximum.
     pub hot_pct: u32,
@@ -28,17 +29,19 @@ pub(super) struct PageHeat {
 /// used, and the other is retried at growing intervals.
 #[derive(Clone, Copy, Debug, Default)]
 struct HotDataTrial {
-    /// Bytes that the mover read and wrote for each KB logged, in the last trial without hot data and in the last trial with hot data.
+    /// Costs of the last trial without hot data and of the last trial with hot data, in bytes that the mover read and wrote for each KB
+    /// logged.
     costs: [Option<u64>; 2],
     /// Whether hot data is kept in the current round; `None` before the first move.
     keeps: Option<bool>,
-    /// Number of rounds until the costlier choice is retried, and the number of rounds between its last two trials.
+    /// Number of rounds until the costlier choice is retried.
     wait: u32,
+    /// Number of rounds between the last two trials of the costlier choice.
     pause: u32,
 }
 
 impl HotDataTrial {
-    /// Records the cost of the round that ends. Returns whether hot data is kept in the next one.
+    /// Records the cost of the round that ends. Returns whether hot data is kept in the next round.
     fn next(&mut self, cost: u64) -> bool {
         if let Some(keeps) = self.keeps {
             self.costs[usize::from(keeps)] = Some(cost);
@@ -53,8 +56,7 @@ impl HotDataTrial {
             [Some(without), Some(with)] => {
                 self.pause = (self.pause * 2).max(2);
                 self.wait = self.pause;
-                // If both costs are known, the cheaper choice is used. After each pause the other choice is tried again, because its cost
-                // may have changed.
+                // The cheaper choice is used first. After each pause, the other choice is tried again, because its cost may have changed.
                 if self.pause == 2 { with < without } else { with >= without }
             }
         };
@@ -67,7 +69,7 @@ impl HotDataTrial {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HotPageCandidate {
     pub page: u32,
-    /// Number of sectors that its data occupies in the hot region, including record headers.
+    /// Number of sectors that the logged data of the page occupies in the hot region, including record headers.
     pub sectors: u32,
 }
 
@@ -91,7 +93,8 @@ impl PageHeat {
         }
     }
 
-    /// Size in sectors of the hot region of the first section: `hot_pct` percent of it for the policy `paper`, 0 for other policies.
+    /// Returns the size in sectors of the hot region of the first section: `hot_pct` percent of the section for the policy `paper`, 0 for
+    /// other policies.
     pub fn first_region(&self, section: u32) -> u32 {
         if self.policy == HotPolicy::Paper { region(section, self.hot_pct) } else { 0 }
     }
@@ -130,7 +133,7 @@ impl PageHeat {
     /// length of a section in sectors, and `cost` the number of bytes that the mover read and wrote since the last switch for each KB
     /// logged.
     pub fn choose(&mut self, mut candidates: Vec<HotPageCandidate>, section: u32, cost: u64) -> (Vec<HotPageCandidate>, u32) {
-        // Number of sectors in one unit of the hot region's size, which is a clustered page or a sector.
+        // The size of the hot region is counted in clustered pages or in sectors.
         let by_pages = self.policy == HotPolicy::Paper && self.by == InvalidationMeasure::Pages;
         let unit = if by_pages { self.page as u32 } else { 1 };
         let counts = match self.policy {

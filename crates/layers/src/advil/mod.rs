@@ -208,7 +208,8 @@ impl Advil {
         None
     }
 
-    /// Plans to write the tombstones if too many are pending. A flush before them makes the data durable that replaces their ranges.
+    /// Plans to write the tombstones if too many are pending. A flush before this write makes the data durable that replaces the logged
+    /// data.
     fn spill(&mut self, request: &HostRequest, plan: &mut CommandPlan) {
         if self.journal.pending.len() > MOST_WAITING {
             plan.wait();
@@ -244,7 +245,7 @@ impl Advil {
         if section.log_room(self.release_reserve()) >= sectors {
             return true;
         }
-        // If the log must not use the rest of the section yet (`log_end` is before its end), the request waits for a checkpoint.
+        // If a part of the section must not be used yet (`log_end` is before the end of the section), the request waits for a checkpoint.
         if self.moving.is_over() && section.log_end == section.end() {
             self.switch(request.id, plan);
             return self.sections[self.current].log_room(self.release_reserve()) >= sectors;
@@ -309,7 +310,8 @@ impl Layer for Advil {
     }
 
     fn clear_counters(&mut self) {
-        // The counters continue, because the mover bases its decisions on them. Clearing stores the values that are subtracted later.
+        // Stores the current counters, which are subtracted in `counters`. The counters themselves continue, because the mover bases its
+        // decisions on them.
         self.cleared = self.counters.clone();
     }
 
@@ -378,7 +380,7 @@ counters! {
     checkpoint_bytes,
 }
 
-/// One half of the reserved area. A place is a sector number counted from the start of the reserved area.
+/// One half of the reserved area. Locations are sector numbers, counted from the start of the reserved area.
 #[derive(Clone, Debug, Default)]
 struct ReservedSection {
     /// First sector of the section, counted from the start of the reserved area.

@@ -64,7 +64,7 @@ impl MoverState {
         self.phase == MoverPhase::Over
     }
 
-    /// Whether the current step writes to the original area between two sectors.
+    /// Whether the current step writes to any of the sectors `sector..end` of the original area.
     pub fn writes(&self, sector: u64, end: u64) -> bool {
         matches!(self.step, Some(MoverStep::Evict(first, last)) if first < end && sector < last)
     }
@@ -85,7 +85,7 @@ impl MoverState {
 }
 
 impl Advil {
-    /// Opens the other section, which is free, for a request, and starts to empty the full one.
+    /// Opens the other section, which is free, for a request, and starts to empty the full section.
     pub(super) fn switch(&mut self, request: u64, plan: &mut CommandPlan) {
         let full = &self.sections[self.current];
         let candidates = self.candidates(full.first, full.end());
@@ -377,7 +377,7 @@ impl Advil {
         }
         let mut padded = 0;
         let most = u64::from(self.shape.read_through);
-        // Range of the plan's buffer for the data between two holes. It is read so that one command reads both holes, and it is not used.
+        // Buffer range for the data between two holes. The data is read only so that a single command reads both holes.
         let mut unused = None;
         let mut last_end = None;
         for (from, to) in holes {
@@ -425,7 +425,8 @@ impl Advil {
         *bytes += (to - from) * 512;
     }
 
-    /// Plans to read logged runs in the order of their location in the log. A single command reads runs that are adjacent there.
+    /// Plans to read logged runs in the order of their location in the log. Runs that are adjacent in the log are read with a single
+    /// command.
     pub(super) fn read_runs(&self, reads: &mut [(LoggedExtent, u32)], plan: &mut CommandPlan) {
         reads.sort_unstable_by_key(|(run, _)| run.place);
         let area = self.shape.reserved;

@@ -1,10 +1,10 @@
 //! Checkpoints and recovery. A checkpoint is the map at one point of the log. Recovery reads only the checkpoint and the records after that
 //! point.
 //!
-//! Checkpoints are written alternately to two slots, so if a power cut tears one, the previous one is intact. The map contains a write as
-//! soon as the write is planned. Therefore the map is copied first, and the copy is written as a checkpoint only after all requests planned
-//! before are complete and durable. Requests may log at most two intervals beyond the newest checkpoint, so recovery knows the end of the
-//! log.
+//! Checkpoints are written alternately to two slots, so if a power cut tears one checkpoint, the previous checkpoint is intact. The map
+//! contains a write as soon as the write is planned. Therefore the map is copied first, and the copy is written as a checkpoint only after
+//! all requests planned before are complete and durable. Requests may log at most two intervals beyond the newest checkpoint, so recovery
+//! knows the end of the log.
 
 use std::io;
 
@@ -42,8 +42,9 @@ enum CheckpointPhase {
 #[derive(Clone, Debug, Default)]
 pub(super) struct AdvilCheckpointState {
     newest: CheckpointId,
-    /// The next checkpoint: its number and log point, header fields, and runs of the copied map.
+    /// Number and log point of the next checkpoint.
     next: CheckpointId,
+    /// Header fields of the next checkpoint.
     point: LogPoint,
     runs: Vec<u8>,
     phase: CheckpointPhase,
@@ -87,7 +88,8 @@ impl Advil {
                 || section.log_next.saturating_sub(log_next) >= self.shape.interval)
     }
 
-    /// Copies the map for the next checkpoint, unless one is in preparation. Plans its write when the requests before it are complete.
+    /// Copies the map for the next checkpoint, unless a checkpoint is already in preparation. Plans the write of the checkpoint when all
+    /// requests before the copy are complete.
     pub(super) fn checkpoint(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
         if self.checkpoints.phase == CheckpointPhase::Idle {
             self.draw_up();
@@ -272,7 +274,7 @@ impl Advil {
         });
     }
 
-    /// Returns the newest intact checkpoint of generation `newest` or the one before.
+    /// Returns the newest intact checkpoint of generation `newest` or of the generation before it.
     fn read_checkpoint(&self, window: &mut AreaReader<'_>, newest: u64) -> io::Result<Option<AdvilCheckpoint>> {
         if self.shape.slot == 0 {
             return Ok(None);
@@ -399,8 +401,9 @@ struct AdvilCheckpoint {
 }
 
 impl RebuiltState {
-    /// Maps the data of a record. `only_into` is set for a copy of hot data that was created after the checkpoint, and contains the section
-    /// with the copy. The copy does not replace data that is mapped to this section, because it was logged again before the checkpoint.
+    /// Maps the data of a record. `only_into` is the section that contains the record, if the record is a copy of hot data that was created
+    /// after the checkpoint. In this case, sectors that are already mapped to this section keep their location, because they were logged
+    /// again before the checkpoint.
     fn map_record(&mut self, record: &AdvilRecord<'_>, only_into: Option<&ReservedSection>) {
         let AdvilRecordBody::Data(runs) = &record.body else { return };
         let mut place = record.place + 1;

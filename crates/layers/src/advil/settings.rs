@@ -20,22 +20,22 @@ pub struct AdvilSettings {
     pub reserved_at: Option<ByteSize>,
     /// Size of the original area, which begins at sector 0; by default all of the device except the reserved area.
     pub original: Option<ByteSize>,
-    /// Writes smaller than this are small random writes, unless they continue the previous request.
+    /// Length below which a write counts as a small random write, unless it continues the previous request.
     pub small: ByteSize,
     /// Size of a clustered page of the device with the original area.
     pub clustered_page: ByteSize,
     /// Size of a clustered block of the device with the original area.
     pub clustered_block: ByteSize,
-    /// Whether holes in a clustered page are filled when it is moved to the original area.
+    /// Whether holes in a clustered page are filled when the page is moved to the original area.
     pub page_padding: bool,
     /// Whether holes in a clustered block are filled if enough of its pages are dirty (`block_padding_over`).
     pub block_padding: bool,
-    /// A clustered block is filled if it has more dirty clustered pages than this; by default half of its pages.
+    /// Number of dirty clustered pages above which a clustered block is filled; by default half of the pages of the block.
     #[schemars(extend("unit" = "clustered pages"))]
     pub block_padding_over: Option<u32>,
-    /// Maximum distance of two holes that the mover reads with a single command; it ignores the data between them. A good value is the
-    /// amount that the device reads sequentially in the time of an additional command. 0 reads each hole separately; by default a clustered
-    /// page.
+    /// Maximum distance of two holes that the mover reads with a single command. The command also reads the data between the holes, which
+    /// is not used. A good value is the amount that the device reads sequentially in the time of an additional command. 0 reads each hole
+    /// separately; by default a clustered page.
     pub read_through: Option<ByteSize>,
     /// Which data stays in the reserved area when a section is emptied.
     pub hot: HotPolicy,
@@ -53,8 +53,8 @@ pub struct AdvilSettings {
     pub mover: MoverSchedule,
     /// Whether log records have headers that describe their data, so that a power cut loses no flushed data.
     pub recovery: bool,
-    /// With recovery, amount of logged data between two checkpoints of the map, so that recovery need not read the whole reserved area; 0
-    /// for no checkpoints, by default an eighth of the reserved area.
+    /// With `recovery`: amount of logged data between two checkpoints of the map. With checkpoints, recovery need not read the whole
+    /// reserved area. 0 disables checkpoints; the default is an eighth of the reserved area.
     pub checkpoint: Option<ByteSize>,
 }
 
@@ -72,7 +72,7 @@ pub enum HotPolicy {
     Rewritten,
 }
 
-/// The measure that determines the size of the hot region. The text of the paper permits both readings.
+/// The measure that determines the size of the hot region. The text of the paper can be interpreted in both ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InvalidationMeasure {
@@ -88,10 +88,10 @@ pub enum InvalidationMeasure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MoverSchedule {
-    /// Concurrently with requests, from the switch of sections on.
+    /// The mover runs concurrently with requests, beginning when the sections are switched.
     #[default]
     Thread,
-    /// While no request is in flight, or when a request is deferred because of missing space.
+    /// The mover runs while no request is in flight, or when a request is deferred because of missing space.
     Idle,
 }
 
@@ -143,8 +143,9 @@ pub(super) struct AdvilParameters {
     pub idle_only: bool,
     /// Sectors of a record header; 0 without recovery.
     pub header: u32,
-    /// Number of sectors of a section, and number of sectors before the first section.
+    /// Number of sectors of a section.
     pub section: u32,
+    /// Number of sectors before the first section.
     pub before: u32,
     /// Number of sectors of each of the two checkpoint slots; 0 without checkpoints.
     pub slot: u32,

@@ -3,11 +3,13 @@
 /// Whether a plain (not forced) write may stay in the cache of the device after the next flush request, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlainWriteKind {
-    /// It may not: the next flush must make it durable.
+    /// The next flush must make the write durable.
     Asked,
-    /// It may not, and it belongs to the journal: until that flush, nothing in the journal counts as durable.
+    /// The next flush must make the write durable, and the write belongs to the journal: until that flush, nothing in the journal counts as
+    /// durable.
     Journal,
-    /// It may: the journal contains the same bytes durably. The write must become durable before the journal releases these blocks.
+    /// The write may stay in the cache, because the journal durably contains the same bytes. The write must become durable before the
+    /// journal releases these blocks.
     Left,
 }
 
@@ -33,7 +35,7 @@ impl UnflushedWrites {
     }
 
     /// Records that the plan of request `id` starts with a flush of the device. The flush covers only writes that are complete when it
-    /// arrives, which are those before the oldest one in flight.
+    /// arrives: all writes before the oldest write in flight.
     pub fn flush(&mut self, id: u64) {
         let covers = self.open.iter().map(|(_, write, _)| write - 1).min().unwrap_or(self.planned);
         self.flushes.push((id, covers));
@@ -57,7 +59,7 @@ impl UnflushedWrites {
         });
     }
 
-    /// Whether a flush that arrives now need not make any data durable, apart from home blocks that are also in the journal.
+    /// Whether a flush that arrives now has no data to make durable, except home blocks that are also in the journal.
     pub fn is_clean(&self) -> bool {
         self.complete[..PlainWriteKind::Left as usize].iter().all(|write| *write <= self.durable)
     }
@@ -105,8 +107,8 @@ impl FlushInterval {
         self.sectors += sectors;
     }
 
-    /// Number of additional program operations of forced writes, compared with a flush that also programs the `left` sectors that may stay
-    /// in the cache; negative if forced writes need fewer.
+    /// Returns the number of additional program operations if writes are forced, compared with a flush. The flush also programs the `left`
+    /// sectors that may stay in the cache. The result is negative if forced writes need fewer operations.
     fn excess(self, left: u64, flash: FlashSizes) -> i64 {
         // Data beyond the cache size is programmed before the flush, so it is not counted.
         let flushed = (self.sectors + left).min(flash.cache_sectors);

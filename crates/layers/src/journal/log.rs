@@ -163,7 +163,7 @@ impl JournalLog {
         Some(RecordPlacement { record, sector })
     }
 
-    /// Creates a record at the start of a segment, which invalidates all earlier ones.
+    /// Creates a record at the start of a segment, which invalidates all earlier records.
     pub fn void(&mut self) -> RecordPlacement {
         self.forget(None);
         self.open((self.current + 1) % SEGMENTS);
@@ -263,7 +263,8 @@ pub(super) struct JournalRecordEntry {
     pub block: u64,
     /// First sector of the home block of a logged block; `None` for other blocks.
     pub home: Option<u64>,
-    /// Sectors of the block that the record contains. The others equal the last copy of the same home block, or are zeros without a copy.
+    /// Sectors of the block that the record contains. The other sectors equal those of the last copy of the home block; if there is no
+    /// copy, they are zeros.
     pub sectors: SectorSet,
 }
 
@@ -350,8 +351,9 @@ impl JournalLogRecord {
     }
 }
 
-/// Magic number of JBD2, and types of its superblocks.
+/// Magic number of JBD2.
 const JOURNAL_MAGIC: u32 = 0xC03B_3998;
+/// Types of JBD2 blocks that are superblocks.
 const SUPERBLOCKS: [u32; 2] = [3, 4];
 
 /// Restores the log from its area on disk. Keeps the blocks of transactions that are valid according to the journal's superblock.
@@ -368,7 +370,7 @@ pub(super) fn recover(area: LogArea, disks: &mut dyn RecoveryReader) -> io::Resu
     let mut log = JournalLog::new(area, newest);
     let mut superblock = None;
     for (_, records) in segments {
-        // Records of a segment do not refer to copies in other segments, so the copies are forgotten.
+        // Records of a segment do not refer to copies in other segments, so the copies of the previous segment are dropped.
         log.copies.clear();
         for (record, sector) in records {
             if record.entries.is_empty() {

@@ -57,7 +57,7 @@ enum DrainState {
 /// A layer below a journaling file system.
 pub(crate) struct JournalLayer {
     features: JournalModeFeatures,
-    /// Whether the mode replaces flushes by durable writes, but these are not cheaper on the disk below.
+    /// Whether the mode uses durable writes instead of flushes, although durable writes are not cheaper than flushes on the disk below.
     lacks_durable_writes: bool,
     capacity: u64,
     forcing: ForcedWritePolicy,
@@ -66,8 +66,9 @@ pub(crate) struct JournalLayer {
     log: Option<JournalLog>,
     recovered: bool,
     draining: DrainState,
-    /// The first transaction that the journal has not released, and the last durable transaction.
+    /// The first transaction that the journal has not released.
     tail: Option<u32>,
+    /// The last durable transaction.
     durable: Option<u32>,
     /// Commits in flight: (number of the request, transaction).
     commits: Vec<(u64, u32)>,
@@ -163,7 +164,7 @@ impl JournalLayer {
     fn read(&self, request: &HostRequest, plan: &mut CommandPlan) {
         let (first, end) = (request.sector, request.end());
         let Some(log) = &self.log else { return plan.forward(request) };
-        // The parts of the range that are in memory (`None`) or in the log. A block in memory is newer than its copy in the log.
+        // Parts of the range that are not read from their own addresses: start, end, and slot in memory (`None`: the part is in the log).
         let mut pieces: Vec<(u64, u64, Option<u32>)> = Vec::new();
         let inside = |block: u64, sectors: u64| (block.max(first), (block + sectors).min(end));
         for (block, held) in self.commit_buffer.overlapping(first, end) {
@@ -336,7 +337,7 @@ enum JournalMode {
     Legacy,
     /// No data is made durable: flushes and flags are dropped. Unsafe, for comparison only.
     NoBarrier,
-    /// Journal blocks are not written. Unsafe; the ideal for comparison with other modes.
+    /// Journal blocks are not written. Unsafe: this mode only shows the maximum gain, for comparison with other modes.
     NoJournal,
     /// The blocks of a commit are written durably (forced programming), and the commit block as a reliable write. The cache is flushed only
     /// if other data must also become durable.
@@ -431,17 +432,19 @@ impl JournalLayerSettings {
 counters! {
     /// Commits of the journal.
     commits,
-    /// Flushes from the host including preflushes, and how many of them were not sent to the device.
+    /// Flushes from the host, including preflushes.
     flushes,
+    /// Flushes from the host that were not sent to the device.
     flushes_saved,
     /// Writes that were made durable although the request did not require it.
     forced_writes,
-    /// Home blocks that were written and that the next flush need not make durable.
+    /// Home blocks that were written, but that the next flush need not make durable.
     home_blocks_left,
     /// Writes without notes that describe their blocks.
     unknown_writes,
-    /// Records in the log of the layer, their sectors, and the sectors of the journal that they replace.
+    /// Records in the log of the layer.
     log_records,
+    /// Sectors of the records in the log of the layer.
     log_sectors,
     journal_sectors_logged,
     /// Transactions that were written to their own addresses in the journal because the log had no space.

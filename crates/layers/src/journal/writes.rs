@@ -37,7 +37,7 @@ impl JournalLayer {
                 let part = HostRequest {
                     sector: request.sector + u64::from(at),
                     sectors: others.iter().map(|note| note.sectors).sum(),
-                    // The preflush is removed here, because the commit of this request plans the flush.
+                    // The preflush is planned with the commit block of the same request, so this part is written without it.
                     modifiers: request.modifiers.difference(CommandFlags::PREFLUSH),
                     ..*request
                 };
@@ -65,14 +65,15 @@ impl JournalLayer {
     }
 
     /// Plans the write of a run of blocks to their own addresses. The run starts `offset` sectors into the request. A superblock of the
-    /// journal is written durably, because records may be dropped after it.
+    /// journal is written durably, because records of the log may be dropped after this write.
     fn write_past_log(&mut self, request: &HostRequest, offset: u32, notes: &[BlockNote], plan: &mut CommandPlan) {
         let mut request = *request;
         if notes.iter().any(|note| note.role == BlockRole::JournalSuperblock) {
             request.modifiers.insert(CommandFlags::RELIABLE);
         }
         if let Some(log) = &mut self.log {
-            // The log no longer contains the newest copies of these home blocks, so later changes are not stored relative to these copies.
+            // These blocks are written past the log, so the log no longer contains their newest copies. Later changes are not stored
+            // relative to the old copies.
             for home in notes.iter().filter(|note| note.role == BlockRole::Logged).filter_map(|note| note.home) {
                 log.is_home_logged(home);
             }
@@ -92,7 +93,7 @@ impl JournalLayer {
     }
 
     /// Drops the stored journal blocks in a range that a request changes. A block that is changed only in part is first written to its own
-    /// address, although no journal changes its blocks in part.
+    /// address.
     pub(super) fn forget_range(&mut self, request: &HostRequest, plan: &mut CommandPlan) {
         let (first, end) = (request.sector, request.end());
         let Some(log) = &mut self.log else { return };
@@ -258,7 +259,7 @@ impl JournalLayer {
             if has(BlockRole::Commit) && !flags.durable() {
                 flags.insert(CommandFlags::RELIABLE);
             }
-            // A write of the journal superblock releases journal copies. Their data must be durable at its home address before.
+            // A write of the journal superblock releases journal copies. First, their data must be durable at its home address.
             flush |= has(BlockRole::JournalSuperblock) && !self.unflushed.is_durable();
             if !flags.durable() {
                 if !notes.is_empty() && notes.iter().all(|note| self.is_logged(note)) {
@@ -322,7 +323,7 @@ fn write_record(RecordPlacement { record, sector }: &RecordPlacement, blocks: &[
     plan.metadata(&vec![0; (record.length + 1 - written) as usize * SECTOR]);
 }
 
-/// Plans the write of a record that invalidates all earlier ones.
+/// Plans the write of a record that invalidates all earlier records.
 pub(super) fn write_void(log: &mut JournalLog, plan: &mut CommandPlan) {
     let placed = log.void();
     plan.flag(CommandFlags::RELIABLE);
@@ -333,8 +334,9 @@ pub(super) fn write_void(log: &mut JournalLog, plan: &mut CommandPlan) {
 /// A journal block in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BufferedBlock {
-    /// Memory that contains the bytes of the block, and the offset of its first sector there.
+    /// Memory that contains the bytes of the block.
     pub memory: PlanMemory,
+    /// First sector of the block in `memory`.
     pub slot: u32,
     pub sectors: u32,
     /// Transaction of the block, if known.
@@ -351,8 +353,9 @@ pub(super) struct BufferedBlock {
 #[derive(Debug, Default)]
 pub(super) struct CommitBuffer {
     blocks: BTreeMap<u64, BufferedBlock>,
-    /// Free memory slots by length in sectors, and slots that become free when a request is complete (request, sectors, slot).
+    /// Free memory slots, by length in sectors.
     free: BTreeMap<u32, Vec<u32>>,
+    /// Memory slots that become free when a request is complete: (request, sectors, slot).
     freed_on_completion: Vec<(u64, u32, u32)>,
     /// Number of sectors of memory allocated so far, including free slots.
     sectors: u32,

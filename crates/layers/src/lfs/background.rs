@@ -76,7 +76,7 @@ impl LfsLayer {
         if waits || waits_for_records { BackgroundDecision::Later } else { BackgroundDecision::None }
     }
 
-    /// Releases segments that no request reads any more. Returns whether some still wait for requests.
+    /// Releases segments that no request reads any more. Returns whether some segments still wait for requests.
     fn leave_segments(&mut self, in_flight: &InFlightRequests) -> bool {
         if self.segments.awaiting_readers.is_empty() {
             return false;
@@ -90,7 +90,7 @@ impl LfsLayer {
         false
     }
 
-    /// Plans to move live blocks of the victim. Returns false if no block can be moved now.
+    /// Plans to move live blocks of the segment that is being cleaned. Returns false if no block can be moved now.
     fn clean(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> bool {
         loop {
             if self.work.victim.is_none() && !self.choose_victim(in_flight) {
@@ -138,7 +138,7 @@ impl LfsLayer {
         true
     }
 
-    /// Plans to move the next blocks of the victim. Returns false at its end.
+    /// Plans to move the next blocks of the segment that is being cleaned. Returns false at the end of the segment.
     fn plan_moves(&mut self, most: u32, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> bool {
         let Some((segment, mut next, idle)) = self.work.victim.take() else { return false };
         self.work.moves.clear();
@@ -201,7 +201,7 @@ impl LfsLayer {
             }
             done += data as usize;
         }
-        // `clean` checked that all blocks fit.
+        // This removes nothing, because `clean` checked that all blocks fit.
         moves.truncate(done);
         self.logs[0] = head;
         self.counters.cleaned_blocks += moves.len() as u64;

@@ -46,20 +46,23 @@ pub(crate) const KIND: LayerKind = LayerKind {
 };
 
 counters! {
-    /// Blocks of 4 KB that requests wrote, and those that they discarded.
+    /// Blocks of 4 KB that requests wrote.
     host_blocks,
+    /// Blocks of 4 KB that requests discarded.
     discarded_blocks,
-    /// Blocks written to the logs; the further counters are the records, blocks moved by cleaning, and padding among them.
+    /// Blocks written to the logs, including the blocks of the next three counters.
     log_blocks,
+    /// Blocks of records written to the logs.
     record_blocks,
     cleaned_blocks,
     padded_blocks,
-    /// Blocks of the map and of packs written by checkpoints, and the number of checkpoints.
+    /// Blocks of the map and of packs that checkpoints wrote.
     checkpoint_blocks,
+    /// Number of checkpoints.
     checkpoints,
-    /// Blocks that cleaning read, and segments that it cleaned: in the foreground, while requests waited for space or were about to wait,
-    /// and in the background, in idle time.
+    /// Blocks that cleaning read.
     cleaning_reads,
+    /// Segments that were cleaned while requests waited for space or were about to wait.
     segments_cleaned_in_foreground,
     segments_cleaned_in_background,
     /// Segments that were reset.
@@ -288,7 +291,7 @@ impl LfsLayer {
         Some(rest)
     }
 
-    /// Plans a discard or a secure erase. Blocks that it covers only in part do not change.
+    /// Plans a discard or a secure erase. Blocks that the request covers only in part do not change.
     fn discard(&mut self, request: &HostRequest, plan: &mut CommandPlan) -> RequestDecision {
         let (first, end) = (request.sector.div_ceil(BLOCK) as u32, (request.end() / BLOCK) as u32);
         if first >= end {
@@ -346,7 +349,7 @@ impl Layer for LfsLayer {
     }
 
     fn accepts(&self) -> CommandFlags {
-        // A durable write contains its own map entry, and all data is on one disk, so the layer handles these flags itself.
+        // The layer handles these flags itself: a durable write contains its own map entry, and all data is on one disk.
         CommandFlags::DURABLE | CommandFlags::PREFLUSH
     }
 
@@ -467,14 +470,14 @@ fn plan_data(request: &HostRequest, (block, blocks): (u32, u32), rest: BlockRema
 /// The change of the map that a request causes when it completes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RequestEffect {
-    /// Its blocks are mapped to the locations that it wrote. The next flush records this change.
+    /// The blocks of the request are mapped to the locations that the request wrote. The next flush records this change.
     #[default]
     Written,
-    /// Its blocks are mapped to the locations that it wrote. Its own record contains this change.
+    /// The blocks of the request are mapped to the locations that the request wrote. The request's own record contains this change.
     Recorded,
-    /// Its blocks are discarded. The next flush records this change.
+    /// The blocks of the request are discarded. The next flush records this change.
     Discarded,
-    /// Its blocks are discarded. Its own record contains this change.
+    /// The blocks of the request are discarded. The request's own record contains this change.
     Erased,
     /// The map does not change.
     Nothing,
@@ -491,7 +494,8 @@ struct LfsRequest {
     pub first: u32,
     pub end: u32,
     pub write: u64,
-    /// The log to which no other request may write until this request is complete, because it reads before it writes.
+    /// The log to which no other request may write until this request is complete, because this request reads data before it writes to the
+    /// log.
     pub locks: Option<usize>,
     /// The last map change that is recorded when the request is complete, and the sequence number of the segment with its last record.
     pub records: Option<(u64, u64)>,

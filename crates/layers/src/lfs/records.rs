@@ -110,8 +110,9 @@ pub(super) fn put_run(run: &LogRun, out: &mut [u8]) {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PackLayout {
     pub pages: u32,
-    /// Number of sectors of a pack, and number of sectors reserved for each pack.
+    /// Number of sectors of a pack.
     pub sectors: u32,
+    /// Number of sectors reserved for each pack.
     slot: u64,
 }
 
@@ -146,7 +147,8 @@ pub(super) struct CheckpointPack {
     pub life: u64,
     /// Number of the next write.
     pub write: u64,
-    /// Number of the first record after the checkpoint. It starts at block `offset` of `segment`; the log continues in segment `next`.
+    /// Number of the first record after the checkpoint. The record starts at block `offset` of `segment`; the log of records continues in
+    /// segment `next`.
     pub record: u64,
     pub segment: u32,
     pub offset: u32,
@@ -210,7 +212,7 @@ pub(super) fn page_entries(bytes: &[u8], page: u32, checkpoint: u64) -> Option<i
     good.then(|| bytes[16..BYTES].chunks_exact(4).map(entry))
 }
 
-/// Number of the log of records. It follows the numbers of the data logs.
+/// Index of the log of records, after the indices of the data logs.
 pub(super) const SYNC: usize = 5;
 /// Maximum number of blocks of data that a record covers: 1 MB.
 const MOST_DATA: u32 = 256;
@@ -224,12 +226,12 @@ pub(super) struct SyncLog {
     pub life: u64,
     /// Number of the next record.
     pub number: u64,
-    /// Number of segments opened so far, and whether a record in the last of them is durable. Until a record is durable, the log may not
-    /// continue in another segment, because recovery finds the next segment by a record.
+    /// Number of segments opened so far.
     opened: u64,
+    /// Whether a record in the last opened segment is durable. If not, the log of records may not continue in another segment.
     confirmed: bool,
-    /// Number of the newest opened segment that recovery can find by durable records. One request may open several segments. Until it is
-    /// complete, no other request writes a record in the last one, because recovery might not find it.
+    /// Number of the newest opened segment that recovery can find by durable records. One request may open several segments. Until this
+    /// request is complete, no other request writes a record in the last of these segments, because recovery might not find the segment.
     durable_write: u64,
     /// Flushes that wait for a checkpoint: (number of the request, number of the newest map change at its arrival).
     pub waiting: Vec<(u64, u64)>,
@@ -370,7 +372,7 @@ impl LfsLayer {
     ) {
         let runs = std::mem::take(&mut self.runs);
         let mut listed = 0;
-        // Whether a record of the changes before a preflush is in progress. The data of the request must not become durable before it.
+        // Whether the previous record must be durable before the data of the request is written.
         let mut comes_first = false;
         let mut block = flight.first;
         let end = if data.is_some() { flight.end } else { block };

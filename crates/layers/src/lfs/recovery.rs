@@ -3,8 +3,8 @@
 //!
 //! The pack is written to both slots, one after the other, first to the slot whose pack is damaged or older. A power cut leaves at least
 //! one pack intact, and two intact packs protect against damage of one. Pages overwrite the copies to which neither pack refers. A
-//! checkpoint does not begin while a durable write or secure erase is in progress, because its own record would have a lower number than
-//! the checkpoint but contain newer changes.
+//! checkpoint does not begin while a durable write or secure erase is in progress, because the record of such a request would have a lower
+//! number than the checkpoint, although its changes are newer.
 
 use std::io;
 
@@ -171,7 +171,7 @@ impl LfsLayer {
         self.read_map(pack.number, disks)?;
         let mut tail = RecoveredTail { record: pack.record, write: pack.write, ..RecoveredTail::default() };
         self.read_records(&pack, &mut tail, disks)?;
-        // Sorted by block, so that equal disk contents produce equal plans.
+        // Sorted by block, so that recovery from the same disk contents always produces the same plan.
         let mut newest: Vec<_> = tail.newest.iter().map(|(block, (_, place))| (*block, *place)).collect();
         newest.sort_unstable();
         for (block, place) in newest {
@@ -280,7 +280,7 @@ impl LfsLayer {
         Ok(named)
     }
 
-    /// Applies a run to those of its blocks for which it is newer than all runs read so far.
+    /// Applies a run to its blocks, except blocks for which a newer run was already read.
     fn replay(&self, run: &crate::lfs::records::LogRun, newest: &mut Newest) {
         let end = run.block.checked_add(run.blocks).filter(|end| *end <= self.shape.blocks);
         let places = if run.place == NOWHERE { Some(0) } else { run.place.checked_add(run.blocks) };
@@ -404,7 +404,8 @@ struct RecoveredTail {
     newest: Newest,
     /// Segments of the log of records, in the order of the log.
     chain: Vec<u32>,
-    /// Highest record number, and highest write number.
+    /// Highest record number.
     record: u64,
+    /// Highest write number.
     write: u64,
 }

@@ -22,12 +22,12 @@ enum SegmentState {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct LfsSegment {
-    /// Number of blocks to which the map refers.
+    /// Number of blocks of the segment to which the map refers.
     live: u32,
-    /// Number of blocks that are being written.
+    /// Number of blocks of the segment that are being written.
     pending: u32,
     state: SegmentState,
-    /// Number of the write that filled the segment, which determines its age.
+    /// Number of the write that filled the segment. It determines the age of the segment.
     closed: u64,
 }
 
@@ -52,9 +52,9 @@ pub(super) struct SegmentTable {
     unknown: VecDeque<u32>,
     /// Closed segments without live blocks that no checkpoint has recorded as empty yet.
     pub empty: Vec<u32>,
-    /// Segments that the checkpoint in progress records as empty, segments that a durable checkpoint has recorded as empty, and segments
-    /// that may be reset.
+    /// Segments that the checkpoint in progress records as empty.
     pub in_checkpoint: Vec<u32>,
+    /// Segments that a durable checkpoint has recorded as empty, but that earlier requests may still read.
     pub awaiting_readers: Vec<u32>,
     pub resettable: Vec<u32>,
 }
@@ -191,7 +191,8 @@ impl SegmentTable {
         policy.choose(candidates, self.blocks)
     }
 
-    /// Moves at most `most` segments that must be reset to `to`: segments that were left, and unknown ones until `wanted` are clean.
+    /// Moves at most `most` segments that must be reset to the list `to`: first segments that may be reset, then unknown segments until the
+    /// number of clean segments reaches `wanted`.
     pub fn take_dirty(&mut self, wanted: u32, most: usize, to: &mut Vec<u32>) {
         let left = self.resettable.len().saturating_sub(most);
         to.extend(self.resettable.drain(left..));

@@ -14,7 +14,8 @@ pub(super) const BLOCK: u64 = 8;
 const MOST_BLOCKS: u64 = (1 << 30) - 2;
 /// Number of segments that stay free for cleaning and for the log of records.
 pub(super) const FOR_CLEANING: u32 = 2;
-/// Length of the longest request for which there is always space (32 MB, the maximum of NBD), if an eighth of the disk is that large.
+/// Length in sectors of the longest request for which space is kept free: 32 MB, the maximum of NBD. On a small disk, at most an eighth of
+/// the disk is kept free.
 const LONGEST: u64 = 32 << 11;
 
 /// Settings of the log-structured layer.
@@ -79,8 +80,9 @@ pub(super) struct LfsParameters {
     pub logs: usize,
     pub pressed: CleaningPolicy,
     pub idle: CleaningPolicy,
-    /// Number of free segments below which cleaning runs concurrently with requests, and below which it runs in idle time.
+    /// Number of free segments below which cleaning runs concurrently with requests.
     pub low: u32,
+    /// Number of free segments below which cleaning runs in idle time.
     pub idle_low: u32,
     pub step: u32,
     pub checkpoint: u64,

@@ -58,8 +58,9 @@ counters! {
     write_back_bytes,
     /// Number of times records were released.
     releases,
-    /// Flushes from the host, and how many of them also flushed the device.
+    /// Flushes from the host.
     flushes,
+    /// Flushes from the host that also flushed the device.
     device_flushes,
     /// Maximum bytes of the buffer in use, including record headers and gaps.
     most_used_bytes,
@@ -345,8 +346,9 @@ struct NvmBufferParameters {
     pub capacity: u64,
     pub area: ReservedArea,
     pub longest: u32,
-    /// Number of used sectors above which data is written back, and at which write-back ends.
+    /// Number of used sectors above which data is written back.
     pub high: u32,
+    /// Number of used sectors at which write-back ends.
     pub low: u32,
     /// Value of `high` while no request is in flight. It is well above `low` so that one step releases many records, because each release
     /// needs flushes.
@@ -422,7 +424,7 @@ impl NvmBufferSettings {
 struct BypassedWrites {
     in_flight: Vec<u64>,
     unflushed: bool,
-    /// The flush whose completion makes all of these writes and discards durable.
+    /// The flush that makes all of these bypassed writes and discards durable when it completes.
     flushed_by: Option<u64>,
 }
 

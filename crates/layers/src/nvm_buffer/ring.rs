@@ -25,12 +25,13 @@ pub(super) const FIRST: u32 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RingEntry {
     pub sequence: u64,
-    /// First sector of the record in the buffer, and the sector after its last sector.
+    /// First sector of the record in the buffer.
     pub place: u32,
+    /// The sector after the last sector of the record.
     pub end: u32,
 }
 
-/// Records in the order of their sequence numbers. A place is a sector number counted from the start of the buffer.
+/// Records in the order of their sequence numbers. Locations are sector numbers, counted from the start of the buffer.
 #[derive(Clone, Debug)]
 pub(super) struct RecordRing {
     entries: VecDeque<RingEntry>,

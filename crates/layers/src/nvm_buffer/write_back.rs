@@ -1,9 +1,15 @@
 //! Write-back: writes the data of the oldest records to the device in address order, together with adjacent data, and then releases the
 //! records.
 //!
-//! A record is released in these steps: its data is on the device or was replaced; all earlier requests are complete, so that no request
-//! still writes the record or bypasses the buffer; both disks are flushed; a header of the buffer with the release is durable; all requests
-//! before the release, which may read the record, are complete. Only then its space is reused.
+//! The release of a record has these steps:
+//!
+//! - The data of the record is on the device, or newer data has replaced it.
+//! - All earlier requests are complete, so that no request still writes the record or bypasses the buffer.
+//! - Both disks are flushed.
+//! - A header of the buffer that contains the release is durable.
+//! - All requests before the release are complete, because they may read the record.
+//!
+//! Only then is the space of the record reused.
 
 use emmclab_base::Op;
 
@@ -18,7 +24,7 @@ use crate::plan::{CommandPlan, PlanMemory};
 enum ReleasePhase {
     #[default]
     Idle,
-    /// The data of these records is being written to the device.
+    /// The data of the records that are to be released is being written to the device.
     Clean,
     /// All data is on the device. Requests up to this number must complete before the release.
     Settle(u64),
@@ -35,8 +41,9 @@ pub(super) struct WriteBackState {
     until: u64,
     /// The address at which the search for the next run starts.
     cursor: u64,
-    /// Runs that are being written back: first sector and end; and the locations of their data in the buffer.
+    /// Runs that are being written back: (first sector, end).
     runs: Vec<(u64, u64)>,
+    /// Locations, in the buffer, of the data that is being written back.
     copied: Vec<LoggedExtent>,
     /// Records with lower sequence numbers must be released, regardless of the fill level of the buffer.
     empty_before: u64,
@@ -211,7 +218,8 @@ impl NvmBuffer {
         }
     }
 
-    /// Plans the header that releases records. It is written after the written-back data, and data that replaced records, is durable.
+    /// Plans the header that releases records. The header is written only after the data that was written back, and the data that replaced
+    /// records, is durable.
     fn write_head(&mut self, plan: &mut CommandPlan) {
         plan.bare(0, Op::Flush, 0, 0);
         if self.shape.area.disk != 0 {

@@ -229,7 +229,7 @@ impl FsyncProfile {
                 otherwise.push(stretch);
             }
         });
-        // If the completion of a request was lost, the completion of a later request may have been taken for it.
+        // If events were lost, the recorded completion of a request may belong to a later request.
         let of_wait = |piece: &&OverlappingRequest| step_in(&known.time, piece, last_commit).part().is_some();
         let is_lost = self.is_in_gap(&known.time)
             || active.overlapping.iter().filter(of_wait).any(|piece| self.is_in_gap(&(piece.arrival..piece.complete)));

@@ -175,7 +175,7 @@ impl FsyncProfile {
             _ => Vec::new(),
         };
         let all = requests.len();
-        // Requests that belong to the wait are kept first, then those that took longest.
+        // Requests that belong to the wait are kept first, then the longest other requests.
         requests.sort_by_key(|it| (it.part.is_none(), Reverse(it.overlap.complete - it.overlap.arrival)));
         requests.truncate(REQUESTS);
         requests.sort_by_key(|it| (it.overlap.arrival, it.overlap.complete));
@@ -318,7 +318,7 @@ fn is_durable(request: &Request) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OverlappingRequest {
     pub arrival: i64,
-    /// Time at which the device received the request; its arrival if this was not recorded.
+    /// Time at which the device received the request; if this time was not recorded, the time of arrival.
     pub issue: i64,
     pub complete: i64,
     pub step: WaitStep,
@@ -351,13 +351,13 @@ impl OverlappingRequest {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WaitSplit {
     pub parts: [i64; WaitPart::ALL.len()],
-    /// Time in data, commit and flush during which the device also had requests of other processes, ns.
+    /// Time of the parts data, commit and flush during which the device also processed requests of other processes, ns.
     pub shared: i64,
     /// Whether the time of issue was recorded for all requests of the wait, so that their queueing time is known.
     pub knows_queue: bool,
 }
 
-/// A count of activities that changes at a certain time of a wait.
+/// The kind of activity whose count changes at a certain time of a wait.
 #[derive(Clone, Copy, Debug)]
 enum ActivityChange {
     /// Requests of a step that are queued in the host.
@@ -378,8 +378,8 @@ struct InFlightCounters {
     others: i32,
 }
 
-/// The time at which the last commit during the wait ended. The task waited for what the writers did until then, but not for their next
-/// commit. `None` if no commit ended during the wait.
+/// The time at which the last commit during the wait ended. The task waited for the requests of the file system's writer threads until this
+/// time, but not for their next commit. `None` if no commit ended during the wait.
 fn last_commit(wait: &Range<i64>, pieces: &[OverlappingRequest], commits: &[Range<i64>]) -> Option<i64> {
     let of_writers = pieces.iter().filter(|piece| piece.step == WaitStep::WriterFlush).map(|piece| piece.complete);
     let ends = of_writers.chain(commits.iter().map(|commit| commit.end));

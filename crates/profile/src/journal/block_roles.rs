@@ -152,7 +152,7 @@ impl RoleCounters {
         }
     }
 
-    /// Rows of logged blocks by the number of their changed sectors, up to the largest that occurs.
+    /// Rows of logged blocks by the number of their changed sectors, up to the largest number that occurs.
     pub fn changed_rows(&self) -> Vec<ChangedSectorsRow> {
         let most = self.changed.iter().rposition(|blocks| *blocks > 0).map_or(0, |most| most + 1);
         let row = |(changed, blocks): (usize, &u64)| {
@@ -189,8 +189,8 @@ fn kind(role: BlockRole) -> usize {
     }
 }
 
-/// Maximum number of transactions in progress that are stored. A journal has one at a time; if there are more, the first by device and
-/// number counts as not committed.
+/// Maximum number of transactions in progress that are stored. A journal has one at a time; if there are more, the transaction with the
+/// lowest device and number counts as not committed.
 const OPEN: usize = 256;
 
 /// Transactions in progress, and the sizes of the committed ones.
@@ -274,7 +274,8 @@ impl TransactionCounters {
             self.commit(space, transaction, blocks);
         }
         if join == MergeRelation::Separate {
-            // Commit blocks in a separate recording do not belong to the open transactions of this recording, so these are abandoned.
+            // Commit blocks in a separate recording do not belong to the open transactions of this recording, so the open transactions are
+            // abandoned.
             self.abandoned += std::mem::take(&mut self.open).values().map(|blocks| blocks.logged).sum::<u64>();
         }
         for ((space, transaction), theirs) in other.open {

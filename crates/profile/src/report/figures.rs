@@ -58,8 +58,9 @@ pub struct FigureRows {
     pub flags: Vec<FlagRow>,
 }
 
-/// Figure 3: data rate by request size, computed from service times. The published axis doubles from 4 KB to 16 MB. We assume that each
-/// point represents all sizes above the previous point; the rate of requests of exactly this size is also reported. 1 MB is 1,024 KB.
+/// Figure 3: data rate by request size, computed from service times. A row covers all request sizes above those of the previous row, which
+/// is our interpretation of the published axis (it doubles from 4 KB to 16 MB). The rate of the requests of exactly the largest size is
+/// also reported. 1 MB is 1,024 KB.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ThroughputRow {
     /// `read` or `write`.
@@ -243,7 +244,8 @@ pub struct AlignmentRow {
     pub size_aligned_pct: f64,
     /// Requests whose start and size are both aligned, percent.
     pub aligned_pct: f64,
-    /// Data as a percentage of the pages that the requests would occupy, each padded to pages at its end (section V-A).
+    /// Space utilisation in percent (section V-A): size of the data / size of the flash pages that the requests would occupy if the end of
+    /// each request is padded to a whole page.
     pub space_utilisation_pct: f64,
 }
 
@@ -256,7 +258,7 @@ pub struct DepthRow {
     pub low_depth: u64,
     /// Largest queue depth in the range; `None` for the last range.
     pub high_depth: Option<u64>,
-    /// Number of requests that arrive while this many other requests are unfinished.
+    /// Number of requests that arrive when the queue depth is in the range.
     pub requests: u64,
     /// Share of all requests, percent.
     pub pct: f64,
@@ -341,7 +343,7 @@ pub struct WakeUpRow {
 }
 
 /// The requests of one process. If there are more than 64 processes, the others are combined into one row. Response times are those of
-/// reads and writes. Their percentiles are at most 1 / 32 too high, and are available for the first 1,024 names of a trace.
+/// reads and writes; their percentiles are at most 1 / 32 too high. Only the first 1,024 process names of a trace have percentiles.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProcessRow {
     /// Name of the process, or `(unknown)` or `(others)`.

@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct FsyncReport {
     /// Calls that ended during the recording.
     pub calls: u64,
-    /// Number of calls whose start and length are stored: all calls, or the longest.
+    /// Number of calls whose start and length are stored. If there are too many calls, only the longest are stored.
     pub stored: u64,
     /// Number of stored calls whose parts are known.
     pub split: u64,
@@ -28,7 +28,7 @@ pub struct FsyncReport {
     pub unfinished: Vec<UnfinishedWaitRow>,
 }
 
-/// The parts of a wait, or the sums over many waits; `None` if unknown.
+/// Time of each part of a wait for durability (`fsync` and similar calls), or the sums over many waits; a part is `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct FsyncParts {
     /// Requests of the process itself that are neither flushes nor durable on completion, ms.
@@ -37,7 +37,7 @@ pub struct FsyncParts {
     pub commit_ms: Option<f64>,
     /// Flushes, and writes with preflush or FUA, ms.
     pub flush_ms: Option<f64>,
-    /// Time queued in the host while the device works for other processes, ms.
+    /// Time in which requests of the call are queued at the host because the device works for other processes, ms.
     pub queue_ms: Option<f64>,
     /// Time that belongs to no other part, ms.
     pub unexplained_ms: Option<f64>,
@@ -115,7 +115,7 @@ pub struct FsyncRow {
 pub struct UnknownCauseRow {
     /// The cause.
     pub cause: UnknownCause,
-    /// Number of stored calls.
+    /// Number of stored calls whose parts are unknown for this cause.
     pub calls: u64,
 }
 

@@ -17,9 +17,9 @@ pub struct JournalReport {
     pub writes: u64,
     /// Data written, KB.
     pub written_kb: f64,
-    /// Data written to the journal, KB; `None` if no journal is recognised. Without notes about block roles, it is the data written by the
-    /// journal thread. If no request has the flag of this thread, it is the data of writes with FUA or preflush, and of writes that end
-    /// where such a write begins.
+    /// Data written to the journal, KB; `None` if no journal is recognised. Without notes about block roles, it is the data of requests
+    /// that are marked as writes of the journal thread. If no request has this mark, it is the data of writes with FUA or preflush, and of
+    /// writes that end where a write with FUA or preflush begins.
     pub journal_kb: Option<f64>,
     /// Journal data as a percentage of the written data.
     pub journal_pct: Option<f64>,
@@ -114,7 +114,8 @@ pub struct CommitSummary {
     pub journal_kb: Option<Quantiles>,
 }
 
-/// Comparison of logged blocks and home blocks with the previous logged copy of the same block.
+/// Comparison of blocks with their previous copy in the journal: of blocks written to the journal (logged blocks), and of blocks written to
+/// their final place (home blocks).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoggedBlockSummary {
     /// Number of logged blocks.
@@ -138,7 +139,7 @@ pub struct ChangedSectorsRow {
     pub changed_sectors: u32,
     /// Number of logged blocks.
     pub blocks: u64,
-    /// Percentage of the logged blocks with a previous copy.
+    /// `blocks` as a percentage of all logged blocks that have a previous logged copy.
     pub pct: f64,
 }
 

@@ -23,7 +23,8 @@ use serde::Serialize;
 pub struct ProfileReport {
     /// The trace's name.
     pub name: String,
-    /// The paper's Tables III and IV for this trace, as fields of this object, in the columns of the published tables.
+    /// The figures of the paper's Tables III and IV, computed for this trace. In JSON, they are direct fields of the report, named after
+    /// the columns of the published tables.
     #[serde(flatten)]
     pub tables: PaperTables,
     /// Counts of the records that the import kept, changed or lost.
@@ -36,7 +37,7 @@ pub struct ProfileReport {
     pub key_figures: KeyFigures,
     /// The key figures computed without the clock jumps; `None` if the trace has no jumps.
     pub key_figures_without_jumps: Option<KeyFigures>,
-    /// Suspected re-issues of requests; `None` if the trace does not contain what is needed to recognise them.
+    /// Suspected re-issues of requests; `None` if the trace lacks the data to recognise re-issues.
     pub reissues: Option<ReissueSummary>,
     /// Sizes and times for each operation that occurs, then `all` (reads and writes together).
     pub by_operation: Vec<OperationRow>,

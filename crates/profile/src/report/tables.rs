@@ -8,7 +8,7 @@ use crate::options::GcCost;
 /// Tables III (section III-B) and IV (section III-C) of the IISWC 2015 paper for one trace.
 ///
 /// "Requests" are reads and writes in order of arrival, without headers of packed commands. Discards and flushes are counted in
-/// [`super::OperationRow`] and in the queue, but not in these tables, because the paper's recorder did not record them.
+/// [`super::OperationRow`] and in the queue depth, but not in these tables, because the paper's recorder did not record them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PaperTables {
     /// Bytes read and written, KB (Table III, *Data Size*).
@@ -27,8 +27,8 @@ pub struct PaperTables {
     pub write_requests_pct: Option<f64>,
     /// Bytes written as a percentage of all bytes (*Write Size Pct.*).
     pub written_bytes_pct: Option<f64>,
-    /// Seconds from the first arrival to the last completion (or to the last arrival, if it is later or completions are unknown) (Table IV,
-    /// *Recording Duration*). For a fleet, the sum over its recordings.
+    /// Duration of the recording in seconds (Table IV, *Recording Duration*): from the first arrival to the last completion, or to the last
+    /// arrival if it is later. For a fleet, the sum over its recordings.
     pub duration_s: f64,
     /// Requests per second of the duration (*Arrival Rate*).
     pub arrival_rate_per_s: Option<f64>,
@@ -44,8 +44,9 @@ pub struct PaperTables {
     pub spatial_locality_pct: Option<f64>,
     /// Requests whose first sector was the first sector of an earlier request, percent of requests (*Temporal Locality*).
     pub temporal_locality_pct: Option<f64>,
-    /// Spearman's rank correlation of the size and the response time of requests (III-C: "largely determined by its size"): 1 if a larger
-    /// request always takes longer. Computed from sizes in octaves and times in quarters of octaves.
+    /// Spearman's rank correlation of the size and the response time of requests: 1 if a larger request always takes longer. It is computed
+    /// from bins: sizes in octaves, times in quarters of octaves. The paper says that the response time of a request is "largely determined
+    /// by its size" (III-C).
     pub size_response_correlation: Option<f64>,
     /// Requests that the recorder marked as not waiting, as a percentage of the requests with such a mark (waiting or not).
     pub recorded_no_wait_pct: Option<f64>,
@@ -248,7 +249,7 @@ pub struct ClockJumpRow {
     pub request: u64,
     /// Absolute difference of the two arrival times, seconds.
     pub length_s: f64,
-    /// Whether reading removed the jump.
+    /// Whether the reader removed the jump from the trace.
     pub mended: bool,
 }
 
@@ -278,9 +279,9 @@ pub struct ReissueSummary {
     pub reissued_pct: Option<f64>,
     /// Number of re-issues that were dropped on reading.
     pub dropped: u64,
-    /// Up to this idle time, at most 5 % of the requests are issued again, ms; `None` if there is no such limit.
+    /// Longest idle time after which at most 5 % of the requests are issued again, ms; `None` if there is no such idle time.
     pub awake_up_to_ms: Option<u64>,
-    /// Above this idle time, at least 90 % of the requests are issued again, ms; `None` if there is no such idle time.
+    /// Idle time above which at least 90 % of the requests are issued again, ms; `None` if there is no such idle time.
     pub asleep_from_ms: Option<u64>,
     /// Median time from the first issue to the second, ms.
     pub median_until_again_ms: Option<f64>,

@@ -102,7 +102,8 @@ impl TraceDatContents {
 
     /// Sets the clock of buffers that have none to the clock of the file.
     fn set_clocks(&mut self) {
-        // The text is that of tracefs, `[local] global counter ...` with the selected clock in brackets, or only the name of the clock.
+        // The text has the format of tracefs, `[local] global counter ...` with the selected clock in brackets, or is only the name of the
+        // clock.
         let text = self.clock.trim_matches(['\0', '\n', ' ']);
         let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
         let clock = chosen.map_or(text, |(clock, _)| clock);

@@ -41,8 +41,9 @@ static FORMAT: TraceFormat = TraceFormat {
 
 struct CpuPageReader {
     number: usize,
-    /// Offset of the next page in the file, and end of the pages.
+    /// Offset of the next page in the file, in bytes.
     at: u64,
+    /// End of the pages in the file, in bytes.
     end: u64,
     /// Decompressed data that has not been consumed yet; unused in an uncompressed file.
     unpacked: Vec<u8>,
@@ -64,7 +65,7 @@ struct TraceDatReader {
     /// Names of tasks from the list that the kernel saves.
     saved_names: String,
     header: TraceHeader,
-    /// The pages of all CPUs. If the file yields no request, their events are counted by name.
+    /// Pages of all CPUs. Used to count events by name if the file yields no request.
     pages: Vec<CpuPages>,
     names: BTreeMap<u16, String>,
     tally: EventTally,

@@ -194,7 +194,8 @@ fn disks() -> String {
     out
 }
 
-/// Instances are named `emmclab[N]-PID-AGE`. AGE is the start time of the process, because process ids are reused.
+/// Prefix of the names of tracefs instances, which are `emmclab[N]-PID-AGE`. AGE is the start time of the process, because the kernel
+/// reuses process ids.
 const PREFIX: &str = "emmclab";
 
 /// A tracefs instance with its own buffers, events and filters, so that no global settings change. Dropping it removes it.

@@ -228,7 +228,7 @@ pub fn is_ext_csd(head: &[u8]) -> bool {
     has_sentences(&text) || matches!(register_in_dump(&text), Ok(Some(bytes)) if is_register(&bytes))
 }
 
-/// The fault of the first bytes of a file that look like a damaged register: a truncated or damaged dump, or 512 equal bytes.
+/// Returns the error for the first bytes of a file if they look like a damaged register: a truncated or damaged dump, or 512 equal bytes.
 /// `None` for a valid register and for other files.
 pub fn fault_of_ext_csd(head: &[u8]) -> Option<Error> {
     /// Minimum number of bytes of a dump that is reported as a damaged register. A shorter dump may be something else.

@@ -12,8 +12,9 @@ use crate::{RegisterSource, text_of};
 /// A sysfs file that contains a part of the registers CID or CSD.
 struct CardFile {
     file: &'static str,
-    /// The register that contains the value. `name` and `place` are the value's name and bits in it.
+    /// The register that contains the value.
     register: &'static str,
+    /// Name of the value in the standard. `place` is its bits in the register.
     name: &'static str,
     place: &'static str,
     meaning: &'static str,

@@ -161,8 +161,8 @@ impl HostQueue {
         }
     }
 
-    /// Returns the time at which the driver begins to fetch the next command. While a command runs, this is before a tag is free. `None` if
-    /// no command waits, or if every tag belongs to a command with unknown completion.
+    /// Returns the time at which the driver begins to fetch the next command. The fetch may begin before a tag is free, so that it ends
+    /// when the tag becomes free. `None` if no command waits, or if every tag belongs to a command with unknown completion.
     pub fn ready_at(&self) -> Option<Nanos> {
         let fetched = self.tags.free_from(self.queue.first()?.arrival + self.fetch)?;
         Some(fetched - self.fetch)
@@ -336,12 +336,12 @@ impl RequestQueue {
         Self { most_sectors, waiting: VecDeque::with_capacity(LOOK_BACK) }
     }
 
-    /// Adds a request after those that arrived before it, or merges it into a waiting request. If merged, returns the number of the request
-    /// that was the last one in the waiting request until now.
+    /// Adds a request to the queue in order of arrival, or merges it into a waiting request. After a merge, returns the number of the
+    /// request that was merged into the waiting request last before.
     pub fn push(&mut self, command: &DeviceCommand, number: u64) -> Option<u64> {
         let merged = self.merge(command, number);
         if merged.is_none() {
-            // The next command of a request arrives when the previous one is complete, which may be in the future, so the queue is sorted.
+            // The next command of a request arrives when the previous command completes. This may be in the future, so the queue is sorted.
             let later = |queued: &&QueuedRequest| queued.command.arrival > command.arrival;
             let place = self.waiting.len() - self.waiting.iter().rev().take_while(later).count();
             self.waiting.insert(place, QueuedRequest { command: *command, first: number, last: number });
@@ -453,7 +453,7 @@ impl KernelDriver {
         let cached = cache_kb > 0;
         let around = |op, modifiers| DeviceCommand { modifiers, ..DeviceCommand::new(request.arrival, op, 0, 0) };
         let flush = cached.then(|| around(Op::Flush, CommandFlags::empty()));
-        // A barrier becomes a flush if the device has no barriers, and nothing if its cache keeps the order.
+        // If the cache keeps the order of writes, no barrier is sent. A device without barriers receives a flush instead.
         let order = if cache_in_order {
             None
         } else if barrier {

@@ -13,12 +13,14 @@ use super::bad;
 const STEP: f64 = 0.1;
 /// Number of samples per capacity.
 pub(super) const SAMPLES: usize = 10;
-/// Write amplification counts as constant if it changes by at most this fraction from one capacity of writes to the next.
+/// Write amplification counts as constant if it changes by at most this fraction between two consecutive spans of writes, each as long as
+/// the capacity.
 const FLAT: f64 = 0.01;
 /// Number of commands between two checks for an interrupt; this many commands take some ms.
 const BETWEEN_CHECKS: u64 = 256;
 
-/// Number of units that are written in random order before the memory of their part of the list (16 MB) is freed.
+/// Number of map units in a part of the list of units in random order. The memory of a part (16 MB) is freed when its units have been
+/// written.
 const DRAWN_PART: usize = 4 << 20;
 
 /// Bytes that preconditioning has written in this process, for progress reports.
@@ -125,7 +127,7 @@ impl AgingDevice {
         Ok(())
     }
 
-    /// Returns the numbers below `all` in a new order: the first `drawn` are drawn at random.
+    /// Returns all numbers below `all`: first `drawn` numbers that are drawn at random, then the others.
     pub fn draw(&mut self, drawn: u32, all: u32) -> Vec<u32> {
         let mut order: Vec<u32> = (0..all).collect();
         for at in 0..drawn {
@@ -172,7 +174,7 @@ impl AgingDevice {
         Ok(())
     }
 
-    /// Overwrites at random until write amplification is constant from one capacity of writes to the next, up to `most_capacities`.
+    /// Overwrites data at random until write amplification is constant, but at most `most_capacities` times the capacity.
     pub fn until_flat(&mut self, most_capacities: f64) -> Result<()> {
         let mut work = SteadyStateDetector::new(u64::from(self.units), (SAMPLES, FLAT), self.device.counters());
         let samples = (most_capacities / STEP).ceil() as u64;
@@ -202,7 +204,8 @@ pub(super) struct SteadyStateDetector {
 }
 
 impl SteadyStateDetector {
-    /// Creates a detector for a device of `capacity` writes. A span is `span` tenths of the capacity, of which there are [`SAMPLES`].
+    /// Creates a detector for a device of `capacity` writes. There are [`SAMPLES`] samples per `capacity` writes, and `span` samples in a
+    /// span.
     pub fn new(capacity: u64, (span, change): (usize, f64), counters: &DeviceCounters) -> Self {
         let step = (capacity as f64 * STEP).max(1.0) as u64;
         let first = (counters.all_page_programs(), counters.group_erases.clone());

@@ -1,8 +1,8 @@
 //! Ages a device by use in a phone. Files occupy a part of the device. Every day, files are created, deleted and overwritten in place; at
 //! night, deleted data is discarded.
 //!
-//! Years of use are not simulated completely. Days are simulated until the work of garbage collection is constant from one half capacity of
-//! writes to the next. After that, only the erase counts grow, at the rate of the last half capacity.
+//! Years of use are not simulated completely. Days are simulated until the work of garbage collection is constant, which is determined from
+//! consecutive spans of writes, each half as long as the capacity. After that, only the erase counts grow, at the rate of the last span.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -16,12 +16,14 @@ use super::bad;
 const DAYS: [(&str, f64); 4] = [("mo", 365.0 / 12.0), ("y", 365.0), ("w", 7.0), ("d", 1.0)];
 /// Units of size and their number of bytes.
 const BYTES: [(&str, f64); 4] = [("KB", 1024.0), ("MB", 1_048_576.0), ("GB", 1_073_741_824.0), ("TB", 1_099_511_627_776.0)];
-/// Maximum age in days, and maximum number of bytes per day. Larger values are probably typing errors.
+/// Maximum age in days. A greater age is probably a typing error.
 const MOST_DAYS: f64 = 100.0 * 365.0;
+/// Maximum number of bytes written per day. A greater number is probably a typing error.
 const MOST_DAILY: f64 = 100.0 * 1_099_511_627_776.0;
 /// Upper bound of the simulated writes, as a multiple of the capacity.
 const MOST_CAPACITIES: f64 = 8.0;
-/// The simulation of days ends when the work of the device changes by at most this fraction from one half capacity of writes to the next.
+/// The simulation of days ends when the work of the device changes by at most this fraction between two consecutive spans of writes, each
+/// half as long as the capacity.
 const FLAT: f64 = 0.02;
 /// Idle time at the end of each day, for the background work of the device.
 const NIGHT: Nanos = Nanos(3_600_000_000_000);
@@ -209,7 +211,7 @@ pub(super) fn live(age: &mut AgingDevice, usage: &PhoneUse) -> Result<()> {
     let mut work = SteadyStateDetector::new(u64::from(count), (SAMPLES / 2, FLAT), age.device().counters());
     let (mut done, mut days, mut is_random) = (0, 1.0, 0.0);
     while done < most {
-        // Evenly distributed instead of random, so that the percentage is exact on every device.
+        // Random writes are distributed evenly instead of at random, so that their percentage is exact on every device.
         is_random += usage.random_pct / 100.0;
         if is_random >= 1.0 {
             is_random -= 1.0;
@@ -234,7 +236,8 @@ pub(super) fn live(age: &mut AgingDevice, usage: &PhoneUse) -> Result<()> {
     age.wear_on(&more).map_err(|error| error.hint(fewer_bytes(age, usage, &more)))
 }
 
-/// Proposes a usage that does not wear the device out: halves the daily bytes until this is the case. The device is unusable afterwards.
+/// Proposes a usage with fewer daily bytes, halved as often as necessary, so that the device does not wear out. The device is unusable
+/// afterwards.
 fn fewer_bytes(age: &mut AgingDevice, usage: &PhoneUse, erases: &[u64]) -> String {
     let stands = |halves: &u32| {
         let fewer: Vec<u64> = erases.iter().map(|erases| erases >> halves).collect();

@@ -62,7 +62,8 @@ pub struct PageOperations {
     /// Number of page operations for host data.
     #[schemars(extend("label" = "{of} for the host"))]
     pub host: u64,
-    /// Number of page operations for writes that cover a map unit (block-mapped: a page) in part; their programs count as host data.
+    /// Number of page operations for writes that cover only a part of a map unit (of a page, in block-mapped schemes). Their programs count
+    /// as host data.
     #[schemars(extend("label" = "{of} of partial writes"))]
     pub read_modify_write: u64,
     /// Number of page operations for garbage collection and log-block merges.
@@ -174,8 +175,8 @@ pub struct LifetimeEstimate {
     /// and erases per byte as in the run; null if the run erased no block.
     #[schemars(extend("label" = "Lifetime, even wear", "short" = "Life", "digits" = 2, "better" = "higher", "shown_in" = "TB"))]
     pub even_host_bytes: Option<f64>,
-    /// Bytes that the host can write until the most worn block reaches its limit, with as many programs and erases per byte as in the run,
-    /// and with the uneven distribution of all wear so far; null if the run erased no block.
+    /// Bytes that the host can write until the most worn block reaches its erase limit; null if the run erased no block. Assumes that each
+    /// byte needs as many programs and erases as in the run, and that the distribution of wear remains as uneven as so far.
     pub first_block_host_bytes: Option<f64>,
     /// Erases of the most worn block / erase limit, including preconditioning.
     #[schemars(extend("label" = "Wear so far", "short" = "Wear", "digits" = 2, "better" = "lower"))]
@@ -225,7 +226,7 @@ impl GroupLifetime {
         let (written, limit) = (counters.host_bytes_written as f64, f64::from(group.erase_limit));
         let blocks = f64::from(group.blocks) * f64::from(geometry.planes);
         let erases = counters.group_erases[number];
-        // Each filling of a block counts as an erase, because the run may have filled free blocks, or erased blocks that are still free.
+        // Counts how often blocks were filled instead of erased, because the run may have changed the number of free blocks.
         let block_bytes = f64::from(group.pages_per_block) * f64::from(group.page_bytes);
         let filled = counters.group_programs[number] as f64 / f64::from(group.pages_per_block)
             + still_to_fold(settings, device, number) / block_bytes;

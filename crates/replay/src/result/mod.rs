@@ -40,7 +40,7 @@ pub struct SimulationResult {
     pub run: ReplaySummary,
     /// Number of completed requests.
     pub requests: RequestTotals,
-    /// Response times (complete - arrival) of reads and writes together. `read` and `write` are those of one operation.
+    /// Response times (complete - arrival) of reads and writes together; `read` and `write` contain the times of one operation.
     #[schemars(extend("of" = "response"))]
     pub response: ResponseTimeSummary,
     /// With `--percentiles`: a list of `op` (`read`, `write`, and `all` for both; flushes and discards are not included), `percentile` and
@@ -48,8 +48,8 @@ pub struct SimulationResult {
     #[schemars(extend("unit" = "ms"))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub percentiles: Vec<ResponsePercentileRow>,
-    /// In Python with `distribution=True`: a list of `op` (as in `percentiles`), `up_to_ms`, `requests` and `cumulative_pct`, in ranges, of
-    /// which each power of two has 16.
+    /// In Python with `distribution=True`: a list of ranges of response times, with `op` (as in `percentiles`), `up_to_ms`, `requests` and
+    /// `cumulative_pct`. Each power of two is divided into 16 ranges.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub response_distribution: Vec<ResponseHistogramRow>,
     /// With `--over-time`: a list of bins of time by arrival: `time_s` (after the first arrival), `width_s`, `reads`, `writes`,
@@ -97,7 +97,7 @@ pub struct SimulationResult {
     /// Counts of the records that the reader kept, changed or skipped; `emmclab explain ledger.` lists them.
     #[schemars(with = "std::collections::BTreeMap<String, Option<u64>>")]
     pub ledger: Ledger,
-    /// With layers: a list from top to bottom of name, held requests, and counts of the layer.
+    /// With layers: a list from top to bottom with the name of the layer, the requests that had to wait at it, and its counters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerResult>,
     /// Flushes and writes with a flag for durability or order (FUA, preflush, barrier), as sent by the workload; present only if there were
@@ -105,7 +105,7 @@ pub struct SimulationResult {
     #[schemars(extend("of" = "of flushes and synchronous writes"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durable: Option<DurableTimes>,
-    /// Start and length of the first writes to the device; their number is an option.
+    /// First sector and length of the first writes to the device. The option `first_writes` is the number of these writes.
     #[schemars(extend("unit" = "sector"))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub first_writes: Vec<(u64, u32)>,
@@ -169,8 +169,8 @@ pub struct ReplaySummary {
     pub mode: ReplayMode,
     /// Why this mode was chosen; null if it was requested.
     pub mode_reason: Option<String>,
-    /// Operations and flags (discard, flush, `secure_erase`, fua, preflush) that the trace does not record, separated by blanks. Their
-    /// figures are null unless the run contained some; null if the trace records all.
+    /// Operations and flags (discard, flush, `secure_erase`, fua, preflush) that the trace does not record, separated by blanks; null if it
+    /// records all of them. Figures about unrecorded operations are null, unless the run contained such operations.
     pub unrecorded: Option<String>,
     /// Step of the trace's clock, such as `1ms`, if it is too coarse to show which requests waited for each other; null otherwise.
     pub coarse_clock: Option<String>,
@@ -184,7 +184,7 @@ pub struct ReplaySummary {
     /// Bytes read and written per second of simulated time.
     #[schemars(extend("label" = "Throughput", "digits" = 3, "better" = "higher"))]
     pub throughput_mb_per_s: f64,
-    /// Time from the last completion until the layers had moved all deferred data to its place; null unless requested (`--drain`).
+    /// Time from the last completion until the layers had moved all deferred data to its final location; null unless requested (`--drain`).
     #[schemars(extend("label" = "Drain time", "digits" = 3, "better" = "lower"))]
     pub drain_s: Option<f64>,
 }
@@ -265,7 +265,7 @@ impl SimulationResult {
                 begun_at_once_pct: OperationTotals::begun_at_once_pct(&measure.timed()),
                 bytes_read: counters.host_bytes_read,
                 bytes_written: counters.host_bytes_written,
-                // This field is set later, when the counts of the ledger are known.
+                // This field is set later, when the number of wrapped addresses is known.
                 wrapped_pct: 0.0,
             },
             durable: measure.durable(),
@@ -291,8 +291,8 @@ impl SimulationResult {
         }
     }
 
-    /// Sets figures to null that the trace does not support: counts of operations that it does not record, and figures that depend on the
-    /// order of arrivals if its clock is coarse.
+    /// Sets figures to null that cannot be computed from the trace: counts of operations that it does not record, and figures that depend
+    /// on the order of arrivals if its clock is coarse.
     pub(crate) fn withdraw_unrecorded(&mut self, trace: TraceHeader) {
         if trace.coarse_clock.is_some() {
             self.recorded.withdraw_waits();

@@ -235,7 +235,8 @@ pub struct RecordedComparison {
     /// 99th percentile of the response times.
     #[schemars(extend("of" = "99th percentile of the response"))]
     pub response_p99: ByOperation<TimeComparison>,
-    /// Mean service time. If a driver fetches a request while another runs, this wait counts as service.
+    /// Mean service time. If the driver fetches a request while the device executes another one, the wait for the other request is part of
+    /// the service time.
     #[schemars(extend("of" = "mean service (complete - start)"))]
     pub service: ByOperation<TimeComparison>,
     /// Share of the requests that arrived when no earlier request was unfinished.
@@ -314,9 +315,9 @@ pub struct LoadSummary {
     pub peak_backlog_s: f64,
     /// Open loop: offered load from the last idle time of the device until the maximum backlog; null in other modes and without a backlog.
     pub peak_offered_pct: Option<f64>,
-    /// Open loop: whether the device did not keep pace with the arrivals. Then the maximum backlog is longer than ten mean service times,
-    /// and longer than 10 s or 10 % of the time from the first to the last arrival; or more than ten mean service times of backlog remain
-    /// at the last arrival, with an offered load above 100 %.
+    /// Open loop: whether the device did not keep pace with the arrivals. This is the case if the maximum backlog is longer than ten mean
+    /// service times, and also longer than 10 s or 10 % of the time from the first to the last arrival. It is also the case if the backlog
+    /// at the last arrival is longer than ten mean service times and the offered load is above 100 %.
     pub overloaded: bool,
 }
 
@@ -339,7 +340,7 @@ impl LoadSummary {
         let service_s = OperationTotals::service(&measure.timed()).mean_ms / 1e3;
         let (peak_s, grown_s) =
             (measure.arrival_state.peak.backlog.as_secs_f64(), measure.arrival_state.peak.busy_for.as_secs_f64());
-        // If the offered load is above 100 %, the remaining requests at the last arrival also count as a backlog.
+        // If the offered load is above 100 %, requests that are left at the last arrival also count as a backlog.
         let left = backlog_s > OVERLOAD_REQUESTS * service_s && offered.is_some_and(|share| share > 1.0);
         let grew = peak_s > (OVERLOAD_REQUESTS * service_s).max(OVERLOAD_S.min(OVERLOAD_SHARE * span_s));
         Self {

@@ -136,7 +136,7 @@ pub struct ZoneUse {
     pub most_open: u32,
     /// Maximum number of zones that were open or closed at once.
     pub most_active: u32,
-    /// Size of the programmed flash pages in SLC mode: pages of premature flushes, and conventional zones.
+    /// Size of the flash pages that were programmed in SLC mode, by premature flushes and in conventional zones.
     #[schemars(extend("label" = "Flash in SLC mode programmed", "digits" = 1))]
     pub slc_bytes: u64,
     /// Number of times that a zone took the write buffer of another zone.

@@ -15,7 +15,7 @@ use crate::sequence_map::SequenceMap;
 /// The simulated layers above the disks, with all their work in progress.
 pub(crate) struct SimulatedStack {
     pub(super) levels: Vec<SimulatedLevel>,
-    /// Task (plan in execution) that sent each command, by disk and number of the command on that disk.
+    /// Number of the task (plan in execution) that sent each command, by disk and by the number of the command on the disk.
     pub(super) owners: [SequenceMap<u32>; 2],
     /// Completions that were last taken from a disk; the memory is reused.
     pub(super) completions: Vec<RequestCompleted>,
@@ -35,8 +35,9 @@ pub(crate) struct SimulatedStack {
     pub(super) started: bool,
     /// Number of layers whose writes at startup are incomplete.
     pub(super) starting: usize,
-    /// The first writes to disk 0 as (sector, sectors), and their maximum number.
+    /// The first writes to disk 0 as (sector, sectors).
     pub(super) first_writes: Vec<(u64, u32)>,
+    /// Maximum number of entries of `first_writes`.
     pub(super) first_write_limit: u32,
     /// Whether requests have data, which is passed with the commands.
     pub(super) moves_data: bool,
@@ -149,8 +150,7 @@ impl SimulatedStack {
         Ok(id)
     }
 
-    /// Simulates up to and including `until`. If a command arrives at `until`, it is submitted after these events, although a disk would
-    /// accept it before work that begins at the same time.
+    /// Simulates all events up to and including `until`. A command that arrives at `until` is submitted after these events.
     pub fn advance<O: Observer>(&mut self, until: Nanos, disks: &mut DiskPair<'_, O>) -> Result<()> {
         loop {
             while self.step(until, disks)? {}
@@ -308,7 +308,7 @@ impl SimulatedStack {
     pub(super) fn run<O: Observer>(&mut self, task: u32, at: Nanos, disks: &mut DiskPair<'_, O>) -> Result<()> {
         let current = &mut self.tasks[task];
         let below = current.level + usize::from(current.source != PlanOrigin::Expanded);
-        // The stage counts one more than its commands, so that it does not end before all of them are sent.
+        // One more command than planned is awaited, so that the stage does not end before all commands are sent.
         current.waiting += 1;
         current.end = at;
         loop {
@@ -365,8 +365,8 @@ impl SimulatedStack {
         Ok(())
     }
 
-    /// Whether only the request fails if a zoned device refuses its command. This applies only to live requests. A layer does not learn the
-    /// outcome of commands of its background work, and a simulated run ends at a refused command.
+    /// Whether a zoned device that refuses a command of the task makes only one request fail. This is so for requests of a live stack. A
+    /// simulated run ends at a refused command, and background work has no request that could fail.
     fn fails_alone(&self, task: u32) -> bool {
         self.moves_data && matches!(self.tasks[task].source, PlanOrigin::Request | PlanOrigin::Expanded)
     }
@@ -392,7 +392,8 @@ impl SimulatedStack {
         }
     }
 
-    /// Completes a plan at `at`. Work that follows the plan starts now, which is later than `at` if the completion became known late.
+    /// Completes a plan at `at`. Work that follows the plan starts at the current simulated time, which is later than `at` if the
+    /// completion became known late.
     fn finish<O: Observer>(&mut self, task: u32, at: Nanos, disks: &mut DiskPair<'_, O>) -> Result<()> {
         let PlanTask { level, source, request, parent, number, .. } = self.tasks[task];
         match source {

@@ -91,7 +91,7 @@ impl SimulatedLevel {
         }
     }
 
-    /// Stores an arrived request until the layer accepts it. `why` is the reason.
+    /// Stores an arrived request until the layer accepts it. `why` is the reason for which the layer does not accept it yet.
     pub fn defer(&mut self, arrived: ArrivedRequest, why: DeferReason) {
         match why {
             DeferReason::Full => self.deferred_full += 1,
@@ -137,8 +137,9 @@ pub(super) struct PlanTask {
     pub number: u64,
     plan: CommandPlan,
     next: usize,
-    /// Data of the request, and buffer of the plan; empty if the requests of the stack have no data.
+    /// Data of the request; empty if the requests of the stack have no data.
     pub data: Vec<u8>,
+    /// Buffer of the plan; empty if the requests of the stack have no data.
     scratch: Vec<u8>,
     /// Whether data could not be read from a disk.
     pub failed: bool,

@@ -141,7 +141,7 @@ mod tests {
         let [mut first, mut long, mut short] = [share(&budget), share(&budget), share(&budget)];
         assert!(first.take(OWN + 6 * MB));
         assert!(!long.take(OWN + 8 * MB));
-        // There is memory for this request, but the long request would wait forever if such requests were served first.
+        // There is memory for this short request. But if short requests were served first, the long request would wait forever.
         assert!(!short.take(OWN + MB));
         first.shrink_to(OWN + MB);
         assert!(is_woken(&long) && !is_woken(&short));

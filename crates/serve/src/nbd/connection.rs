@@ -57,7 +57,7 @@ struct NbdConnection {
 
 /// Serves a client until the client or the server ends the connection.
 pub(super) fn serve(link: Arc<NbdLink>, export: Arc<NbdExport>) {
-    // The thread of the connection sends its own replies, many with one system call.
+    // The thread of the connection sends its replies itself, so its id is stored.
     link.owner.get_or_init(|| thread::current().id());
     send_greeting(&mut link.state().pending.output);
     let completions = Arc::clone(&link) as Arc<dyn CompletionReceiver>;
@@ -147,7 +147,7 @@ impl NbdConnection {
                 return false;
             }
         }
-        // When the server stops, it first rejects the requests that have already arrived, and then closes the connection.
+        // When the server stops, requests that have already arrived are rejected before the connection is closed.
         let eager = std::mem::take(&mut self.eager) || self.deadline.is_some();
         if need == ConnectionWait::Input && eager && self.receive() {
             return true;
@@ -328,7 +328,8 @@ impl ReceiveBuffer {
         Ok(count)
     }
 
-    /// Receives once without blocking and appends to `data` until it has `wanted` bytes. This buffer must be empty.
+    /// Receives once without blocking. Appends the bytes to `data` until it has `wanted` bytes, and stores the rest in this buffer, which
+    /// must be empty before the call.
     pub fn receive_behind(&mut self, socket: &OwnedFd, data: &mut Vec<u8>, wanted: usize) -> Result<usize> {
         data.reserve_exact(wanted - data.len());
         let (count, _) = retry(|| recv(socket, spare_capacity(data), RecvFlags::DONTWAIT))?;

@@ -108,9 +108,9 @@ impl NbdServer {
         }
     }
 
-    /// Stops the server: accepts no more clients, removes the file of the socket, rejects new requests with `ESHUTDOWN`, answers
-    /// the requests in the device, and closes the connections. Returns when all threads have ended. Clients that do not read
-    /// their replies and devices that complete nothing delay this by at most 5 s.
+    /// Stops the server: accepts no more clients, removes the file of the socket, rejects new requests with `ESHUTDOWN`, completes and
+    /// answers the requests in progress, and closes the connections. Returns when all threads have ended. Clients that do not read their
+    /// replies and devices that complete nothing delay this by at most 5 s.
     pub fn stop(mut self) {
         self.end();
     }

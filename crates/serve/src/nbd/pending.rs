@@ -111,7 +111,7 @@ impl PendingNbdRequests {
         true
     }
 
-    /// Returns reserved memory that is not used to the other clients.
+    /// Gives the reserved memory that is not used back to the common part, from which other clients can take it.
     fn give_back(&mut self) {
         self.share.shrink_to(self.used() + self.reserved_bytes);
     }
@@ -381,7 +381,7 @@ impl NbdOutputQueue {
         }
     }
 
-    /// Queues the reply to a block status request: the context and its extents, each a length in bytes and flags.
+    /// Queues the reply to a block status request for a context. Each extent is a length in bytes and its flags.
     pub fn block_status(&mut self, cookie: u64, context: u32, extents: &[(u32, u32)]) {
         self.chunk(cookie, chunk::BLOCK_STATUS, true, 4 + 8 * extents.len());
         self.push(&context.to_be_bytes());

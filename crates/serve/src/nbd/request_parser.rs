@@ -13,7 +13,8 @@ use crate::device::{BlockAction, ServedRequest};
 
 /// Maximum length of the data of a rejected write that is read and dropped, in bytes; longer data ends the connection.
 const MAX_SKIPPED: u32 = 2 * MAX_PAYLOAD;
-/// Minimum number of missing bytes of a write for which they are received directly into the write's data, without the buffer.
+/// Minimum number of missing bytes of a write for direct reception: the bytes are then received into the data of the write instead of the
+/// buffer.
 const DIRECT: usize = 16 << 10;
 
 /// Why no request can be parsed at present.

@@ -15,7 +15,7 @@ use super::vfio::{
 use crate::device::{BlockDevice, CompletionReceiver, ServedCompletion};
 use crate::waker::ThreadWaker;
 
-/// Number of regions and number of interrupt types of a PCI function, as in Linux's `vfio.h`.
+/// Number of regions of a PCI function, as in Linux's `vfio.h`.
 const REGIONS: u32 = 9;
 const BAR_REGION: u32 = 0;
 const CONFIGURATION_REGION: u32 = 7;

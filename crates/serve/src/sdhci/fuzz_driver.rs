@@ -39,7 +39,7 @@ pub(super) fn completions_of(device: &MemoryDevice, requests: &mut Vec<ServedReq
     std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// A driver with controller, memory and block device.
+/// A driver for tests, with the controller, the guest memory and the block device that it uses.
 pub(super) struct TestMachine {
     pub controller: SdhciController,
     pub memory: TestRam,
@@ -116,8 +116,8 @@ fn small() -> CardSettings {
     CardSettings { boot_bytes: 128 << 10, rpmb_bytes: 128 << 10, ..CardSettings::default() }
 }
 
-/// Interprets `data` as messages of a vfio-user client: each consists of a header and a payload, whose length is that in the
-/// header modulo 512 bytes.
+/// Interprets `data` as messages of a vfio-user client. Each message has a header and a payload. The payload length is the length field of
+/// the header, modulo 512 bytes.
 pub fn exercise_messages(data: &[u8]) {
     let device = Arc::new(MemoryDevice::new(SECTORS));
     let controller = SdhciController::new(EmmcCard::new(&small(), device.clone()));

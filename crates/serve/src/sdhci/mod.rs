@@ -1,7 +1,7 @@
 //! SDHCI: an SD host controller with an eMMC card, exported to QEMU as a PCI function over vfio-user.
 //!
-//! The guest uses its usual SDHCI and MMC drivers. The three parts do not depend on each other's protocols: the card implements
-//! eMMC, the controller registers and DMA, the connection vfio-user.
+//! The guest uses its usual SDHCI and MMC drivers. The three parts do not depend on each other's protocols: the card implements eMMC, the
+//! controller implements registers and DMA, and the connection implements vfio-user.
 
 mod card;
 mod controller;
@@ -73,11 +73,11 @@ impl fmt::Display for SessionEvent {
 
 /// An eMMC card in an SD host controller, exported over vfio-user. QEMU 10.1 or later connects to it with `-device
 /// '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"..."}}'` and with shared memory, `-object
-/// memory-backend-memfd,id=ram,size=512M,share=on -machine memory-backend=ram` together with `-m 512M`. Memory in huge pages does not work:
-/// the system cannot write to its file.
+/// memory-backend-memfd,id=ram,size=512M,share=on -machine memory-backend=ram` together with `-m 512M`. Guest memory in huge pages does not
+/// work, because system calls cannot write to files in hugetlbfs.
 ///
-/// The export ends when it is stopped or dropped; it does not wait for incomplete requests of the device. The contents of the
-/// boot and RPMB partitions are lost when the export ends.
+/// The export ends when it is stopped or dropped; it does not wait for incomplete requests of the device. The contents of the boot and RPMB
+/// partitions are lost when the export ends.
 pub struct SdhciExport {
     path: PathBuf,
     wake: Arc<ThreadWaker>,

@@ -245,8 +245,9 @@ impl<'a> VfioFieldReader<'a> {
 /// Maximum number of mappings of a client; the usual value in the protocol.
 const MOST_MAPPINGS: usize = 65535;
 
-/// Flags of a mapping.
+/// Flag of a mapping that may be read.
 const READABLE: u32 = 1;
+/// Flag of a mapping that may be written.
 const WRITABLE: u32 = 1 << 1;
 
 struct DmaMapping {
@@ -297,7 +298,8 @@ impl DmaMappings {
         Ok(())
     }
 
-    /// The mapping that contains an address, the offset in it, and the number of bytes from there to its end.
+    /// The mapping that contains an address, the offset of the address in the mapping, and the number of bytes from the address to the end
+    /// of the mapping.
     fn find(&self, address: u64, flag: u32) -> Result<(&DmaMapping, u64, u64), UnmappedAccess> {
         let (start, mapping) = self.0.range(..=address).next_back().ok_or(UnmappedAccess)?;
         let offset = address - start;

@@ -2,8 +2,9 @@
 
 use crate::device::BlockDeviceLimits;
 
-/// Sizes of `struct ublksrv_ctrl_cmd`, `struct ublksrv_io_cmd` and `struct ublksrv_io_desc`.
+/// Size of `struct ublksrv_ctrl_cmd` in bytes.
 const CONTROL_BYTES: usize = 32;
+/// Size of `struct ublksrv_io_cmd` in bytes.
 pub(super) const IO_BYTES: usize = 16;
 pub(super) const DESCRIPTION_BYTES: usize = 24;
 /// `UBLK_MAX_QUEUE_DEPTH`. The mapped file has space for this number of descriptions for each queue.
@@ -118,7 +119,8 @@ impl UblkDeviceInfo {
 
 /// `struct ublk_params` with basic and discard parameters, derived from the limits of the device.
 pub(super) fn parameters(limits: &BlockDeviceLimits, buffer_bytes: u32) -> [u8; 64] {
-    /// `UBLK_ATTR_VOLATILE_CACHE`, `UBLK_ATTR_FUA`. Without a cache every write is durable, so the kernel does not send flushes.
+    /// Attributes of a disk with a volatile cache: `UBLK_ATTR_VOLATILE_CACHE` and `UBLK_ATTR_FUA`. The kernel sends no flushes to other
+    /// disks.
     const CACHED: u32 = 1 << 2 | 1 << 3;
     const SECTOR_SHIFT: u32 = 9;
     let page_shift = SECTOR_SHIFT + limits.preferred_sectors.max(1).ilog2();
@@ -163,7 +165,7 @@ impl UblkIoDescriptor {
     pub(super) const WRITE_ZEROES: u8 = 5;
     pub(super) const META: u32 = 1 << 11;
     pub(super) const FUA: u32 = 1 << 13;
-    /// Flag of a request to zero sectors: the sectors stay allocated.
+    /// Flag of a write-zeroes request: the sectors stay allocated.
     pub(super) const NO_UNMAP: u32 = 1 << 15;
 
     pub(super) fn parse(bytes: &[u8; DESCRIPTION_BYTES]) -> Self {

@@ -23,7 +23,7 @@ type UblkResult<T> = std::result::Result<T, Errno>;
 
 /// The device file for the commands.
 pub(super) const PATH: &str = "/dev/ublk-control";
-/// Interval at which `gives_up` is called during a command.
+/// Interval at which the callback `gives_up` is called while a command runs.
 const POLL: Timespec = Timespec::new().nsec(50_000_000);
 
 fn ring() -> io::Result<IoUring<Entry128>> {
@@ -135,7 +135,7 @@ impl UblkControl {
     }
 }
 
-/// Time for processes to close a removed disk; tools open new disks briefly to probe them.
+/// Time that processes get to close a removed disk. Some tools briefly open every new disk to probe it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Decodes a path of `/proc/self/mountinfo`, in which spaces and backslashes are encoded as a backslash and three octal digits.

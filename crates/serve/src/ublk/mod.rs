@@ -30,7 +30,7 @@ use crate::supervisor::Supervisor;
 /// Maximum length of a read or write of the kernel, in bytes, which is also the maximum size of each tag's buffer. The memory of
 /// a buffer is allocated at its first use.
 const LONGEST_BYTES: u32 = 512 << 10;
-/// Smallest maximum request length that is possible, in bytes: the kernel reads and writes whole pages.
+/// Lower bound of the maximum request length, in bytes: the kernel reads and writes whole pages.
 const PAGE: u32 = 4096;
 /// Time limit for the files of a new device to appear in `/dev`.
 const APPEARS: Duration = Duration::from_secs(5);

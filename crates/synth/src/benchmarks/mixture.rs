@@ -51,8 +51,9 @@ impl WriteMixture {
 
 struct ThinnedStream {
     mixture: WriteMixture,
-    /// Writes kept so far, small random ones and others: their number, or their sectors if the mixture counts bytes.
+    /// Small random writes kept so far: their number, or their sectors if the mixture counts bytes.
     small: u64,
+    /// Other writes kept so far: their number, or their sectors if the mixture counts bytes.
     others: u64,
     /// Sector at which the last kept request ended.
     end: Option<Sector>,
@@ -66,7 +67,7 @@ impl ThinnedStream {
     fn keeps(&mut self, request: &Request) -> bool {
         let end = Some(Sector(request.sector.0 + u64::from(request.sectors)));
         if request.op != Op::Write {
-            // The router recognises sequential requests by the end of the previous read or write; other requests do not count.
+            // Sequential requests are recognised by the end of the previous read or write. Other requests are ignored.
             if request.op == Op::Read {
                 (self.end, self.in_run, self.dropped_end) = (end, false, None);
             }
@@ -92,7 +93,7 @@ impl ThinnedStream {
     }
 }
 
-/// Applications that a script can control.
+/// Applications of a session: those that a script can control.
 pub(super) const APPLICATIONS: &[&str] = &[
     "Facebook", "WebBrowsing", "Twitter", "GoogleMaps", "Email", "AngryBirds", "Messaging", "CameraVideo", "Amazon", "Installing",
 ];

@@ -23,7 +23,7 @@ pub struct BenchmarkEntry {
     pub name: &'static str,
     /// A short description of its load.
     pub about: &'static str,
-    /// Claims and published figures from which the benchmark was derived, so that agreement with them is no evidence.
+    /// Published claims and figures from which the benchmark was derived. A result that agrees with them does not validate the benchmark.
     pub made_from: &'static [&'static str],
     make: fn(u64) -> Result<Stream>,
 }

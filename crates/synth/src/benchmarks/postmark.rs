@@ -18,11 +18,11 @@ const LEAST_BYTES: u64 = 4096;
 const MOST_BYTES: u64 = 8192;
 /// The 12 GB partition of the paper, in groups of 128 MB.
 const GROUPS: usize = 96;
-/// Operations between commits: a phone creates several hundred files per second.
+/// Number of operations between two commits. It assumes several hundred new files per second, as on a phone.
 const PER_COMMIT: u64 = 1_000;
 /// Number of commits after which metadata is written back: 30 s, at a commit every 5 s.
 const WRITE_BACK: usize = 6;
-/// Number of files that the page cache contains: half of the phone's 1 GB of memory.
+/// Number of files that fit into the page cache, which has half of the phone's 1 GB of memory.
 const CACHED: u64 = 64_000;
 /// Longest request, in blocks: 512 KB.
 const MOST_BLOCKS: u64 = 128;

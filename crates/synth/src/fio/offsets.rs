@@ -143,10 +143,11 @@ impl OffsetSampler {
 struct ZipfRanks {
     theta: f64,
     blocks: f64,
-    /// `from` and `to`: the integral of the weight at the lower end of rank 1 and at the upper end of the last rank.
+    /// Integral of the weight function at the lower end of rank 1.
     from: f64,
+    /// Integral of the weight function at the upper end of the last rank.
     to: f64,
-    /// Largest distance of a draw below its rank at which the draw is accepted without a further comparison.
+    /// A draw that is at most this far below its rank is accepted without a further comparison.
     accepted: f64,
 }
 
@@ -189,8 +190,8 @@ fn keys(dice: &mut SynthesisRng) -> [u64; ROUNDS] {
     std::array::from_fn(|_| dice.below(u64::MAX))
 }
 
-/// Draws a block from a bell curve: the mean of twelve uniform draws, plus a uniform offset from a range of `deviation` percent of all
-/// blocks.
+/// Draws a block from a bell curve around the middle block. The curve is the mean of twelve uniform draws. A uniform offset then moves the
+/// result within a range of `deviation` percent of all blocks.
 fn bell(deviation: f64, blocks: u64, dice: &mut SynthesisRng) -> u64 {
     let mean = (0..12).map(|_| unit(dice)).sum::<f64>() / 12.0;
     let moved = mean + (unit(dice) - 0.5) * (deviation / 100.0).min(0.5);

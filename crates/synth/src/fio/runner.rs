@@ -13,8 +13,9 @@ pub(super) struct FioFile {
     begin: u64,
     device: Option<NameId>,
     draw: OffsetSampler,
-    /// End and start of the last request of each operation, in bytes after `begin`.
+    /// End of the last request of each operation, in bytes after `begin`.
     ends: [u64; 3],
+    /// Start of the last request of each operation, in bytes after `begin`.
     starts: [u64; 3],
     /// Whether no requests for this file remain in this pass.
     is_done: bool,
@@ -55,12 +56,14 @@ pub(super) struct FioRunner {
     turn: usize,
     /// Number of requests still to be issued at the last random offset.
     run: u64,
-    /// Bytes and requests issued in this pass, and number of completed passes.
+    /// Number of bytes issued in this pass.
     bytes_issued: u64,
+    /// Number of requests issued in this pass.
     issued: u64,
     loops: u64,
-    /// Number of writes so far, and whether the last request was a sync.
+    /// Number of writes issued so far.
     writes: u64,
+    /// Whether the last request was a sync.
     is_synced: bool,
     /// The write that follows the last trim (`rw=trimwrite`).
     owed: Option<UntimedRequest>,
@@ -159,8 +162,8 @@ impl FioRunner {
         }
     }
 
-    /// Whether the next request is a sync. As in fio, a sync follows each request while the number of writes is a multiple of `fsync`: in a
-    /// mixed job also each read until the next write.
+    /// Whether the next request is a sync. As in fio, a sync follows each request as long as the number of writes is a multiple of `fsync`.
+    /// In a mixed job, this includes the reads until the next write.
     fn is_sync_due(&self) -> bool {
         let every = self.job.fsync;
         every > 0 && self.writes > 0 && self.writes.is_multiple_of(every) && !self.is_synced
@@ -279,7 +282,7 @@ impl FioRunner {
         if !self.job.verifies() {
             return None;
         }
-        // Counts down from the number of requests that the pass issued, because the runtime may have ended the pass early.
+        // The runtime may have ended the pass early, so only as many requests are verified as the pass issued.
         while self.issued > 0 {
             let planned = self.place()?;
             self.issued -= 1;
@@ -379,8 +382,9 @@ pub(super) struct FioPacing {
     start: u64,
     now: u64,
     issued: u64,
-    /// When the next read, write and trim are due, and the bytes and requests of each operation so far.
+    /// Times at which the next read, write and trim are due, in ns after the start of the job.
     next: [u64; 3],
+    /// Number of bytes of the reads, writes and trims so far.
     bytes: [u64; 3],
     requests: [u64; 3],
 }

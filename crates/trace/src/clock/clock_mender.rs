@@ -14,8 +14,8 @@ use crate::{
 
 /// Number of removed gaps that are remembered, for requests that are read later but arrived before these gaps.
 const CUTS: usize = 64;
-/// Number of requests after which a stray request (more than a second before the latest arrival) is treated as late. Until then, a backward
-/// jump of the clock may follow, after which the stray request may belong.
+/// Number of requests after which a stray request (one that arrived more than a second before the latest arrival) is treated as late. Until
+/// then, a backward jump of the clock may be detected to which the stray request belongs.
 const STRAYS: u64 = 512;
 /// Maximum plausible time between two stamps of a request. A longer time contains a clock jump: no storage needs half an hour.
 const LONGEST_WAIT_NS: u64 = 1_800_000_000_000;
@@ -27,9 +27,9 @@ const LONGEST_GAP_NS: u64 = 100 * 365 * 86_400 * 1_000_000_000;
 /// The gaps to remove from a trace. Backward jumps are removed in both cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MendClock {
-    /// The gaps that are clock jumps; a first pass over the file detects them.
+    /// Removes the gaps that are clock jumps; a first pass over the file detects them.
     Jumps,
-    /// The gaps that are longer than this limit; only one pass over the file is needed.
+    /// Removes the gaps that are longer than this limit; only one pass over the file is needed.
     Above(Nanos),
 }
 
@@ -118,7 +118,7 @@ impl ClockMender {
         }
         clock.finish();
         order.finish(&mut |_, step| count(&mut gaps, step));
-        // Gaps that are not jumps are at most a tenth of the shortest jump, so half of the shortest jump separates both.
+        // Gaps that are not jumps are at most a tenth of the shortest jump, so half of the shortest jump separates jumps from other gaps.
         let limit_ns = clock.shortest_forward_ns().map_or(u64::MAX, |shortest| shortest / 2);
         Ok(Self::new(limit_ns, CutGapLength::Median(gaps.value_at_quantile(0.5)), in_file_order))
     }
@@ -275,7 +275,7 @@ impl TimeShifts {
             }
             let behind = time.saturating_sub(cut.from);
             if behind > 0 {
-                // The time is in a shortened gap: its distance from the start is limited to the length that remains of the gap.
+                // Inside a shortened gap, the distance from its start is limited to the new length of the gap.
                 return cut.before.saturating_sub(behind - behind.min(cut.cut_length_ns));
             }
             shift = cut.before;

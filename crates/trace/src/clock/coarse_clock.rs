@@ -14,7 +14,7 @@ const GROUP: usize = 16;
 const SPOILED: usize = 10;
 /// Minimum step of a coarse clock, in ns. Ordinary clocks have shorter steps.
 const LEAST_NS: u64 = 10_000;
-/// Of this many requests, at least one must have the same stamp as the request before it. Requests that a timer starts share no stamps.
+/// Of this many requests, at least one must have the same stamp as the request before it.
 const SHARED: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -149,9 +149,10 @@ impl ClockFaults {
     }
 }
 
-/// Number of consecutive requests before the latest arrival that show that the clock was set back; fewer are out of order.
+/// Number of consecutive requests that must arrive before the latest arrival to show that the clock was set back. Fewer such requests are
+/// only out of order.
 const BACK_REQUESTS: usize = 256;
-/// Minimum time in nanoseconds by which each of these requests arrives before the latest arrival.
+/// Minimum time in nanoseconds by which each of the [`BACK_REQUESTS`] requests arrives before the latest arrival.
 const BACK_NS: i64 = 1_000_000_000;
 
 /// The class of a request in relation to the requests before it in the file.
@@ -159,11 +160,11 @@ const BACK_NS: i64 = 1_000_000_000;
 pub(super) enum OrderClass {
     /// The first request of the file.
     First,
-    /// In order; the time after the latest arrival, in nanoseconds.
+    /// The request is in order. The value is its time after the latest arrival, in nanoseconds.
     Gap(u64),
-    /// Less than a second before the latest arrival: out of order.
+    /// The request arrived less than a second before the latest arrival: it is out of order.
     Late,
-    /// A second or more before the latest arrival, but with too few such requests to be a jump.
+    /// The request arrived a second or more before the latest arrival, but there are too few such requests to be a jump.
     Stray,
     /// The first request after a backward jump, with the latest arrival before the jump, in nanoseconds.
     Back(i64),

@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use crate::MOST_JUMPS;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
-/// A gap of an hour or more is a jump if it is at least this many times as long as the next smaller gap; the second value applies
-/// to gaps of a day or more.
+/// A gap of an hour or more is a jump if it is at least this many times as long as the next smaller gap.
 const TIMES_NEXT_HOUR: u64 = 100;
+/// A gap of a day or more is a jump if it is at least this many times as long as the next smaller gap.
 const TIMES_NEXT_DAY: u64 = 10;
 
 /// Number of arrivals that are searched together for a gap that is long enough to be kept.

@@ -170,11 +170,11 @@ pub struct RecordedActivity {
     pub writers: Vec<FsWriterThreads>,
     /// Journals, in order of the names of their devices.
     pub journals: Vec<JournalCounts>,
-    /// Periods in which events were lost, if the recorder reports them; at most 4,096, of which the last may combine several.
+    /// Periods in which events were lost, if the recorder reports them. There are at most 4,096; the last one may combine several periods.
     pub gaps: Vec<LostEventsGap>,
 }
 
-/// The stored form of an activity: the waits of a task are together, because there may be many.
+/// The stored form of an activity, in which the waits are grouped by task.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct StoredActivity {

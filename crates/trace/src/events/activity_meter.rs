@@ -15,7 +15,7 @@ const MOST_OPEN: usize = 4096;
 const MOST_ROWS: usize = 4096;
 /// Maximum number of periods with lost events; further periods extend the last one.
 const MOST_GAPS: usize = 4096;
-/// Number of waits for durability that are kept individually, and of commits; the longest ones are kept.
+/// Maximum number of waits for durability, and of commits, that are kept individually. The longest ones are kept.
 const MOST_KEPT: usize = 1 << 16;
 
 #[derive(Debug, Default)]
@@ -266,7 +266,8 @@ impl ActivityMeter {
         if self.recent.is_empty() { Vec::new() } else { rows(&std::mem::take(&mut self.recent), name_of) }
     }
 
-    /// The activity so far. `name_of` returns the names of tasks that were not known when they were counted; `tasks` has all names by id.
+    /// The activity so far. `name_of` returns the name of a task that was not known when its calls were counted; `tasks` has all names by
+    /// id.
     pub(super) fn activity<'a>(
         &self, name_of: impl Fn(i32) -> Option<String>, tasks: impl Iterator<Item = (i32, &'a [u8])>,
     ) -> RecordedActivity {

@@ -97,7 +97,7 @@ pub enum CommandStep {
     },
     /// The device has finished the command.
     Done {
-        /// Whether the command, its data, or one of the commands around it failed.
+        /// Whether the command, its data transfer, or one of its accompanying commands (such as `CMD12` or `CMD23`) failed.
         failed: bool,
         /// Whether the driver repeats the failed command.
         will_be_repeated: bool,
@@ -107,7 +107,7 @@ pub enum CommandStep {
 /// The sectors that a command accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandTarget {
-    /// None: the command has no data of the disk, or the event does not contain its address.
+    /// The command accesses no sectors of the disk, or the event does not contain its address.
     Nowhere,
     /// Sectors of 512 bytes.
     Sectors {
@@ -125,11 +125,11 @@ pub enum CommandTarget {
         /// Whether the event has the fields of newer kernels, in which addresses are in logical blocks.
         is_recent: bool,
     },
-    /// First sector of an erase, which the next commands complete (`CMD35`).
+    /// Sets the first sector of an erase (`CMD35`).
     EraseFrom(u64),
-    /// Last sector of an erase, whose first sector the previous command set (`CMD36`).
+    /// Sets the last sector of an erase (`CMD36`).
     EraseTo(u64),
-    /// The erase of the sectors that the previous commands set (`CMD38`).
+    /// Erases the sectors that the previous commands set (`CMD38`).
     Erase(EraseKind),
     /// An erase with its sectors in one event.
     Erased {
@@ -177,20 +177,23 @@ pub struct CommandEvent {
 
 /// `MMC_DATA_WRITE` in `data_flags`.
 const DATA_WRITE: i64 = 1 << 8;
-/// Argument bit of `CMD23` (`SET_BLOCK_COUNT`), which precedes a read or write.
+/// Argument bit of `CMD23` (`SET_BLOCK_COUNT`): the next write is reliable.
 const SBC_RELIABLE: i64 = 1 << 31;
+/// Argument bit of `CMD23` (`SET_BLOCK_COUNT`): the next command is packed.
 const SBC_PACKED: i64 = 1 << 30;
-/// Position of the `EXT_CSD` index in the argument of `CMD6`, and the index of `FLUSH_CACHE`.
+/// Position of the `EXT_CSD` index in the argument of `CMD6`, in bits.
 const SWITCH_INDEX_SHIFT: u32 = 16;
+/// `EXT_CSD` index of `FLUSH_CACHE`.
 const FLUSH_CACHE: i64 = 32;
-/// Arguments of an erase (`MMC_SECURE_ERASE_ARG`, `MMC_SECURE_TRIM1_ARG`, `MMC_SECURE_TRIM2_ARG`).
+/// Argument bit of each secure erase (`MMC_SECURE_ERASE_ARG`, `MMC_SECURE_TRIM1_ARG`, `MMC_SECURE_TRIM2_ARG`).
 const SECURE: i64 = 1 << 31;
+/// Argument bit of the second step of a secure trim (`MMC_SECURE_TRIM2_ARG`).
 const SECOND_STEP: i64 = 1 << 15;
 /// `UFS_CMD_SEND` of `enum ufs_trace_str_t`; the other values are ends of commands.
 const UFS_SEND: i64 = 0;
-/// Id of the link command, of which only one is in progress at a time; larger than every tag of the queue. Opcodes: `enum
-/// uic_cmd_dme` of `ufshci.h`.
+/// Id of the link command in progress; there is at most one. The id is larger than every tag of the queue.
 const UIC_ID: u64 = 1 << 32;
+/// Opcode in `enum uic_cmd_dme` of `ufshci.h`.
 const UIC_HIBERNATE_ENTER: i64 = 0x17;
 const UIC_HIBERNATE_EXIT: i64 = 0x18;
 
@@ -341,8 +344,8 @@ pub(super) fn scsi_kind(opcode: i64) -> CommandKind {
     }
 }
 
-/// The start of a link command. The opcode is in the low byte of the register. An event of an end contains the register at that
-/// time, with any opcode or none.
+/// The start of a link command. The opcode is in the low byte of the register. The event of an end contains the value of the register at
+/// that time, which may have any opcode or none.
 fn link_start(values: &EventFieldValues) -> CommandStep {
     let kind = match values.number(EventField::Opcode) & 0xff {
         UIC_HIBERNATE_ENTER => CommandKind::Hibernate,
@@ -352,8 +355,8 @@ fn link_start(values: &EventFieldValues) -> CommandStep {
     CommandStep::Start { kind, bytes: 0, target: CommandTarget::Nowhere, packed: false, reliable: false }
 }
 
-/// The name of a UFS host; `ufs` if the event has none. Kernels since 6.15 report the disk instead (`0:0:0:1`), 6.12 reports
-/// nothing; tags belong to the controller.
+/// The name of a UFS host controller. Returns `ufs` if the event contains no name (kernel 6.12), or the name of a disk instead (`0:0:0:1`,
+/// kernel 6.15 and later).
 fn ufs_host(name: &[u8]) -> &[u8] {
     let is_disk = name.iter().all(|byte| byte.is_ascii_digit() || *byte == b':');
     if is_disk { b"ufs" } else { name }
@@ -448,12 +451,13 @@ pub(super) struct AddressUnitEvidence {
     commands: u64,
     /// Number of commands whose address, and number of blocks if it is known, are multiples of eight.
     in_eights: u64,
-    /// Number of commands that begin at the end of the previous command if addresses are in sectors; the next field is that
-    /// number if addresses are in long blocks.
+    /// Number of commands that begin at the end of the previous command, if addresses are taken as sectors.
     follow_as_sectors: u64,
+    /// Number of commands that begin at the end of the previous command, if addresses are taken as blocks of 4 KiB.
     follow_as_blocks: u64,
-    /// End of the last command if addresses are in sectors; the next field is that end if addresses are in long blocks.
+    /// End of the last command, if addresses are taken as sectors.
     end_in_sectors: u64,
+    /// End of the last command, if addresses are taken as blocks of 4 KiB.
     end_in_blocks: u64,
     is_recent: bool,
     tells_bytes: bool,
@@ -479,10 +483,10 @@ impl AddressUnitEvidence {
 
     /// The unit of the addresses in sectors: 1 or 8.
     ///
-    /// If events contain bytes (UFS), the disk has long blocks, and addresses in sectors are all multiples of eight: another
-    /// address shows that the unit is 8. Otherwise the unit is the one in which more commands follow the previous command; if
-    /// both are equal, the form of the event decides. If events contain blocks (SCSI), most requests of a file system are
-    /// multiples of 4 KiB, so that on a disk with short blocks more than half of the addresses are multiples of eight.
+    /// UFS events contain bytes, and the disk has blocks of 4 KiB. Addresses in sectors are then all multiples of eight, so an address that
+    /// is not shows that the unit is 8. If there is no such address, the unit is the one in which more commands continue the previous
+    /// command; if both are equal, the form of the event decides. SCSI events contain numbers of blocks. Most requests of a file system are
+    /// multiples of 4 KiB, so that on a disk with blocks of 512 bytes more than half of the addresses are multiples of eight.
     pub(super) fn sectors_of_unit(&self) -> u64 {
         let is_long = if !self.tells_bytes {
             self.commands > 0 && 2 * self.in_eights <= self.commands

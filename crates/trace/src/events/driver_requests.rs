@@ -55,8 +55,9 @@ enum OpenCommand {
 #[derive(Debug, Default)]
 struct HostCommandState {
     open: HashMap<u64, OpenCommand>,
-    /// Of an erase whose `CMD38` is not sent yet: first sector and arrival; the next field is the last sector.
+    /// First sector and arrival of an erase whose `CMD38` is not sent yet.
     erase_from: Option<(u64, Nanos)>,
+    /// Last sector of an erase whose `CMD38` is not sent yet.
     erase_to: Option<u64>,
     /// A request that has ended, but may keep the device busy.
     busy: Option<DriverRequest>,
@@ -120,14 +121,14 @@ impl DriverRequests {
             CommandRange::Sectors(op, first, count) => {
                 let mut row = DriverRequest::new(event.host, time, op, first, count, packed, reliable);
                 if let CommandTarget::Erase(_) = target {
-                    // An erase consists of three commands. Its arrival is that of the first one.
+                    // An erase consists of three commands, and arrives with the first one.
                     row.request.arrival = host.erase_from.take().map_or(time, |(_, arrival)| arrival);
                 }
                 if let CommandTarget::Erase(erase) | CommandTarget::Erased { erase, .. } = target
                     && erase.second_step
                     && let Some(first_step) = self.ended_requests.pop_if(|row| row.request.sector.0 == first)
                 {
-                    // The first step of a two-step erase has the same sectors. Both steps count as one request.
+                    // Both steps of a two-step erase have the same sectors and count as one request.
                     row = first_step;
                 }
                 OpenCommand::Request(row)
@@ -162,7 +163,7 @@ impl DriverRequests {
                 if failed {
                     row.request.flags = row.request.flags.union(RequestFlags::FAILED);
                 }
-                // While other commands are in progress, a later status request does not belong to this command.
+                // If other commands are in progress, the next status request may not belong to this command.
                 let before = if host.open.is_empty() { host.busy.replace(row) } else { Some(row) };
                 self.ended_requests.extend(before);
             }

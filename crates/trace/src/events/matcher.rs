@@ -93,8 +93,8 @@ impl EventMatcher {
         self.level == EventLevel::Block
     }
 
-    /// Keeps the process of an event if such events occur in the process that submitted the I/O; otherwise removes the process. If a
-    /// journal thread submitted the I/O, sets [`RequestFlags::JOURNAL`].
+    /// Removes the process from an event if such events may occur in another process than the one that submitted the I/O. If a journal
+    /// thread submitted the I/O, sets [`RequestFlags::JOURNAL`].
     fn learn_submitter(&mut self, event: &mut BlockLayerEvent, task: &[u8]) {
         if !event.kind.is_by_submitter() {
             (event.pid, event.process) = (None, None);
@@ -151,14 +151,15 @@ impl EventMatcher {
     }
 
     /// Handles a command of a driver. If the recording has block events, the command is counted and sets the issue and served times of its
-    /// request. If `disk` does not give the disk of the command, it is the disk with an issued request at this sector. Without block
-    /// events, the command itself becomes a request, whose device is named after the host in `devices`.
+    /// request. If `disk` is `None`, the disk is the one with an issued request at the sector of the command. Without block events, the
+    /// command itself becomes a request, whose device is named after the host in `devices`.
     pub fn command(
         &mut self, time: Nanos, event: &CommandEvent, disk: Option<NameId>, devices: &mut NameTable, ledger: &mut Ledger,
         out: &mut Vec<Request>,
     ) {
         if event.host.starts_with(SCSI_HOST) {
-            // UFS commands are counted by the events of the controller, and block events describe their requests in more detail.
+            // SCSI events are skipped here. UFS commands are counted by the events of the controller, and block events describe their
+            // requests in more detail.
             if self.level == EventLevel::Block {
                 ledger.skipped += 1;
                 return;
@@ -220,7 +221,7 @@ impl EventMatcher {
                 let disk = disk.or_else(|| self.find_disk(host, first, op, ledger))?;
                 Some((disk, first))
             }
-            // The address is in logical blocks of 4 KiB or in sectors. The requests that were issued show which of both.
+            // The address is in logical blocks of 4 KiB or in sectors. The issued requests show which unit applies.
             CommandTarget::Blocks { first, .. } => [first.saturating_mul(LONG_BLOCK), first].into_iter().find_map(|sector| {
                 let mut disks = self.scsi_disks.iter().copied();
                 disks.find(|disk| self.pairer.has_issued(*disk, sector, op)).map(|disk| (disk, sector))

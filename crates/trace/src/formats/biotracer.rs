@@ -128,8 +128,8 @@ impl LineFormat for BiotracerFormat {
     }
 }
 
-/// Writes a log as BIOtracer does. Packed requests include the header block. A request is written as one that waited if it is not known
-/// whether it waited, because the format has no value for this.
+/// Writes a log as BIOtracer does. Packed requests include the header block. If it is not known whether a request waited, it is written as
+/// one that waited.
 struct BiotracerWriter;
 
 impl LineWriter for BiotracerWriter {

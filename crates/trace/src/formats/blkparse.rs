@@ -65,7 +65,7 @@ fn process_name(line: &[u8]) -> Option<&[u8]> {
     line[open + 1..].strip_suffix(b"]")
 }
 
-/// Whether the line begins like an event (complete or not) with at most one invalid field.
+/// Whether the line begins like an event, possibly an incomplete one, and has at most one invalid field.
 #[cold]
 fn begins_like_an_event(line: &[u8]) -> bool {
     let mut fields = blank_separated(line);

@@ -4,8 +4,6 @@
 //! the trace states which are missing. The single file of `blkparse -d` is read, too. [`crate::EventPairer`] combines the events into
 //! requests. Names come from the records about processes; gaps in the sequence numbers of a CPU are counted as lost. Zone commands, which
 //! version 8 records, are not requests: the note lists and counts them. A zone append is a write at the address in its completion.
-//!
-//! The records of a file, of version 7 or 8, in either byte order.
 
 use std::collections::HashMap;
 use std::fs;

@@ -241,8 +241,9 @@ fn alibaba_devices(head: &[u8], path: &Path) -> Option<Error> {
 /// Reads the lines of a file of the table's format.
 struct CsvTableReader {
     table: &'static CsvTable,
-    /// Number of records without an operation, and the line of the first one.
+    /// Number of records without an operation.
     lost: u64,
+    /// Line of the first record without an operation.
     first_lost: u64,
 }
 

@@ -179,7 +179,7 @@ fn eight_digits(digits: u64) -> u64 {
     fours.wrapping_mul(10_000 << 32 | 1) >> 32
 }
 
-/// Reads texts with both parsers, for tests of formats.
+/// Reads texts with the fast and the strict parser, for tests of formats.
 #[cfg(test)]
 pub(super) mod both_ways {
     use emmclab_base::{Request, Result};
@@ -222,7 +222,7 @@ pub(super) mod both_ways {
         (requests, devices, source.ledger(), end)
     }
 
-    /// Asserts that both parsers give the same result, including errors and counts.
+    /// Asserts that the fast and the strict parser give the same result, including errors and counts.
     pub fn agree<F: LineFormat>(format: impl Fn() -> F, text: &str) {
         for lenient in [false, true] {
             let strict = read(StrictOnly(format()), text, lenient);
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// The value of a field: a number, or a time in this unit.
+    /// The kind of a field: `None` for a number, otherwise the unit of a time.
     type Kind = Option<TimeUnit>;
 
     fn fast<'a>(text: &'a [u8], kinds: &[Kind]) -> Option<(Vec<i128>, &'a [u8])> {

@@ -68,7 +68,7 @@ struct IotraceFormat {
     heading: bool,
 }
 
-/// An I/O as described by its line.
+/// An I/O, with the values that a line of the file contains.
 struct IotraceIo<'a> {
     time: u64,
     latency: u64,
@@ -123,7 +123,7 @@ fn of_csv<'a>(fields: &ColumnPositions<9>, line: &'a [u8]) -> Result<Option<Iotr
         b"" => return Ok(None),
         _ => return Err(operation.refused("is not Read, Write or Discard")),
     };
-    // If a field has the value 0, it may be empty.
+    // An empty field has the value 0.
     let number = |field: LineField| match field.bytes {
         b"" => Ok(0),
         _ => field.unsigned(),

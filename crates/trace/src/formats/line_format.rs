@@ -277,8 +277,8 @@ impl LineSource {
         Ok(())
     }
 
-    /// Returns an error if the file contains a second recording. `requests` are the first ones after a line that may begin another
-    /// recording; the file has a second one if they are earlier than the requests before that line.
+    /// Returns an error if the file contains a second recording. `requests` are the first requests after a line that may begin another
+    /// recording. If they are earlier than the requests before that line, they belong to a second recording.
     #[cold]
     fn check_beginning(&mut self, requests: &[Request]) -> Result<()> {
         let (Some((line, before)), Some(next)) = (self.restart_at, requests.first()) else { return Ok(()) };

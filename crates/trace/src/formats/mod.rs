@@ -216,8 +216,8 @@ fn unknown(head: &[u8], path: &Path) -> Error {
     })
 }
 
-/// The error for a text in which another program has changed numbers: decimal commas, without which a format would recognise it,
-/// or numbers that a spreadsheet rounded.
+/// The error for a text in which another program has changed numbers: it has decimal commas instead of points, or numbers that a
+/// spreadsheet rounded.
 fn changed_numbers(head: &[u8], path: &Path) -> Option<Error> {
     /// Minimum numbers of digits after a decimal comma, tried one after the other. Times of recorders have at least four decimals; device
     /// numbers such as `259,12` have fewer digits after the comma.

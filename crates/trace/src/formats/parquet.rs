@@ -100,8 +100,9 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
     Ok(Box::new(ParquetSource::open(input.path(), options)?))
 }
 
-/// Maximum size of the names in a column of a row group, in bytes: a constant and a part that is proportional to the number of requests.
+/// Maximum size of the names in a column of a row group, in bytes, without the part that is proportional to the number of requests.
 const NAMES_ROOM: u64 = 64 << 20;
+/// Additional size of the names for each request, in bytes.
 const NAME_ROOM: u64 = 1 << 10;
 
 struct ParquetSource {
@@ -264,7 +265,8 @@ fn rows_of(metadata: &ArrowReaderMetadata) -> impl Iterator<Item = u64> {
     metadata.metadata().row_groups().iter().map(|group| group.num_rows().max(0).cast_unsigned())
 }
 
-/// Checks the magic numbers at both ends. A file without the second one was truncated; this error is clearer than that of the decoder.
+/// Checks the magic numbers at both ends of the file. If the last one is missing, the file was truncated; this error is clearer than that
+/// of the decoder.
 fn check_frame(file: &mut File) -> std::io::Result<Result<u64>> {
     let bytes = file.metadata()?.len();
     let mut magic = [0; 4];

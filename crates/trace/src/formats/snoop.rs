@@ -188,11 +188,13 @@ struct SnoopRow<'a> {
 struct SnoopTable {
     format: &'static str,
     columns: Vec<SnoopColumn>,
-    /// The index of the column with the process, if there is one; the next field is the index of the column with the time.
+    /// Index of the column with the process, if there is one.
     process_at: Option<usize>,
+    /// Index of the column with the time, if there is one.
     time_at: Option<usize>,
-    /// Number of midnights that have passed so far; the next field is the previous time of day.
+    /// Number of midnights that have passed so far.
     midnights: i64,
+    /// Time of day of the previous line, in nanoseconds since midnight.
     time_of_day: i64,
     /// Time at which the previous request ended, if the tool prints no times.
     laid: i64,
@@ -205,7 +207,7 @@ impl SnoopTable {
         table
     }
 
-    /// Reads the following lines by these columns.
+    /// Sets the columns by which the following lines are read.
     fn begin(&mut self, columns: Vec<SnoopColumn>) {
         self.process_at = columns.iter().position(|column| *column == SnoopColumn::Process);
         self.time_at = columns.iter().position(|column| column.is_time());
@@ -228,8 +230,8 @@ impl SnoopTable {
         if is_after_name { (words + at).saturating_sub(self.columns.len()) } else { at }
     }
 
-    /// Whether a line belongs to the table: it has as many words as columns (a process name may have none or several), and it
-    /// begins like a row in the column of the time, or without times in the columns of address and length.
+    /// Whether a line belongs to the table. The line must have as many words as columns, where a process name may have none or several. Its
+    /// words in the column of the time, or without times in those of address and length, must look like values of that column.
     fn is_row(&self, words: &LineWords) -> bool {
         let fits = match self.process_at {
             Some(_) => words.count + 1 >= self.columns.len(),
@@ -269,7 +271,8 @@ impl SnoopTable {
                         bad_number(seconds, "is not a time of day such as 23:59:59.000")
                             .of_field(field.name, field.column, field.bytes)
                     })?;
-                    // Lines of about the same time may be out of order; a time that is half a day or more earlier belongs to the next day.
+                    // Lines of about the same time may be out of order. Only a time that is more than half a day earlier belongs to the
+                    // next day.
                     if now < self.time_of_day - DAY_NS / 2 {
                         self.midnights += 1;
                     }
@@ -318,7 +321,8 @@ impl SnoopTable {
         };
         let device = context.device(row.device)?;
         Ok(Some(Request {
-            // With -Q, iosnoop prints the time of queueing as the start. The output does not show whether -Q was used, so it is ignored.
+            // With -Q, iosnoop prints the time of queueing as the start. The output does not show whether -Q was used, so the printed start
+            // is ignored.
             start: row.start.is_none().then_some(Nanos(start)),
             complete: Some(Nanos(complete)),
             flags,

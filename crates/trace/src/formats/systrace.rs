@@ -96,13 +96,13 @@ impl Read for FailingReader {
 /// The part of a page that is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SystracePart {
-    /// Outside of the trace.
+    /// The reader is outside of the trace.
     Outside,
-    /// In a script with the data of an agent, which may be the tracer.
+    /// The reader is in a script with the data of an agent, which may be the tracer.
     Unknown,
-    /// In the text of the tracer.
+    /// The reader is in the text of the tracer.
     Text,
-    /// In the string of a page from before 2015.
+    /// The reader is in the string of a page from before 2015, which contains the text of the tracer.
     Quoted,
 }
 
@@ -229,8 +229,9 @@ fn inflate(data: Base64Decoder<BufReader<Box<dyn Read + Send>>>) -> Box<dyn Read
 struct Base64Decoder<R> {
     input: R,
     ended: bool,
-    /// Bits of an incomplete byte; the next field is their number.
+    /// Bits of an incomplete byte.
     bits: u32,
+    /// Number of bits in `bits`.
     bit_count: u32,
 }
 

@@ -65,15 +65,15 @@ impl fmt::Debug for TraceFormat {
 /// The unit and meaning of the times in a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormatTimes {
-    /// Always in this unit.
+    /// Times are always in this unit.
     Fixed(TimeUnit),
-    /// In this unit unless `--time-unit` gives another one.
+    /// Times are in this unit unless `--time-unit` gives another one.
     Open(TimeUnit),
     /// Like `Open`, for benchmarks, which issue one request after the other.
     Busy(TimeUnit),
     /// Times give only the order of requests, so that rates have no meaning.
     Loose,
-    /// In nanoseconds, in a column that any tool may have written.
+    /// Times are in nanoseconds, unless another tool has written the column in a wrong unit.
     Stored,
 }
 

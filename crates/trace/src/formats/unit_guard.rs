@@ -19,15 +19,15 @@ const IDLE_SAMPLE: u64 = 100;
 const MIN_BUSY_RATE: f64 = 5.0;
 /// Length of a short gap between requests, in ns. Even at a low rate, some real requests follow another one within this time.
 const BURST_GAP_NS: u64 = 1_000_000;
-/// Minimum share of gaps that are shorter than [`BURST_GAP_NS`], as one of this many; the first value is for a trace, the second for a
-/// benchmark.
+/// Of this many gaps in a trace, at least one must be shorter than [`BURST_GAP_NS`].
 const BURSTS_OF: u64 = 100;
+/// Of this many gaps in a benchmark, at least one must be shorter than [`BURST_GAP_NS`].
 const BUSY_BURSTS_OF: u64 = 10;
 /// Number of gaps shorter than [`BURST_GAP_NS`] at which counting stops.
 const MANY_BURSTS: u64 = 1 << 16;
 /// Maximum plausible mean response time. Every storage device has a shorter one.
 const MAX_MEAN_RESPONSE_NS: i128 = 60_000_000_000;
-/// Number of response times that suffices for their mean, because a wrong unit affects all of them.
+/// Number of response times after which their mean is no longer updated. A wrong unit affects all response times, so this many are enough.
 const RESPONSES_SAMPLE: u64 = 1 << 20;
 /// Number of requests between two checks; fewer may be a burst or a stall.
 const JUDGED_TOGETHER: u64 = 1 << 16;
@@ -58,8 +58,9 @@ pub(crate) struct UnitGuard {
     /// Number of response times that are longer than the maximum plausible mean.
     long_responses: u64,
     data: u64,
-    /// Size of the largest request with data, if it may be implausible; the next field is the highest address.
+    /// Size of the largest request with data, in sectors; updated only if a batch may contain an implausible size.
     largest: u32,
+    /// Highest address, in sectors; updated only if a batch may contain an implausible address.
     highest: u64,
     all_like_bytes: bool,
     sizes: Vec<u32>,

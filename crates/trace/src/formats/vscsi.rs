@@ -46,8 +46,9 @@ const HEADING: &[u8] = b"version,time,op,size,lbn";
 struct VscsiRecordLayout {
     version: u16,
     size: usize,
-    /// Offset of the version in a record; the next fields are those of operation code, length, block and time.
+    /// Offset of the version in a record, in bytes.
     version_at: usize,
+    /// Offset of the operation code in a record, in bytes.
     code_at: usize,
     length_at: usize,
     block_at: usize,

@@ -38,8 +38,8 @@ pub(super) struct DevicePairingState {
 fn emit(open: &OpenRequest, complete: Nanos, books: &mut PairingOutput) {
     let request = Request { complete: Some(complete), served: open.served_at(complete), ..open.request };
     if request.early_time().is_some() {
-        // The times contradict each other, because the clocks of CPUs differ or lines are out of order. The events belong to different
-        // requests.
+        // Contradictory times mean that the events belong to different requests, because the clocks of CPUs differ or lines are out of
+        // order.
         lose(open, books);
         return;
     }
@@ -87,7 +87,7 @@ impl DevicePairingState {
         }
         self.lose_early(books);
         if stage == INSERTED && event.op == Op::Flush {
-            // A flush that the kernel itself generated is inserted before it is issued. It is counted here, and not queued.
+            // The kernel inserts its own flushes before it issues them. They are counted here, and not queued.
             books.counts.flushes += 1;
             return;
         }
@@ -234,9 +234,9 @@ impl DevicePairingState {
         self.issued.insert(open);
     }
 
-    /// Whether an issue may be a re-issue of a request that the driver has returned without an event. False if requeue events are
-    /// recorded but queueing is not, if another request waits for exactly this range, and for appends, because several appends to
-    /// a zone have the same range.
+    /// Whether an issue may be a re-issue of a request that the driver has returned without an event. This is not possible if requeue
+    /// events are recorded but queueing is not, or if another request waits for exactly this range. The result is also false for appends,
+    /// because several appends to a zone have the same range.
     fn may_be_reissue(&mut self, event: &BlockLayerEvent) -> bool {
         let reported = self.requeues && self.stage == 0;
         !reported

@@ -14,7 +14,7 @@ pub use reissue_detector::ReissueWindow;
 pub use selection::RequestFilter;
 pub(crate) use selection::RequestsByName;
 
-/// Screens batches in order of arrival, in bounded memory.
+/// Marks suspected re-issues and removes requests, batch by batch in order of arrival, in bounded memory.
 pub(crate) struct RequestScreen {
     /// Detects re-issues; `None` if the file marks them.
     reissues: Option<ReissueDetector>,
@@ -36,7 +36,7 @@ pub(crate) struct RequestScreen {
 }
 
 impl RequestScreen {
-    /// A screen for a source whose stored ledger is `stored`.
+    /// Creates a screen for a source; `stored` is the ledger that the file contains.
     pub fn new(options: &ReadOptions, stored: &Ledger) -> Self {
         let origin = options.slice.as_ref().map(|slice| slice.origin);
         Self {
@@ -69,7 +69,7 @@ impl RequestScreen {
         self.one_device = true;
     }
 
-    /// Screens the next batch and returns the remaining requests.
+    /// Marks suspected re-issues in the next batch, removes requests as the options state, and returns the rest.
     pub fn apply(&mut self, mut batch: Batch) -> Batch {
         self.names = Some((batch.processes_shared().clone(), batch.devices_shared().clone()));
         if let Some(reissues) = &mut self.reissues {
@@ -107,10 +107,10 @@ impl RequestScreen {
         selection.map_or(Ok(()), |selection| selection.check(processes, devices))
     }
 
-    /// Adds the counts of the screen to the ledger of the source.
+    /// Adds the numbers of marked and removed requests to the ledger of the source.
     pub fn count(&self, ledger: &mut Ledger) {
         let left_out = self.selection.as_ref().map_or(0, RequestSelection::left_out);
-        // A Parquet trace stores the ledger of its first import, so requests that are left out now must be subtracted.
+        // A Parquet trace stores the request counts of its first import, so requests that are left out now must be subtracted.
         ledger.kept = ledger.kept.saturating_sub(left_out + self.dropped);
         ledger.filtered += left_out;
         let judged = self.reissues.as_ref().is_none_or(ReissueDetector::could_detect);

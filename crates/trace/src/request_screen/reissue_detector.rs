@@ -160,7 +160,7 @@ impl RecentRequests {
     pub fn find(&self, request: &Request) -> Option<&Request> {
         let mut number = self.latest[self.bucket(request)];
         loop {
-            // Requests that are older than the ring have been overwritten.
+            // Requests that are no longer in the ring have been overwritten.
             let age = self.count.wrapping_sub(number) as usize;
             if number == NONE || age > self.ring.len() {
                 return None;

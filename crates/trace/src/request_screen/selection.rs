@@ -265,7 +265,7 @@ fn conditions(text: &str) -> Vec<&str> {
 pub(super) fn fits(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
-    // Where to continue after a failed match: after the latest star, and after the characters that this star matches so far.
+    // Position of the latest star in the pattern, and the end of its match in the name.
     let mut star = None;
     while n < name.len() {
         match pattern.get(p) {

@@ -27,7 +27,7 @@ def show(application: Application) -> None:
 
 @command("emmclab apps hosts")
 def hosts(as_json: AsJson = False) -> None:
-    """List the hosts of applications, with their partitions and networks."""
+    """List the hosts (simulated computers) that run applications, with their partitions and networks."""
     rows = closed_loop.hosts()
     if as_json:
         print_json(rows)

@@ -86,7 +86,7 @@ class Running:
     check: Annotated[bool, declared("check", APPLICATION_OPTIONS)] = False
 
     def options(self) -> ExecutionOptions:
-        """Return the options of a run; with `--used`, they include its preconditioning."""
+        """Return the options of a run; with `--used`, these include the preconditioning of the device."""
         return {**self.execution, "precondition": preconditioned(self.execution["precondition"], self.used)}
 
     def run(

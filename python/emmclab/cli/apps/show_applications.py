@@ -16,7 +16,7 @@ from emmclab.core_types import ThreadResult
 from emmclab.runtime.number_format import percent_text
 
 _BAR = 32
-#: Parts of the user's waiting time that are shorter are not reported, in ns.
+#: Minimum length of a part of the user's waiting time that is reported, in ns.
 _LEAST_REPORTED_NS = 10_000_000
 #: Maximum number of parts of the time that are listed; the JSON contains all.
 _PARTS = 8
@@ -198,7 +198,7 @@ def show_runs(console: Console, results: Sequence[AppResult]) -> None:
 
 
 def show_what_if(console: Console, result: AppResult, faster: Sequence[AppResult]) -> None:
-    """Print the runtimes, each with one part of the storage infinitely fast, by descending gain."""
+    """Print the runtimes if a part of the storage were infinitely fast, a row for each part, largest gain first."""
     show_table(console, what_if_table(result, faster))
     best_of_kind: dict[str, AppResult] = {}
     for run in sorted(faster, key=lambda run: run.runtime_s):

@@ -1,4 +1,4 @@
-"""Prints solutions compared with the plain device."""
+"""Prints the comparison of the pilot solutions of FAST 2012 with the plain device."""
 
 from rich.console import Console
 from rich.text import Text

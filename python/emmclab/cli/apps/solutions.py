@@ -70,7 +70,8 @@ def solutions(
         except ConfigError as error:
             if solution.name == "plain" or len(settings_of_runs) == 1:
                 raise
-            # Report the error and continue: a file system may need more space than one of the devices has.
+            # An error of this setting does not end the command: for example, one of the devices may be too small for
+            # the file system.
             run_setting = {"application": name, "device": device.name, "network": network}
             impossible.append({**run_setting, "solution": solution.name, "reason": str(error)})
     comparison = compare_solutions(runs, impossible)

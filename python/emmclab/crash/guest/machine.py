@@ -201,7 +201,7 @@ class Guest:
         return crash[0] if crash is not None else "; ".join(last_lines) or "it ended"
 
     def mount(self, options: str, read: set[int]) -> None:
-        """Mount the disk until the guest ends; if the mount fails, add the 4 KiB blocks that it read to `read`."""
+        """Mount the disk until the guest ends; if this fails, add the 4 KiB blocks that the guest read to `read`."""
         answer = self.ask("mount", kind=self.file_system, options=options)
         if "refused" in answer:
             read |= {*answer["blocks"]}

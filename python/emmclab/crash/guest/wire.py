@@ -58,14 +58,15 @@ class Answer(TypedDict, total=False):
 
     #: Answer at the start: the release of the guest's kernel.
     kernel: str
-    #: Answers to `mount` and `unmount`: why a mount was refused, and which blocks of 4 KiB were read.
+    #: Answers to `mount` and `unmount`: why a mount was refused (`refused`), and which 4 KiB blocks were read
+    #: (`blocks`).
     refused: str
     blocks: list[int]
-    #: Answers to `read` and `tree`: why the kernel cannot read, or the packed contents; None if there are none.
+    #: Answers to `read` and `tree`: why the kernel cannot read the files (`unreadable`), or their packed contents.
     unreadable: str
     data: str | None
     nodes: list[Any] | None
-    #: Answers to `run`: the exit status of the workload, and the number of its think pauses.
+    #: Answers to `run`: exit status of the workload (`status`), and number of its think-time pauses (`pauses`).
     status: int
     pauses: int
 

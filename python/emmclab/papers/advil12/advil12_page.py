@@ -140,7 +140,7 @@ def _bars(
 
 
 def _length(results: Results) -> Drawing:
-    """Draw the gain by the length of a recording, until the last request and with the log drained."""
+    """Draw the gain of each layer by the length of a recording, without and with the final drain of its log."""
     rows: Rows = [
         {"trace": "Browsing", "layer": f"{row['layer']}{until}", "requests": row["requests"], "gain": gain}
         for row in lengths(results)

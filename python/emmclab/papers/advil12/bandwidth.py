@@ -12,7 +12,7 @@ from emmclab.simulation.device import Device
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 
-#: Label of each grid of the study on the page.
+#: Labels on the page, by grid of the study.
 VARIANTS = {
     "ressd": "ReSSD",
     "padding": "Advil, padding only",
@@ -31,7 +31,7 @@ SEQUENTIAL = "SequentialWrite"
 WORKLOADS = (SEQUENTIAL, "RandomWrite", "Postmark", *PHONES)
 #: Writes of fewer sectors than this (8 KB) are small.
 _SMALL = 16
-#: Layers whose gain is shown as a function of the length of the recording, as suffixes of their grids.
+#: Layers whose gain is shown as a function of the length of the recording.
 LENGTH_LAYERS = ("ressd", "advil")
 #: Cells of Table II (row, column): random writes of 4 KB to the eMMC, and sequential writes to the card.
 TABLE2_SMALL = ((0, "random_write_mb_s"), (3, "seq_write_mb_s"))
@@ -59,19 +59,19 @@ def bandwidths(
 def gains(
     results: Results, grid: str, over: str = "bare", names: Iterable[str] | None = None, *, drained: bool = False
 ) -> dict[str, float]:
-    """Return the ratio of the write bandwidth of one grid to that of another, by workload."""
+    """Return the write bandwidth in the runs of `grid` relative to that in the runs of `over`, by workload."""
     names = None if names is None else list(names)
     base, layer_rates = (bandwidths(results, grid_name, names, drained=drained) for grid_name in (over, grid))
     return {name: value / base[name] for name, value in layer_rates.items()}
 
 
 def gain_of(results: Results, name: str, grid: str = "advil", over: str = "bare") -> float:
-    """Return the ratio of the write bandwidth of one grid to that of another, for one workload."""
+    """Return the write bandwidth in the run of `grid` relative to that in the run of `over`, for one workload."""
     return gains(results, grid, over, [name])[name]
 
 
 def _of_paper(ratios: dict[str, float]) -> dict[str, float]:
-    """Return the gains for the paper's workloads that a layer changes, without the user's traces."""
+    """Return the gains for the paper's workloads, without the sequential workload and the user's traces."""
     return {name: gain for name, gain in ratios.items() if name in WORKLOADS and name != SEQUENTIAL}
 
 
@@ -93,7 +93,7 @@ def _other_readings(results: Results, names: Iterable[str], over: str = "bare", 
 
 
 def _workloads(results: Results) -> list[str]:
-    """Return the paper's workloads that a layer changes, without the user's traces."""
+    """Return the paper's workloads, without the sequential workload and the user's traces."""
     return [name for name in results.inputs if name in WORKLOADS and name != SEQUENTIAL]
 
 

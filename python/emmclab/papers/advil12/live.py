@@ -8,7 +8,7 @@ from emmclab.studies.results import Results
 
 #: Suffix of the grids that run models of the programs instead of the programs.
 SIMULATED = "-simulated"
-#: Programs of the paper whose performance a layer changes; SQLite is missing, because it is not in the paper.
+#: Programs of the paper whose performance is changed by a layer.
 _CHANGED = ("RandomWrite", "Postmark")
 #: Columns of Table II, by fio's name of the access mode.
 COLUMNS = {
@@ -17,7 +17,7 @@ COLUMNS = {
     "randread": "random_read_mb_s",
     "randwrite": "random_write_mb_s",
 }
-#: The device of Table II on which the programs run.
+#: Device on which the programs of the study run, as named in Table II.
 _DEVICE = "eMMC"
 
 

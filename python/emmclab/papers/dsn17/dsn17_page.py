@@ -53,7 +53,7 @@ def _commits(profile: Profile) -> Number:
 
 
 def _inputs(results: Results) -> list[str]:
-    """Return the programs and the user's own traces, without the recordings on ext4 without a journal."""
+    """Return the programs and the user's own traces; recordings on ext4 without a journal are left out."""
     return [name for name in results.inputs if name.removesuffix("-no-journal") == name]
 
 

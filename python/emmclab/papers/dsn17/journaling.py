@@ -79,7 +79,7 @@ def durable_pct(run: Run) -> float:
 
 
 def ideal_run(results: Results, name: str, device: str) -> Run:
-    """Return the run of a program on ext4 without a journal; for a user's trace, the run that is a lower bound."""
+    """Return the run of a program on ext4 without a journal; for a user's trace, the run in mode `no_journal`."""
     if name in PROGRAMS:
         return results.run(IDEAL, input=name + _NO_JOURNAL, device=device)
     return results.run(BOUND, input=name, device=device)
@@ -231,7 +231,7 @@ def _on_other_devices(results: Results, mode: str) -> str:
 
 
 def over_ideal(results: Results, device: str, ideal: str = IDEAL, *, mode: str = AWARE) -> dict[str, float]:
-    """Return by how many percent a mode takes longer than ext4 without a journal, or than the bound."""
+    """Return by how many percent a journal mode takes longer than another mode (`ideal`), by program."""
     return faster(times(results, mode, device), times(results, ideal, device))
 
 
@@ -329,7 +329,7 @@ TESTED, CONTROL = "aware", "no_barrier"
 
 
 def cells(results: Results, grid: str) -> list[CutRun]:
-    """Return the power-cut runs of a grid."""
+    """Return the power-cut runs in a grid of the study."""
     return [run for run in results.cut_runs() if run.cell.grid == grid]
 
 
@@ -340,7 +340,7 @@ def broken(runs: list[CutRun]) -> list[CutRun]:
 
 @measure
 def recovers(results: Results) -> Measurement:
-    """Measure in how many runs with the layer no durable data is lost after any power cut."""
+    """Count the runs with the journal layer that lose no durable data in any of the power cuts."""
     tested, control = cells(results, TESTED), cells(results, CONTROL)
     lost, lost_control = broken(tested), broken(control)
     cuts = sum(run.result.cuts for run in tested)

@@ -49,7 +49,10 @@ def seconds(run: Run) -> float:
 
 
 def runs_of(results: Results, name: str, network: str, log_blocks: int = 0) -> dict[str, Run]:
-    """Return an application's run on each device; `log_blocks` above 0 adds the runs of `bast` with this number."""
+    """Return an application's run on each device.
+
+    If `log_blocks` is above 0, the devices with the mapping scheme `bast` have this number of log blocks.
+    """
     runs = {run.device: run for run in results.select(GRID, input=name, network=network)}
     if log_blocks:
         others = results.select(LOG_BLOCKS, input=name, network=network)
@@ -375,18 +378,24 @@ def points(results: Results) -> Points:
 
 
 def miss(points_by_name: Points, count: int, without: Iterable[str] = ()) -> float:
-    """Return the distance of all applications' run times from the talk's with so many log blocks, in octaves."""
+    """Return how far run times with `count` log blocks are from those of the talk, in octaves.
+
+    The distances of all applications are added.
+    """
     return sum(by_count[count].miss for name, by_count in points_by_name.items() if name not in without)
 
 
 def best(points_by_name: Points, without: Iterable[str] = ()) -> int:
-    """Return the number of log blocks with run times closest to the talk's; of two equal ones, the smaller."""
+    """Return the number of log blocks with run times closest to the talk's; if two are equal, the smaller."""
     counts_tried = sorted(next(iter(points_by_name.values())))
     return min(counts_tried, key=lambda count: miss(points_by_name, count, without))
 
 
 def held_out(points_by_name: Points) -> dict[str, tuple[int, Point]]:
-    """Return, for each application, the number of log blocks fitted to all others, and its point for this number."""
+    """Return, for each application, the number of log blocks that is fitted to all other applications.
+
+    The second value is the application's point for this number.
+    """
     chosen = {name: best(points_by_name, (name,)) for name in points_by_name}
     return {name: (count, points_by_name[name][count]) for name, count in chosen.items()}
 

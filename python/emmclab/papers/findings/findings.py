@@ -212,7 +212,7 @@ class Finding:
     question: str
     method: str
     limits: str
-    #: `MODULE.FUNCTION` of this package that computes the answer, and the command that reproduces it.
+    #: `MODULE.FUNCTION` in this package that computes the answer.
     measure: str
     command: str
     #: Name of the study whose results the answer needs; empty if it needs none.

@@ -23,13 +23,15 @@ UFS = "ufs31"
 _BOOSTER = 60
 #: Tolerance for limits that the paper has rounded, percentage points; the claims use the same tolerance.
 _ROUNDING = 0.5
-#: Time until auto-hibernate, us: the default of Linux, and the shortest of the study.
+#: Idle time until auto-hibernate, us: default of Linux, and shortest value in the study.
 _LINUX_US, _EAGER_US = 150_000, 100
-#: Least mean service time of the five quiet applications of 2015, divided by the median of the others.
+#: Minimum factor by which waking up prolongs the service time. It was this large in the study of 2015: the smallest
+#: mean of the five quiet applications, divided by the median of the other applications.
 _RISE = 1.82
 #: Mean wait for garbage collection below which the wait counts as not noticeable, ms.
 _UNFELT_MS = 0.1
-#: Limit of a low hit rate, percent; maximum ratio of the most worn block with simple to that with full levelling.
+#: Percentage below which a hit rate is low (`_LOW_PCT`). Ratio of the maximum erase count with simple wear levelling to
+#: that with full wear levelling, up to which simple levelling is enough (`_SIMPLE`).
 _LOW_PCT, _SIMPLE = 50.0, 1.25
 #: Differences below this percentage count as not noticeable.
 _NOTICEABLE_PCT = 2
@@ -149,7 +151,7 @@ def characteristics(results: Results) -> Answer:
     by_number: dict[int, set[str]] = {}
     for characteristic in compared:
         by_number.setdefault(characteristic.number, set()).add(characteristic.verdict)
-    # A characteristic with two parts is true in part if the verdicts on its parts differ.
+    # A characteristic with several parts is true "in part" if its parts have different verdicts.
     verdicts = [next(iter(parts)) if len(parts) == 1 else "in part" for parts in by_number.values()]
     counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in ("still true", "in part", "no longer"))
     others = "; ".join(f"{device} {_range(pct.values(), 2)} %" for device, pct in no_wait.items() if device != UFS)
@@ -376,7 +378,10 @@ def _applications(results: Results) -> list[str]:
 
 
 def _runs(results: Results, grid: str, device: str = "", **settings: Any) -> Runs:
-    """Return the runs of a grid on a device with these settings, by input (`__` in a setting's name means `.`)."""
+    """Return the runs of a study's grid on a device with these settings, by input.
+
+    In the names of settings, `__` stands for `.`.
+    """
     return {
         run.input: run
         for run in results.select(grid)
@@ -429,7 +434,7 @@ def _programmed(run: Run) -> float:
 
 
 def _past(run: Run) -> float:
-    """Return the number of bytes written past WriteBooster because its buffer was full."""
+    """Return the number of bytes that bypassed WriteBooster because its buffer was full."""
     return float(run["ufs.write_booster.bytes_past_it"])
 
 

@@ -31,7 +31,7 @@ def overhead(_results: Results) -> Measurement:
 
 #: Tolerance for limits from a table of the paper, percentage points; its no-wait column is rounded.
 _ROUNDING = 0.5
-#: Size limit of "Small requests (i.e., 4 KB)" (Characteristic 2), and limits for other readings of Figure 4, KB.
+#: Maximum size of a "small request" in Characteristic 2, KB.
 _SMALL = 4
 _SMALL_KB = (4, 8, 16, 32)
 #: Rank correlation from which a correlation is usually called strong.
@@ -241,7 +241,7 @@ def _parts(combo: str) -> list[str]:
 
 @measure
 def combo_all(results: Results) -> Measurement:
-    """Compare both rates of all combos of applications with the sums for the single applications (Section III-D)."""
+    """Compare arrival and access rate of all combos with the sums for the single applications (Section III-D)."""
     above: dict[str, list[str]] = {}
     for kind, field in (("arrival", "arrival_rate_per_s"), ("access", "access_rate_kb_per_s")):
         rates = results.of(results.inputs, field)
@@ -256,7 +256,7 @@ def combo_all(results: Results) -> Measurement:
 
 @measure
 def combo_response(results: Results) -> Measurement:
-    """Compare the mean response time of Music with WebBrowsing with that of each alone (Section III-D)."""
+    """Compare the mean response time of Music and WebBrowsing together with that of each alone (Section III-D)."""
     mean_ms = results.of(["Music/WB", "Music", "WebBrowsing"], "mean_response_ms")
     together, music, browsing = mean_ms.values()
     return Measurement(

@@ -21,7 +21,7 @@ from emmclab.runtime.number_format import signed
 from emmclab.studies.results import Results
 from emmclab.traces.published import published
 
-#: Maximum difference from a published percentage, in percentage points, up to which a figure is called near.
+#: Maximum difference between a measured and a published percentage that counts as near, percentage points.
 _NEAR = 5.0
 
 

@@ -17,7 +17,7 @@ from emmclab.traces.profile import FieldDifference
 from emmclab.traces.reading import read
 from emmclab.traces.workload import differences
 
-#: The paper's reductions of the mean response (-24.0, -61.9 and -86 %), over 18 applications.
+#: Reductions of the mean response time in the paper, over 18 applications, percent.
 PUBLISHED = {"worst": 24.0, "mean": 61.9, "best": 86.0}
 PARTS: dict[str, Callable[[list[float]], float]] = {"worst": min, "mean": statistics.mean, "best": max}
 _WAYS = {"none": "chip", "interleave": "die", "multi_plane": "die's planes", "both": "plane"}
@@ -62,9 +62,9 @@ ALL = [
     for mode, complete, way in itertools.product(("open", "closed"), ("programmed", "transferred"), _WAYS)
 ] + [Reading(way, "transferred", "open", ssdsim=True) for way in _WAYS]
 FOUR, EIGHT, HYBRID = "iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps"
-#: Grid for another interpretation of the 8 KB device, only under SSDsim's rules: pages begin at multiples of 8 KB, and
-#: a partial page is read, modified and written. The paper splits a write by its size alone ("20 KB ... 3
-#: sub-requests"), so all claims are judged on `EIGHT`, whose pages take units of 4 KB from any address.
+#: Grid for another interpretation of the 8 KB device: pages begin at multiples of 8 KB, and a partly written page is
+#: read, modified and written. Claims are judged on `EIGHT` instead, whose pages take units of 4 KB from any address,
+#: because the paper splits a write by its size alone ("20 KB ... 3 sub-requests").
 EIGHT_ALIGNED = "iiswc15-8ps, aligned"
 #: Grid of each device under SSDsim's rules.
 _SSDSIM = {FOUR: "ssdsim-4k", EIGHT: "ssdsim-8k", EIGHT_ALIGNED: "ssdsim-8k-aligned", HYBRID: "ssdsim-hps"}
@@ -297,7 +297,7 @@ def utilisation_4ps(results: Results) -> Measurement:
 
 @measure
 def split_20k(_results: Results) -> Measurement:
-    """Measure one write of 20 KB on both devices (Section V-A)."""
+    """Measure one write of 20 KB on the devices with 8 KB pages and with hybrid pages (Section V-A)."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "write.csv"
         path.write_text("0,write,0,40\n")
@@ -345,7 +345,7 @@ class Twin:
 
 
 def twins(results: Results) -> list[Twin]:
-    """Compare every recorded trace that replaces a workload with that workload."""
+    """Compare each workload that a recorded trace replaces with this trace."""
     compared = []
     for recorded, synthetic in stand_ins(results).items():
         profile = differences(results.profiles[recorded], results.profiles[synthetic])

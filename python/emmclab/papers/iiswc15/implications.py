@@ -28,7 +28,7 @@ _RAM_KB = 4096
 def by_input(
     results: Results, grid: str, *, among: Collection[str] | None = None, **settings: object
 ) -> dict[str, Run]:
-    """Return the runs of a grid with these settings, by input; `among` restricts the inputs."""
+    """Return the runs of a study's grid with these settings, by input; `among` restricts the inputs."""
     return {
         run.input: run
         for run in results.select(grid, among=among)

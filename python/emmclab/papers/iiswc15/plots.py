@@ -70,7 +70,7 @@ def _shapes(orient: Any) -> alt.Legend:
 
 
 def _published_rules(base: Chart, values: Sequence[float], axis: str) -> Chart:
-    """Draw the published figures as dashed lines, without rows in the data."""
+    """Draw the published figures as dashed lines, which are no part of the chart's data."""
     rules = [
         base.mark_rule(strokeDash=[4, 3], strokeWidth=1.5, color=GREY).encode(**{axis: alt.datum(value)})
         for value in values

@@ -23,7 +23,7 @@ _NEAR_PCT = 1.0
 _EXACT, _NEAR, _NAME = range(3)
 #: Abbreviations in the paper's names of combos (two applications together), and their spelling in the archive.
 _SHORT = {"FB": ("Facebook",), "WB": ("WebBrowsing",), "Msg": ("Messaging", "HandOuts", "HangOuts")}
-#: Minimum number of letters of a name that may match a part of another name.
+#: Minimum number of letters in a file name. Shorter names are not matched with names of workloads.
 _LEAST_LETTERS = 4
 #: Maximum number of left-out files that a message lists, because an archive may contain kernel sources.
 _MOST_LEFT_OUT = 20

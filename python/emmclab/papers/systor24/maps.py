@@ -14,7 +14,7 @@ from emmclab.studies.stored_types import Run
 APPLICATIONS = {"cod": "Call of Duty", "genshin_impact": "Genshin Impact", "pubg": "PUBG", "telegram": "Telegram"}
 #: The preset on which the claims are checked, and the preset whose device packs small writes into one page.
 DEVICE, PACKED = "systor24-clustered", "systor24-packed"
-#: LeaFTL with approximate segments, which is compared in addition to the plain mapping schemes.
+#: LeaFTL with approximate segments.
 GAMMA = "leaftl, gamma 4"
 SCHEMES = ("dftl", "tpftl", "leaftl", GAMMA, "rqftl")
 #: Size of an entry of DFTL's mapping table, bytes.

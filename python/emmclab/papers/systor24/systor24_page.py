@@ -27,7 +27,7 @@ from emmclab.studies.stored_types import Run
 
 @dataclass(frozen=True)
 class PlottedFigure:
-    """A figure of runs, and how to draw it as a function of the memory size."""
+    """A metric of runs, and how to draw it as a function of the memory size."""
 
     name: str
     title: str
@@ -131,7 +131,7 @@ def _unwritten(results: Results) -> list[tuple[str, float]]:
 
 
 def drawings(results: Results) -> list[Drawing]:
-    """Draw each figure as a function of the memory size, one chart for each trace."""
+    """Draw each metric as a function of the memory size, one chart for each trace."""
     return [_drawn(results, figure, application) for figure in PLOTTED_FIGURES for application in APPLICATIONS]
 
 

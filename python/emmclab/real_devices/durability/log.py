@@ -35,7 +35,7 @@ FINDINGS = {
     "torn": "not flushed, and only some sectors of the 4 KB are new",
     "garbled": "not flushed, and some sectors are neither old nor new",
 }
-#: Findings that break no promise: no standard of eMMC, SD or UFS requires that 4 KB are written atomically.
+#: Findings that break no promise of the standards: eMMC, SD and UFS do not require atomic writes of 4 KB.
 WEAKNESSES = ("torn", "garbled")
 
 
@@ -98,7 +98,7 @@ class Verdict:
         return asdict(self)
 
 
-#: Version of the log format and of the steps that are derived from a plan; logs of other versions are rejected.
+#: Version of the log format, and of the algorithm that generates the test steps. Other versions are rejected.
 VERSION = 1
 #: The path that stands for stdout or stdin.
 STREAM = Path("-")
@@ -376,7 +376,7 @@ def boot() -> str | None:
 
 #: Confidence level of every bound on a probability.
 CONFIDENCE = 0.99
-#: Probabilities of a loss; for each, the number of cuts without a loss that would exclude it is printed.
+#: Probabilities of a loss. For each, the number of loss-free cuts that would exclude it is printed.
 _GOALS = (0.1, 0.01, 0.001)
 
 

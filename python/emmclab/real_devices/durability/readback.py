@@ -40,7 +40,7 @@ class Version(NamedTuple):
 
 #: Version of a block that the first pass of a run wrote.
 _FIRST = Version(0, Kind.WRITE)
-#: Labels of sectors that contain no possible version: older data of the block, or foreign data.
+#: Labels of sectors with unexpected contents: older data of the block, or data that the test did not write.
 _OLDER, _FOREIGN = "older", "foreign"
 
 
@@ -48,10 +48,11 @@ _OLDER, _FOREIGN = "older", "foreign"
 class _Writer:
     """What is known about a writer: its acknowledged steps, and the newest of its steps found on the target."""
 
-    #: Step numbers of acknowledged flushes in order, and of acknowledged write-through writes.
+    #: Step numbers of acknowledged flushes (`flushes`, in order), and of acknowledged write-through writes (`through`).
     flushes: list[int] = field(default_factory=lambda: [0])
     through: set[int] = field(default_factory=set)
-    #: Number of the newest step found on the target, and number of the newest step known to have begun.
+    #: Number of the newest step found on the target (`newest`), and of the newest step known to have begun
+    #: (`newest_begun`).
     newest: int = 0
     newest_begun: int = 0
     #: For each block written after the first pass: the version that must be present, then all later versions.

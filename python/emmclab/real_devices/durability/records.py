@@ -150,7 +150,7 @@ class Plan(NamedTuple):
         return block // self.share
 
 
-#: Maximum length of a write in blocks, and maximum number of consecutive writes of one kind (an episode).
+#: Maximum length of a write, blocks (`_LARGEST`), and maximum number of consecutive writes of one kind (`_EPISODE`).
 _LARGEST = 16
 _EPISODE = 24
 #: Number of frequently rewritten blocks at the start of each writer's share of the target.

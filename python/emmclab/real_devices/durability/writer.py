@@ -124,7 +124,8 @@ def _planned(target: Target, span: int) -> Plan:
             hint=f"give {LEAST_BYTES >> 20} to {target.size >> 20} MB",
         )
     try:
-        # The flush before the first write is intentional: some devices then ignore later flushes (Micron Q2J54A).
+        # This flush before the first write is a part of the test: it makes some devices (Micron Q2J54A) ignore later
+        # flushes.
         target.flush(Kind.FSYNC)
         trims, zeroes = target.can(Kind.TRIM), target.can(Kind.ZEROES)
     except OSError as error:

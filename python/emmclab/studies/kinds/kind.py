@@ -29,7 +29,7 @@ class Images(NamedTuple):
 
     @property
     def options(self) -> ImageOptions:
-        """The options of a run that make it use this folder."""
+        """The options of a run that make it use this folder of preconditioned devices."""
         return {"images": self.folder, "images_limit": self.limit} if self.limit else {}
 
 
@@ -46,7 +46,7 @@ class Work:
 
     input: Input
     options: CellOptions
-    #: Options with the file paths as the study names them.
+    #: Options with the original file paths of the study, instead of paths of local copies.
     parts: CellOptions
     #: Function that creates the device of the cell.
     device: Callable[[], Device]

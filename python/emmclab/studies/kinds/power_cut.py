@@ -140,7 +140,8 @@ def run_cuts(
             on_message=lambda _line: None,
         )
     except ConfigError as error:
-        # Error messages of tools name the folder and the disk of the run; the result must not depend on them.
+        # Tools print the folder and the disk of the run in their errors. Replace them, because results must not depend
+        # on them.
         message = _OF_THIS_RUN.sub("the disk", str(error))
         raise ConfigError(message, field=error.field, hint=error.hint) from error
     if stored_log.made["status"] != 0:
@@ -162,7 +163,7 @@ def run_cuts(
         controls = stored_log.controls(chosen)
         exploration = explore_in_parallel(str(stored_log.log), chosen, jobs=1)
     except UnsupportedError as error:
-        # If a crash state cannot be judged, only this cell fails; the other cells continue.
+        # If a crash state cannot be judged, only this cell of the study fails. The other cells continue.
         raise EmmclabError(str(error), kind="failed", hint=error.hint) from error
     if not exploration.findings() and controls is not None and (doubts := controls.doubts()):
         raise EmmclabError(f"{workload}: {doubts[0]}", kind="failed", hint="use another workload, or more operations")

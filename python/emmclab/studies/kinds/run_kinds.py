@@ -22,7 +22,7 @@ from emmclab.studies.power_cut_settings import Cuts
 from emmclab.studies.program import Program, ServedOptions, require, run_program
 from emmclab.studies.stored_types import CellFields, CellOptions
 
-#: Name in place of a grid's name for cells that profile inputs.
+#: Name that replaces the grid name for cells that profile inputs.
 PROFILE = "profile"
 #: Figures of profiles that are stored in tables of their own.
 _FIGURES = (
@@ -97,7 +97,7 @@ class Replays(GridKind):
         return result
 
 
-#: Cell options that `emmclab.serve` accepts.
+#: Options of a study cell that `emmclab.serve` accepts.
 _SERVED: tuple[Literal["precondition", "layers", "layer_settings", "second"], ...] = (
     *("precondition", "layers", "layer_settings", "second"),
 )
@@ -135,7 +135,7 @@ class LivePrograms(GridKind):
         require(map(Program.of, sorted({source.program for source in inputs})))
 
 
-#: Cell options that `run_application` accepts.
+#: Options of a study cell that `run_application` accepts.
 _CHOSEN = ("network", "host", "precondition", "layers", "layer_settings", "second")
 
 

@@ -355,7 +355,8 @@ impl CallRecording {
     }
 }
 
-/// Returns what a synchronous write makes durable according to its flags; `None` if neither flag is set.
+/// Returns which part of a file a write makes durable: data and metadata if the flag named `all` is set, only data for the flag named
+/// `data`, `None` without these flags.
 fn durable(has: impl Fn(&str) -> bool, all: &str, data: &str) -> Option<SyncWriteScope> {
     if has(all) {
         return Some(SyncWriteScope::All);

@@ -67,7 +67,7 @@ pub(super) struct CallRecording {
     pub times: CallTimes,
     /// Counts of calls by name.
     pub calls: BTreeMap<String, u64>,
-    /// By kind, the number of calls without an equivalent program step, and of lines that are not system calls.
+    /// Number of calls without an equivalent program step, and of lines that are not system calls, by kind.
     pub dropped: BTreeMap<String, u64>,
     causes: waking_actions::WakingActions,
     insertions: ItemInsertions,

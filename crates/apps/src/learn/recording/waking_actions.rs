@@ -76,7 +76,7 @@ impl CallRecording {
         }
         let channel = self.channel(thread, call);
         if channel.is_some() || call.name.starts_with("futex") {
-            // The call may wake other threads before it returns, so its item is created now. The return of the call uses the same item.
+            // The call may wake other threads before it returns, so its program step is created when the call begins.
             self.threads[thread].within = self.wakes(thread, call, None, channel);
         }
     }
@@ -208,7 +208,7 @@ impl CallRecording {
         Some(place)
     }
 
-    /// Returns the position in another thread for which a call waited; `None` if the recording does not show it.
+    /// Returns the item of another thread for which a call waited; `None` if the recording does not show it.
     pub(super) fn cause(&mut self, thread: usize, call: &SystemCall, channel: Option<u32>) -> Option<ItemIndex> {
         let name = call.name.as_str();
         let during = |deed: &&WakingAction| deed.thread != thread && (call.started_ns..=call.ended_ns).contains(&deed.at);
@@ -239,7 +239,8 @@ impl CallRecording {
         }
     }
 
-    /// Accounts for a wait for another thread. The sleeps and unexplained waits of that thread in this time also count for this thread.
+    /// Accounts for a wait of `thread` for the thread `other`. Sleeps and unexplained waits of `other` during this time also count for
+    /// `thread`.
     pub(super) fn waits_with(&mut self, thread: usize, other: usize, call: &SystemCall) {
         let waited = &self.threads[other];
         let unexplained = waited.unexplained.between(call.started_ns, call.ended_ns);
@@ -283,8 +284,8 @@ impl CallRecording {
         self.causes.pipes.insert(path);
     }
 
-    /// Counts an open of a pipe as an unexplained wait: it waits for the process that opens the other end, which the recording does not
-    /// show. The time was counted as time in calls on files, and is subtracted from it.
+    /// Counts the open of a pipe as an unexplained wait, because the recording does not show which process opens the other end. The time
+    /// was previously counted as time in calls on files, and is subtracted there.
     fn waits_at_open(&mut self, thread: usize, begun: i64, ended: i64) {
         self.times.storage_ns -= ended - begun;
         self.times.pause_ns += ended - begun;
@@ -293,13 +294,13 @@ impl CallRecording {
         opener.unexplained.add("open of a pipe", begun, ended);
     }
 
-    /// Returns the position at which a child ended while the call waited for it.
+    /// Returns the item that marks the end of the child for which the call waited.
     fn child_that_ended(&self, thread: usize, call: &SystemCall) -> Option<ItemIndex> {
         let (place, at) = self.threads[thread].child_end?;
         (call.started_ns..=call.ended_ns).contains(&at).then_some(place)
     }
 
-    /// Returns the position at which another thread woke the waiter for an address. A thread that ends wakes the threads that join it.
+    /// Returns the item of the thread that woke the waiter for an address. A thread that ends wakes the threads that join it.
     fn waker(&self, thread: usize, call: &SystemCall) -> Option<ItemIndex> {
         if call.result < 0 {
             return None;

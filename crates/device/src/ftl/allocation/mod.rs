@@ -19,7 +19,7 @@ pub(crate) struct AllocationView<'a> {
     pub cursor: u32,
     /// For each flash way, the plane used last, counted within the way.
     pub last_planes: &'a [u32],
-    /// Number of KB written to the current flash way since the cursor moved to it.
+    /// Number of KB written to the current flash way since it became the current one.
     pub chunk_kb: u32,
 }
 

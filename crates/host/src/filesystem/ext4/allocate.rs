@@ -13,8 +13,9 @@ use crate::core::HostCore;
 const SMALL: u64 = 16;
 /// Number of blocks in a preallocated run for small files (`mb_group_prealloc`).
 const SHARED_RUN: u64 = 512;
-/// Number of extents that fit into an inode, and into a block of an extent tree.
+/// Number of extents that fit into an inode.
 const INODE_EXTENTS: u64 = 4;
+/// Number of extents that fit into a block of an extent tree.
 const LEAF_EXTENTS: u64 = 340;
 
 /// A run of blocks; `to` is exclusive.
@@ -77,8 +78,9 @@ pub(super) struct Ext4File {
     set_aside: Option<(u64, BlockRange)>,
     /// Blocks of the file's extent tree.
     leaves: Vec<u64>,
-    /// The last transaction that changed the inode, and the last transaction that changed what is needed to find the data.
+    /// The last transaction that changed the inode.
     pub changed: u32,
+    /// The last transaction that changed metadata without which the data cannot be found.
     pub data_changed: u32,
     /// Time of the last change of the inode's times, in ticks.
     pub tick: i64,
@@ -105,7 +107,7 @@ impl Ext4 {
     }
 
     /// Finds a free run of `want` blocks: the smallest sufficient buddy in the first group that has one, beginning with the group of
-    /// `from`. If no group has such a buddy, any run of this length; otherwise the longest free run.
+    /// `from`. If no group has such a buddy, finds any free run of this length, or otherwise the longest free run.
     fn find(&self, from: u64, want: u64) -> (u64, u64) {
         let groups = self.layout.groups;
         let first = Ext4Layout::group_of(from);
@@ -118,7 +120,8 @@ impl Ext4 {
         self.free.find(from, want, 1).unwrap_or((from, 0))
     }
 
-    /// The preferred block for a page: the block after that of the previous page, otherwise the start of the search for the folder.
+    /// Returns the preferred block for a page: the block after the block of the previous page or, if the previous page has no block, the
+    /// block at which searches for the folder start.
     pub(super) fn goal(&self, inode: u32, page: u64) -> u64 {
         let file = &self.files[inode as usize];
         let before = page.checked_sub(1).and_then(|page| file.extents.get(page).map(|delta| page as i64 + delta));
@@ -169,7 +172,7 @@ impl Ext4 {
             if run.from < run.to {
                 self.free.give(run.from, run.to);
             }
-            // The first allocation in a group preallocates nothing, because Linux has not yet read the group's bitmap during the search.
+            // The first allocation in a group preallocates nothing, because Linux has not yet read the bitmap of the group.
             let fresh = std::mem::take(&mut self.fresh[Ext4Layout::group_of(goal) as usize]);
             let want = if fresh { count } else { SHARED_RUN.max(count) };
             let (from, length) = self.find(goal, want);

@@ -62,24 +62,28 @@ struct CommittedTransaction {
 
 #[derive(Debug)]
 pub(super) struct Ext4Journal {
-    /// First block and length of the journal, including its superblock.
+    /// First block of the journal, which contains its superblock.
     start: u64,
+    /// Length of the journal in blocks, including its superblock.
     length: u64,
     pub running: JournalTransaction,
     committing: Option<JournalTransaction>,
     /// Whether the commit block of `committing` is in progress.
     commit_sent: bool,
-    /// The last durable transaction, and the last transaction whose commit was requested.
+    /// The last durable transaction.
     pub durable: u32,
+    /// The last transaction whose commit was requested.
     requested: u32,
     committed: VecDeque<CommittedTransaction>,
-    /// The next block of the log to write, relative to the first block of the journal; and the number of free blocks in the log.
+    /// The next block of the log to write, relative to the first block of the journal.
     head: u64,
+    /// Number of free blocks in the log.
     free: u64,
     /// The tail in the journal's superblock, as transaction and block; `None` while the superblock marks the log as empty.
     tail: Option<(u32, u64)>,
-    /// The new tail, and the bio that writes it to the journal's superblock.
+    /// The new tail of the log, as transaction and block.
     next_tail: (u32, u64),
+    /// The bio that writes the new tail to the journal's superblock.
     tail_bio: BioId,
     commit_task: Option<TaskId>,
     checkpoint_task: Option<TaskId>,
@@ -408,7 +412,7 @@ impl Ext4 {
                         self.buffers.write_home(core, block, IoCause::Checkpoint, Some(task));
                     }
                 } else if self.journal.tail.is_some_and(|(_, old)| old == first) {
-                    // Uncommitted transactions use the whole log, so the last one is committed first.
+                    // The log contains only uncommitted transactions, so the last one is committed first.
                     if let Some(last) = self.last_transaction() {
                         self.request_commit(core, last);
                         self.await_commit(core, task, last);

@@ -35,8 +35,9 @@ pub(super) struct Ext4 {
     commit_interval: Nanos,
     layout: Ext4Layout,
     free: FreeBlocks,
-    /// Number of blocks in use (without preallocated ones), and number of blocks reserved for pages that are only in memory.
+    /// Number of blocks in use, without preallocated blocks.
     used: u64,
+    /// Number of blocks reserved for pages that are only in memory.
     reserved: u64,
     inodes: Vec<GroupInodes>,
     free_inodes: u64,
@@ -143,7 +144,7 @@ impl Ext4 {
         self.log(core, 0, BlockRole::Superblock);
     }
 
-    /// Makes the changes of a transaction durable, together with pages whose writes are complete.
+    /// Makes a transaction durable, and also all file pages whose writes are complete when this step begins.
     fn sync_transaction(&mut self, core: &mut HostCore, task: TaskId, id: u32) -> StepOutcome {
         match core.tasks[task].part {
             0 => {

@@ -36,7 +36,7 @@ pub(super) struct ControllerTransfer {
     block_bytes: usize,
     /// Number of remaining blocks, without those in `data`; `None` for an open-ended transfer, which CMD12 ends.
     left: Option<u32>,
-    /// The blocks that are being moved; the first `moved` bytes are done.
+    /// Data of the blocks in transfer. Its first `moved` bytes are already copied.
     data: Vec<u8>,
     moved: usize,
     auto_stop: bool,
@@ -58,7 +58,7 @@ impl ControllerTransfer {
         self.pause == TransferPause::Port
     }
 
-    /// Number of blocks that are moved together: all, or one if the transfer is open-ended or uses the port.
+    /// Number of blocks that are moved in one step: all remaining blocks, or one if the transfer is open-ended or uses the port.
     fn chunk(&self) -> u32 {
         match (&self.engine, self.left) {
             (TransferEngine::Port, _) | (_, None) => 1,
@@ -133,7 +133,8 @@ impl SdhciController {
         }
     }
 
-    /// Makes a transfer ready to move its data; for a transfer through the buffer port, interrupts the driver.
+    /// Marks a transfer as ready to move its data. If the data goes through the buffer port, raises the interrupt that asks the driver to
+    /// access the port.
     fn offer(&mut self, transfer: &mut ControllerTransfer) {
         transfer.pause = TransferPause::None;
         if matches!(transfer.engine, TransferEngine::Port) {
@@ -286,7 +287,7 @@ impl SdhciController {
         Ok(true)
     }
 
-    /// Reads the buffer port for the driver.
+    /// Handles a read of the buffer port register by the driver.
     pub(super) fn read_buffer(&mut self, into: &mut [u8]) {
         into.fill(0);
         if let Some(transfer) = self.transfer.as_mut().filter(|transfer| transfer.reads && transfer.waits_for_port()) {
@@ -296,7 +297,7 @@ impl SdhciController {
         }
     }
 
-    /// Writes the buffer port for the driver.
+    /// Handles a write of the buffer port register by the driver.
     pub(super) fn write_buffer(&mut self, from: &[u8], memory: &mut dyn GuestMemory) {
         if let Some(transfer) = self.transfer.as_mut().filter(|transfer| !transfer.reads && transfer.waits_for_port()) {
             let bytes = from.len().min(transfer.data.len() - transfer.moved);
@@ -371,7 +372,7 @@ impl AdmaTableReader {
         Ok(None)
     }
 
-    /// Total number of bytes of the table; an error if there are more than `most`.
+    /// Total number of bytes of all segments in the table; an error if there are more than `most`.
     pub fn total(mut self, memory: &mut dyn GuestMemory, most: usize) -> Result<usize, AdmaState> {
         let mut total = 0;
         while let Some(segment) = self.next(memory)? {

@@ -21,9 +21,9 @@ struct SdhciRegisters {
     mode: u16,
     command: u16,
     response: [u32; 4],
-    /// Word of the registers host control, power control, block gap control and wakeup control.
+    /// The 32-bit word with the registers host control, power control, block gap control and wakeup control.
     host_control: u32,
-    /// Word of the registers clock control and timeout control.
+    /// The 32-bit word with the registers clock control and timeout control.
     clock: u32,
     status: u32,
     status_enable: u32,

@@ -32,7 +32,7 @@ impl TestMachine {
         self.set(word::SIGNAL_ENABLE, u32::MAX);
     }
 
-    /// Completes the waiting requests, and all later requests immediately.
+    /// Completes the waiting requests. From now on, every request is completed immediately.
     fn release(&mut self) {
         self.holds = false;
         self.step();

@@ -124,7 +124,8 @@ pub struct ColumnName {
     pub name: &'static str,
     /// Suffixes of the name that give the unit; for a name without a suffix, an option must give the unit.
     pub units: &'static [&'static str],
-    /// What a file needs this column for; one of the columns with the same text is enough. Empty if the column is optional.
+    /// What a file needs this column for. Of several columns with an equal text here, the file needs only one. Empty if the column is
+    /// optional.
     pub needed: &'static str,
     /// The meaning of the values in the column.
     pub about: &'static str,

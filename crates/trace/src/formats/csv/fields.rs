@@ -77,7 +77,7 @@ impl<'a> CsvFields<'a> {
         if let [b'"', quoted @ ..] = rest {
             return self.quoted(quoted).map(Some);
         }
-        // Fields are short, so that a search by machine words would be slower.
+        // Fields are so short that a search by machine words would be slower.
         let end = rest.iter().position(|byte| *byte == self.separator || self.separator == BLANK && *byte == b'\t');
         self.rest = end.map(|end| &rest[end + 1..]);
         Ok(Some(CsvField { raw: &rest[..end.unwrap_or(rest.len())], quoted: false }))

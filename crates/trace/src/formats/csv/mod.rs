@@ -106,7 +106,7 @@ struct CsvRow<'a> {
     device: Option<CsvField<'a>>,
 }
 
-/// An address or a length: number, field, column, and size of the unit in bytes.
+/// An address or a length: parsed number, text of the field, number of the column, and size of the unit in bytes.
 type ScaledField<'a> = (u64, &'a [u8], u64, u64);
 
 impl CsvRow<'_> {

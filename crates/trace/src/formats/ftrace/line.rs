@@ -24,7 +24,7 @@ pub(super) struct FtraceLine<'a> {
     pub event: &'a [u8],
     /// The text after the name of the event.
     pub payload: &'a [u8],
-    /// Whether the line contains a CPU number, as few other texts do.
+    /// Whether the line contains a CPU number, which is rare in other texts.
     pub has_cpu: bool,
 }
 

@@ -95,9 +95,9 @@ pub(super) struct FtraceFormat {
     tracer: Option<String>,
     /// Whether times are relative to the start of the recording.
     is_relative: bool,
-    /// Number of overwritten events from the heading; the next field is the number of lost events from the lines between events.
-    /// Both count the same events.
+    /// Number of overwritten events, from the heading.
     overwritten: u64,
+    /// Number of lost events, from the lines between events; these events are also counted in `overwritten`.
     lost: u64,
     activity: Option<String>,
 }

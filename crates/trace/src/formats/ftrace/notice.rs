@@ -98,7 +98,7 @@ fn lost(text: &[u8]) -> Option<u64> {
             }
         } else if is(&["events", "event", "samples", "chunks", "records"]) {
             things = true;
-            // In `900 events and lost 5 chunks`, only the number after `lost` is that of the lost records.
+            // In `900 events and lost 5 chunks`, only the number after `lost` counts lost records.
             if is_digits(before) {
                 count = unsigned(before, "lost", 0).ok();
             }

@@ -14,8 +14,8 @@ const SNAPSHOT_REALTIME: u64 = 1;
 const SNAPSHOT_MONO_RAW: u64 = 5;
 const SNAPSHOT_BOOT: u64 = 6;
 
-/// Converts the times of all bundles to the boot clock. The shift of a clock is constant over the trace: two clocks are never
-/// read at exactly the same time, and different shifts of bundles would change response times.
+/// Converts the times of all bundles to the boot clock. The shift of a clock is constant over the trace, because different shifts of
+/// bundles would change response times.
 #[derive(Debug, Default)]
 pub(super) struct PerfettoClocks {
     /// Boot clock minus the clock of ftrace; `None` if that is the boot clock.
@@ -91,8 +91,9 @@ const END: u64 = 2;
 struct CpuLosses {
     /// Number of bundles (packets with events of a CPU) before which an unknown number of events was lost.
     bundles: u64,
-    /// The kernel's counters of lost events at the start; the next field has those at the end.
+    /// The kernel's counter of lost events at the start.
     start: u64,
+    /// The kernel's counter of lost events at the end.
     end: u64,
 }
 

@@ -118,7 +118,7 @@ pub(super) enum FtraceRecord {
     Other,
 }
 
-/// Limit of the field numbers of events that have their own message; events that the trace describes have larger numbers.
+/// Upper limit of the field numbers of events that have their own message. Events that are described in the trace have larger numbers.
 const OWN_FIELDS: usize = 1 << 10;
 
 /// An event without its own message, whose fields the trace describes.

@@ -39,8 +39,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     writes: Some((slice_writer::HOLDS, slice_writer::create)),
 };
 
-/// Number of events between two rounds of the merge. The buffers of two CPUs may be at most this far apart in the file, which is
-/// seconds on a fast device and minutes on a phone.
+/// Number of events between two rounds of the merge. Simultaneous events of two CPUs may be at most this many events apart in the file.
 const WINDOW: usize = 1 << 17;
 
 /// Fields of `TracePacket`.
@@ -84,7 +83,7 @@ fn looks_like(head: &[u8]) -> bool {
         match next_packet(&mut input, &mut content) {
             Ok(true) => {}
             Ok(false) => return false,
-            // The first packet may be larger than `head`; then its first field decides.
+            // The first packet may be larger than `head`. Then the format is recognised by the first field of the packet.
             Err(error) => {
                 let key = content.first().map(|key| (u32::from(key >> 3), key & 7));
                 let recognised = key.is_some_and(|(number, kind)| is_known(number) && matches!(kind, 0 | 2));
@@ -158,8 +157,9 @@ struct PacketHandler {
     losses: EventLosses,
     tree: ProcessNames,
     merge: CpuStreamMerge<DecodedFtraceEvent>,
-    /// Number of events since the last round; the next field is the number at which the next round is due.
+    /// Number of events since the last round.
     pushed: usize,
+    /// Number of events at which the next round is due.
     window: usize,
     /// Latest time of the events that the matcher has received.
     latest_passed_on: u64,

@@ -22,7 +22,7 @@ const SHARED_LOG_BLOCKS: PolicySetting = PolicySetting { range: (2, 1 << 16), ..
 struct PlaneLogBlocks {
     /// The sequential log block: (its logical block, its physical block).
     sequential: Option<(u32, BlockId)>,
-    /// The other log blocks, which accept any page; the oldest is at the front.
+    /// The log blocks that accept any page; the oldest is at the front.
     random: VecDeque<BlockId>,
 }
 

@@ -37,7 +37,8 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         self.written_pages(block) < self.layout.pages
     }
 
-    /// Returns the write stream to close if a block is full. These schemes manage open blocks themselves, so any stream will do.
+    /// Returns a write stream if a block is full, otherwise `None`. These schemes manage open blocks themselves, so it does not matter
+    /// which stream is returned.
     pub fn filled(&self, block: BlockId) -> Option<WriteStream> {
         (!self.has_room(block)).then_some(WriteStream::Host)
     }

@@ -295,7 +295,7 @@ fn read_table(words: &mut dyn Iterator<Item = u32>, table: &mut [BlockId]) -> Op
     Some(())
 }
 
-/// The data blocks that a table of data blocks contains.
+/// The allocated blocks in a table of data blocks.
 fn data_blocks(layout: BlockMapLayout, table: &[BlockId]) -> impl Iterator<Item = SchemeBlock> {
     table.iter().enumerate().filter(|(_, block)| **block != BlockId::NONE).map(move |(logical, block)| {
         let from = layout.row(logical as u32);

@@ -73,7 +73,7 @@ impl SuperblockScheme {
         self.size.min(layout.rows - number / layout.planes * self.size)
     }
 
-    /// Number of log blocks of a superblock: the number of its blocks beyond its logical blocks.
+    /// Number of log blocks of a superblock: its physical blocks minus its logical blocks.
     fn logs_of(&self, layout: BlockMapLayout, number: u32) -> u32 {
         let own = self.logical_blocks_of(layout, number);
         (self.groups[number as usize].blocks.len() as u32).saturating_sub(own)

@@ -102,7 +102,7 @@ pub(super) struct MapMiss {
 /// A flash page that is read in vain, because an approximate segment of the mapping table predicted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MispredictedPage {
-    /// Number of the wrong page, as defined by [`LocationNumbering::page`].
+    /// Number of the flash page that is read in vain, as defined by [`LocationNumbering::page`].
     pub page: u32,
     pub plane: PlaneId,
 }
@@ -114,7 +114,7 @@ pub struct MapCacheSummary {
     pub cached_bytes: u64,
     /// Number of learned segments or runs that the mapping policy has created.
     pub segments: u64,
-    /// Number of units whose locations these segments or runs describe.
+    /// Number of units whose locations are described by learned segments or runs.
     pub segment_units: u64,
 }
 
@@ -256,8 +256,8 @@ impl LocationNumbering {
         (page << shift) | (offset & ((1 << shift) - 1))
     }
 
-    /// Returns the number of a unit's location, and the length of the run of units from this one on, up to `end`, whose numbers are
-    /// consecutive. If the unit is unmapped, the run consists of unmapped units.
+    /// Returns the location number of a unit, and the length of the run that begins with this unit. A run, which ends at `end` at the
+    /// latest, consists of units with consecutive location numbers or, if the first unit is unmapped, of unmapped units.
     pub fn run(&self, core: &FtlCore, unit: u32, end: u32) -> (u32, u32) {
         let Some(first) = core.tables.lookup(Lpn(unit)) else {
             let empty = (unit..end).take_while(|unit| core.tables.lookup(Lpn(*unit)).is_none());
@@ -285,7 +285,8 @@ impl LocationNumbering {
     #[inline]
     pub fn next_number(&self, before: &mut Option<(Ppn, u32)>, ppn: Option<Ppn>) -> u32 {
         let Some(at) = ppn else { return NOWHERE };
-        // Each page begins at a multiple of the number of units in the smallest page, so any other location continues a page.
+        // Each page begins at a multiple of the number of units in the smallest page. A location that is no such multiple is in the same
+        // page as the location before it.
         let number = match *before {
             Some((last, number)) if at.0 & self.within != 0 && last.0 + 1 == at.0 => number + 1,
             _ => self.number(ppn),
@@ -352,7 +353,7 @@ mod tests {
         let counted: Vec<u32> = all.map(|(at, page, unit)| places.next_number(&mut before, ppn(at, page, unit))).collect();
         assert_eq!(counted, first);
         assert_eq!(places.next_number(&mut before, ppn(0, 0, 1)), places.number(ppn(0, 0, 1)));
-        // Stores the units at these locations, with units 5 and 6 exchanged.
+        // Assigns logical units to these locations in ascending order, except that units 5 and 6 are exchanged.
         let mut core = crate::ftl::tests::core_of(&config);
         let mut lpns: Vec<u32> = (0..counted.len() as u32).collect();
         lpns.swap(5, 6);

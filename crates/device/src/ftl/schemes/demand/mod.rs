@@ -336,7 +336,7 @@ impl DemandMapping {
 /// The pages of the mapping table that a request required.
 #[derive(Default)]
 struct FetchedMapPages {
-    /// The page that was required last.
+    /// The page of the mapping table that was required last.
     last: Option<u32>,
     /// Whether a page of the mapping table was read from the flash.
     any: bool,
@@ -347,7 +347,7 @@ struct FetchedMapPages {
 struct MispredictedReads {
     /// The last page that was read in vain.
     page: Option<u32>,
-    /// The read in vain that ends last.
+    /// Times of the page read in vain that ends last.
     last: Option<PageOperationTimes>,
 }
 
@@ -379,7 +379,7 @@ struct HpbHints {
 }
 
 impl HpbHints {
-    /// Creates the entries of a host that caches at most `most` pages of the mapping table; `None` if `most` is 0.
+    /// Creates the cache of a host for at most `most` pages of the mapping table; `None` if `most` is 0.
     pub fn new(most: u32, per_page: u32, pages: usize) -> Option<Self> {
         let most = (most as usize).min(pages);
         (most > 0).then(|| Self { pages: LruSet::new(pages, most), most, per_page, changed: FxHashMap::default() })

@@ -3,9 +3,9 @@
 //!
 //! Pages with cached entries are in the order of their last use, and so are the entries of each page. Entries of the least recently used
 //! page are evicted, clean ones first. If all of its entries are dirty, one write of the page writes all of them back. A miss also loads
-//! the entries of the rest of its request. While the number of pages with cached entries falls, it also loads as many following entries as
-//! there are cached entries of the units right before it, because sequential reads use few pages. Prefetched entries evict entries of one
-//! page only. The paper sorts pages by the mean of the last uses of their entries; this module uses the latest.
+//! the entries of the rest of its request. While the number of pages with cached entries falls, a miss also prefetches following entries:
+//! as many as there are cached entries directly before the missing one. Prefetched entries evict entries of one page only. The paper sorts
+//! pages by the mean of the last uses of their entries; this module uses the latest.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ pub(super) const POLICY: MapCachePolicyEntry = MapCachePolicyEntry {
 const ENTRY_BYTES: u64 = 6;
 const PAGE_BYTES: u64 = 8;
 
-/// Threshold that switches prefetching by preceding entries on or off: a change of the number of pages with cached entries.
+/// Change of the number of pages with cached entries that switches prefetching by preceding entries on or off.
 const THRESHOLD: i32 = 3;
 
 /// The cached entries of a page of the mapping table.

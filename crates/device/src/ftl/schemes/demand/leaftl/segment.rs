@@ -22,9 +22,9 @@ const MOST_STEP: u32 = (1 << 14) - 1;
 /// Number of fraction bits in the slope of an approximate segment.
 const FRACTION: u32 = 11;
 
-/// A linear piece of the mapping table: `start`, `length`, slope and intercept, as in the `LeaFTL` paper (S, L, K, I). The slope is a step
-/// between consecutive units, a stride of units with consecutive locations, or, for an approximate segment, a fixed-point number. The
-/// intercept is the value at the first unit of the group.
+/// A linear piece of the mapping table: `start`, `length`, slope and intercept, as in the `LeaFTL` paper (S, L, K, I). The slope is one of
+/// three values: the distance between the locations of consecutive units, the distance between units with consecutive locations or, for an
+/// approximate segment, a fixed-point number. The intercept is the location number at the first unit of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LearnedSegment {
     pub start: u8,
