@@ -301,7 +301,7 @@ def test_a_table_that_another_process_wrote_meanwhile_is_not_overwritten() -> No
         Bucket("s3://sweeps/tables").write("all.parquet", before + b" ")
 
     put(recorded(1, first=20))
-    with pytest.raises(ConfigError, match="another process has written this table meanwhile"):
+    with pytest.raises(ConfigError, match="another process has written this fleet table during the run"):
         profile_fleet(FLEET, table, Serial(), progress=meanwhile)
     assert Bucket("s3://sweeps/tables").read("all.parquet") == before + b" "
     Bucket("s3://sweeps/tables").write("all.parquet", before)
@@ -316,7 +316,7 @@ def test_a_table_that_another_process_wrote_meanwhile_is_not_overwritten() -> No
 @pytest.mark.usefixtures("server")
 def test_what_is_not_in_a_bucket_is_named(tmp_path: Path) -> None:
     for words, status, message in (
-        (("s3://sweeps/none",), 2, "s3://sweeps/none: there is no recording"),
+        (("s3://sweeps/none",), 2, "s3://sweeps/none: the folder contains no recording"),
         (("s3://gone/none",), 1, "s3://gone/none"),
         (("nonsense://x/y",), 2, "s3://BUCKET/PREFIX"),
     ):
@@ -327,7 +327,7 @@ def test_what_is_not_in_a_bucket_is_named(tmp_path: Path) -> None:
     put({"mine.parquet": b"PAR1 none PAR1"})
     assert_refused(
         emmclab("fleet", f"{FLEET}/mine.parquet", cwd=tmp_path),
-        f"error: {FLEET}/mine.parquet: this is not a table of a fleet",
+        f"error: {FLEET}/mine.parquet: this is not a fleet table of emmclab",
     )
     with pytest.raises(InputError, match=r"gone\.parquet: file not found"):
         Copy(f"{FLEET}/gone.parquet").fetch()

@@ -121,7 +121,7 @@ def test_convert_refuses_words_that_mix_inputs_and_output(trace: Path, other_tra
         ((trace, "-o", out, "--offset", "1s"), "several traces"),
         ((trace, other_trace, "-o", out, "--offset", "1s"), "1 start times for 2 traces"),
         ((trace, other_trace, "-o", out, "--offset", "0s,soon"), "`soon` is not a duration"),
-        ((trace, other_trace, "-o", other_trace), "is the input itself"),
+        ((trace, other_trace, "-o", other_trace), "is also the input"),
     ):
         assert_refused(emmclab("convert", *words), field)
     assert not out.exists() and other_trace.read_bytes() == before

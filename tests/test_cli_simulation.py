@@ -176,7 +176,7 @@ def test_a_device_without_published_figures_cannot_be_checked() -> None:
     assert_refused(
         emmclab("devices", "--check", "nexusone"),
         "`nexusone` was not fitted to published figures",
-        "hint: choose one of: adata-c6",
+        "hint: choose one of the devices with published figures: adata-c6",
     )
 
 

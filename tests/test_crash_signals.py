@@ -178,7 +178,7 @@ def test_a_truncated_log_is_explored_up_to_its_end_and_a_damaged_one_refused(cra
         assert done.returncode == 2 and f"{log}: " in done.stderr and "cut short" in done.stderr, done.stderr
     log.write_bytes(content[:5000] + bytes([content[5000] ^ 255]) + content[5001:])
     done = crash.run("--log", str(log))
-    assert done.returncode == 2 and "damaged since it was written" in done.stderr
+    assert done.returncode == 2 and "damaged after it was written" in done.stderr
     assert "truncate -s" in done.stderr and "byte " in done.stderr
 
 
@@ -186,11 +186,11 @@ def test_a_truncated_log_is_explored_up_to_its_end_and_a_damaged_one_refused(cra
     ("option", "value", "says"),
     [
         ("--workload", "filse", "there is no workload `filse`"),
-        ("--states", "device,omit2", "is not a method of choosing states"),
+        ("--states", "device,omit2", "unknown method of choosing states"),
         ("--tear", "half", "is not a way to tear"),
         ("--recovery", "fsck", "is not a way of recovery"),
         ("--check", "sqlte --strict", "is neither a check nor a program"),
-        ("--shard", "0/3", "is not a part"),
+        ("--shard", "0/3", "is not a shard"),
     ],
 )
 def test_what_cannot_be_explored_is_refused_before_a_run(crash: Runs, option: str, value: str, says: str) -> None:
@@ -226,5 +226,5 @@ def test_options_that_do_not_fit_a_log_are_refused(crash: Runs) -> None:
     log = str(crash.folder / "run.log")
     crash(*DEVICE, "--workload", "append-log", "--operations", "5", "--cuts", "2", "--save-log", log)
     run, facts = open_run(log)
-    with pytest.raises(Exception, match="beyond the moments of the log, 0 to"):
+    with pytest.raises(Exception, match="the moments of the crash log are 0 to"):
         explore(run, Options(only=(facts["moments"], 0)))

@@ -232,5 +232,5 @@ def test_a_fault_of_a_definition_is_named(old: str, new: str, named: str) -> Non
 
 
 def test_a_study_that_cuts_no_power_has_no_scale() -> None:
-    assert_refused(emmclab("run", "iiswc15", "--scale", "2"), "cuts no power")
+    assert_refused(emmclab("run", "iiswc15", "--scale", "2"), "is not a study of power cuts")
     assert_refused(emmclab("run", "power-cuts", "--scale", "0"), "scale")

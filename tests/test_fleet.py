@@ -222,14 +222,14 @@ def test_a_file_that_is_no_table_is_not_overwritten(folder: Path, trace: Path, t
     package.convert(trace, mine)
     before = mine.read_bytes()
     for words in ((folder, "-o", mine), (mine,), (folder, "--against", mine, "-o", tmp_path / "other.parquet")):
-        assert_refused(emmclab("fleet", *words), f"error: {mine}: this is not a table of a fleet")
+        assert_refused(emmclab("fleet", *words), f"error: {mine}: this is not a fleet table of emmclab")
     assert mine.read_bytes() == before
 
 
 def test_impossible_folders_and_keys_are_refused_before_the_work(folder: Path, tmp_path: Path) -> None:
     for words, message in (
         ((tmp_path / "gone",), "folder not found"),
-        ((folder, "--files", "*.none"), "there is no recording"),
+        ((folder, "--files", "*.none"), "the folder contains no recording"),
         ((folder, "--by", "color"), "recordings have no key `color`"),
         ((folder, "--against", folder), "both fleets would have this table"),
         ((folder, "--against", folder, "--by", "model"), "--by and --against exclude each other"),
@@ -247,7 +247,8 @@ def test_impossible_folders_and_keys_are_refused_before_the_work(folder: Path, t
     (tmp_path / "named/requests=5").mkdir(parents=True)
     (tmp_path / "named/requests=5/a.txt").write_text(biotracer(40))
     assert_refused(
-        emmclab("fleet", tmp_path / "named", cwd=tmp_path), "the key `requests` of a folder is the name of a column"
+        emmclab("fleet", tmp_path / "named", cwd=tmp_path),
+        "the key `requests` of a folder is also the name of a column",
     )
 
 

@@ -205,7 +205,7 @@ def test_python_compares_stacks_as_the_command_does(noted: Path) -> None:
         (",", "there is no stack of layers to compare"),
         ("none,aspirin", "there is no layer `aspirin`"),
         ("none,journal:best", "unknown variant `best`"),
-        ("pass-through+journal:delta", "layer `journal` must be the first one"),
+        ("pass-through+journal:delta", "layer `journal` must be the first layer"),
         ("none,advil:fast", "the layer `advil` has no modes"),
     ],
 )

@@ -264,7 +264,7 @@ def test_an_application_shows_its_threads_and_the_critical_path(program: str, tm
         (["simulate", "{trace}", "--perfetto", "{folder}/none/run.pftrace"], ["folder not found"]),
         (
             ["simulate", "{trace}", "--seeds", "3", "--perfetto", "{folder}/run.pftrace"],
-            ["no single output", "--seeds"],
+            ["cannot share the output", "--seeds"],
         ),
         (["apps", "run", "email", "--perfetto", "{folder}/run.parquet", *NEW], [".pftrace"]),
         (

@@ -231,7 +231,7 @@ def test_a_preset_without_a_stated_capacity_says_so_first(tmp_path: Path) -> Non
         (("--ufs", "cut.tar.gz"), ["cut.tar.gz", "damaged"]),
         (("--ext-csd", "ext_csd", "--like", "galaxys2"), ["galaxys2", "mapping.scheme", "--like"]),
         (("--ext-csd", "ext_csd", "--like", "nexus"), ["nexus"]),
-        (("--ext-csd", "/dev/zero"), ["/dev/zero: it is larger"]),
+        (("--ext-csd", "/dev/zero"), ["/dev/zero: the file is larger"]),
     ],
 )
 def test_contradicting_options_are_refused(tmp_path: Path, arguments: tuple[str, ...], words: list[str]) -> None:
@@ -319,7 +319,9 @@ def test_an_archive_that_unpacks_to_far_more_than_registers_is_refused(tmp_path:
     archive.write_bytes(
         b"".join([bz2.compress(zeros.tobuf()), bz2.compress(bytes(32 << 20)) * 10, bz2.compress(bytes(1024))])
     )
-    assert_refused(emmclab("preset", "--ufs", archive), "it unpacks to more than 256 MB", "hint: unpack it yourself")
+    assert_refused(
+        emmclab("preset", "--ufs", archive), "the archive unpacks to more than 256 MB", "hint: unpack the archive"
+    )
 
 
 CID = "45010044463430333201123456788333"

@@ -117,7 +117,7 @@ def _is_written(path: Path) -> bool:
         (["galaxys3"], "there is no device preset"),
         (["galaxys2", "--span-mb", "1"], "span of 1 MB"),
         (["/nowhere/device"], "cannot be opened"),
-        (["/dev/null", "--set", "gc.window=3"], "no settings"),
+        (["/dev/null", "--set", "gc.window=3"], "settings of a real device"),
     ],
 )
 def test_bad_targets_are_refused_with_the_cure(arguments: list[str], part: str) -> None:

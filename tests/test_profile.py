@@ -217,7 +217,7 @@ def test_recordings_that_overlap_are_no_parts_of_a_trace(recording: Path, tmp_pa
         (folder / f"{name}.parquet").write_bytes(recording.read_bytes())
     with pytest.raises(FormatError, match=r"b\.parquet: .*begins .* before this one ends"):
         profile_parts(folder, 2)
-    assert_refused(emmclab("profile", folder), "profile recordings that are not parts of one trace each by itself")
+    assert_refused(emmclab("profile", folder), "recordings that are not parts of one trace: `emmclab fleet")
 
 
 def test_a_folder_without_requests_and_a_part_that_is_none_are_refused(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_what_is_no_percentile_is_refused_with_the_value_and_a_hint(trace: Path,
         assert_refused(
             emmclab(command[0], trace, *command[1:], f"--percentiles={value}"),
             "is not a percentile",
-            "hint: give numbers above 0",
+            "hint: give percentiles above 0",
         )
 
 

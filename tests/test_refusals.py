@@ -47,7 +47,7 @@ def test_a_pipe_is_not_read_twice(trace: Path, tmp_path: Path) -> None:
         pipe = tmp_path / f"pipe{number}"
         os.mkfifo(pipe)
         feeder = subprocess.Popen(["cp", str(trace), str(pipe)])
-        assert_refused(emmclab(*arguments, pipe), "pipe", "write it to a file first")
+        assert_refused(emmclab(*arguments, pipe), "pipe", "write the trace to a file first")
         feeder.wait(PATIENCE_S)
 
 

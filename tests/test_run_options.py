@@ -223,7 +223,7 @@ def test_a_repeated_flag_and_a_repeatable_option_are_no_error(trace: Path) -> No
     [
         (("compare", "--device", "nexus5", "--devices", "ufs31"), "2 times", "`--devices nexus5,ufs31`"),
         (("simulate", "--device", "nexus5", "--device", "ufs31"), "simulate takes one", "emmclab compare"),
-        (("simulate", "--devices", "nexus5,ufs31"), "accepts one device", "emmclab compare"),
+        (("simulate", "--devices", "nexus5,ufs31"), "accepts only one device", "emmclab compare"),
         (("profile", "--seed", "3"), "no effect without --against", "leave it out"),
         (("simulate", "--mode", "back_to_back", "--rate", "2"), "`rate` has no effect", "--mode open"),
     ],

@@ -80,10 +80,10 @@ def test_a_file_system_is_chosen_for_one_partition_or_for_all(small: str) -> Non
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"filesystems": ["data=zfs"]}, "is not a file system"),
+        ({"filesystems": ["data=zfs"]}, "unknown file system"),
         ({"filesystems": ["misc=lfs"]}, "refers to a partition that is not mounted"),
-        ({"sync": ["databases"]}, "is not a class of files"),
-        ({"sync": ["metadata"]}, "is not a class of files"),
+        ({"sync": ["databases"]}, "unknown class of files"),
+        ({"sync": ["metadata"]}, "unknown class of files"),
     ],
 )
 def test_what_no_host_has_is_refused(small: str, options: dict[str, Any], problem: str) -> None:
@@ -150,5 +150,5 @@ def test_over_several_devices_the_answer_begins_with_all_and_what_is_not_possibl
     assert "lfs for email on nexusone over wifi: " in page.read_text()
     assert_refused(
         emmclab("apps", "solutions", "email", "--device", "nexusone", "--solution", "lfs"),
-        "too small for a log of segments",
+        "too small for a log-structured file system",
     )

@@ -166,7 +166,7 @@ def test_a_damaged_table_of_a_fleet_is_refused_and_made_again_of_its_recordings(
             profiled_table, counts = profile_fleet(folder, table, Serial())
         except EmmclabError as error:
             # A file that is not recognised as the table of a fleet may belong to another program.
-            assert "not a table of a fleet" in str(error)
+            assert "not a fleet table" in str(error)
             continue
         assert profiled_table.path.read_bytes() == copied.read_bytes()
         assert counts.was_damaged == bool(number % 2)
@@ -387,7 +387,7 @@ def test_damage_is_named_by_file_and_place_and_ends_with_exit_code_2(tmp_path: P
     changed[20_000] ^= 1
     path.write_bytes(changed)
     for command in ("profile", "explain", "head"):
-        assert_refused(emmclab(command, path), f"{path}: byte 16384: the file is damaged since it was written")
+        assert_refused(emmclab(command, path), f"{path}: byte 16384: the file was damaged after it was written")
 
 
 @pytest.mark.parametrize("writer", ["duckdb", "pyarrow", "pandas"])

@@ -145,7 +145,7 @@ def test_a_second_run_in_one_folder_is_refused(study: Path, finished: Path, tmp_
     with store.place.lock(""):
         assert_refused(
             emmclab("run", study, "--jobs", "2", "--results", tmp_path),
-            f"another run is writing its results here (process {os.getpid()} on",
+            f"another run is writing its results to this folder (process {os.getpid()} on",
             "--shard 1/2",
         )
         assert emmclab("run", study, "--shard", "1/2", "--results", tmp_path).returncode == 2

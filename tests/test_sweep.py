@@ -104,7 +104,7 @@ def test_what_is_missing_is_said_on_top_and_nothing_is_judged(study: Path, tmp_p
 def test_claims_refuse_an_incomplete_study() -> None:
     study = Study.named("iiswc15")
     results = Results({"name": study.name, "cells": 10, "missing": 3, "missing_grids": ["hybrid"]}, {}, [], "")
-    with pytest.raises(EmmclabError, match="3 of 10 cells have no result; no claim is judged"):
+    with pytest.raises(EmmclabError, match="3 of 10 cells have no result; no claim is checked"):
         judge_study(results)
 
 

@@ -119,7 +119,7 @@ def test_models_and_presets_are_no_finer_than_the_clock(words: tuple[str, ...], 
     done = emmclab(*words, path, "-o", out)
     assert done.returncode == 2 and not out.exists()
     assert "the clock has steps of 1ms, longer than a usual response" in done.stderr
-    assert unknown in done.stderr and "finer stamps" in done.stderr
+    assert unknown in done.stderr and "finer time stamps" in done.stderr
 
 
 _WAL = next(str(path) for path in lab.bundled() if Path(path).stem == "messages-wal")
@@ -277,9 +277,9 @@ def test_a_length_that_is_none_is_refused(value: str, forward: Path, tmp_path: P
     for command in (["profile", forward], ["simulate", forward], ["convert", forward, out]):
         done = emmclab(*command, f"--mend-clock={value}")
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
-        named = f"`--mend-clock`: `{value}`: is not" if value else "`--mend-clock`: is not"
+        named = f"`--mend-clock`: `{value}`: the option needs" if value else "`--mend-clock`: the option needs"
         assert named in done.stderr
-        assert "hint: give 1ms or more, for example 90s, 30min, 1h or 2d" in done.stderr
+        assert "hint: give a length of 1ms or more, for example 90s, 30min, 1h or 2d" in done.stderr
     assert not out.exists()
     if value[:1].isdigit():
         assert f"`{value}`" in emmclab("profile", "--mend-clock", value, forward).stderr

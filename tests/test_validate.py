@@ -154,7 +154,7 @@ def rows_of(requests: int, op: str = "write", took_ns: int = 500_000) -> list[st
 def test_a_first_half_that_determines_no_device_is_judged_on_a_given_one_only(tmp_path: Path) -> None:
     path = tmp_path / "reads.csv"
     path.write_text("\n".join([HEADING, *rows_of(200, "read")]) + "\n")
-    assert_refused(emmclab("validate", path), str(path), "calibrated: 4 sizes, 0 of them of writes", "--device")
+    assert_refused(emmclab("validate", path), str(path), "calibrated: 4 request sizes, 0 of writes", "--device")
     (output,) = emmclab_json("validate", path, "--device", OTHER)["recordings"]
     assert [model["name"] for model in output["models"]] == [OTHER, "table of medians"]
     assert "calibrated" in output["refused"] and output["calibration"] is None
@@ -174,7 +174,7 @@ def test_a_device_with_zones_is_refused(tmp_path: Path) -> None:
     rows = [f"{row},{1 << 11}" if number == 7 else f"{row},0" for number, row in enumerate(rows_of(200))]
     path = tmp_path / "zoned.csv"
     path.write_text("\n".join([f"{HEADING},flags", *rows]) + "\n")
-    assert_refused(emmclab("validate", path), f"{path}: this is a device with zones")
+    assert_refused(emmclab("validate", path), f"{path}: the recorded device has zones")
 
 
 @pytest.mark.parametrize("command", ["validate", "calibrate"])

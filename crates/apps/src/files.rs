@@ -259,8 +259,8 @@ impl FileSetState {
     }
 
     fn none_exists(&self) -> Error {
-        Error::new(ErrorClass::Config, "no file of this set exists when the program uses one")
+        Error::new(ErrorClass::Config, "no file of this file set exists at the time when the program uses one")
             .of_field("file", 0, self.name.as_bytes())
-            .hint("give the set a `size`, so that its files exist beforehand, or `create` one before")
+            .hint("give the file set a `size`, so that its files exist from the start, or `create` a file before it is used")
     }
 }

@@ -166,9 +166,9 @@ impl HostSetup {
             if (least..=most).contains(&value) {
                 return Ok(());
             }
-            Err(Error::new(ErrorClass::Config, format!("must be {least} to {most}"))
+            Err(Error::new(ErrorClass::Config, format!("the setting must be {least} to {most}"))
                 .of_field(key, 0, value.to_string().as_bytes())
-                .hint("give a value in this range"))
+                .hint("give the setting a value in the allowed range"))
         };
         positive("cores", f64::from(self.cores), 1.0, 1024.0)?;
         positive("cpu_factor", self.cpu_factor, 0.0, 1e3)?;
@@ -189,7 +189,7 @@ impl HostSetup {
         if let Some(open) = self.partitions.iter().take(last).find(|partition| partition.size.is_none()) {
             return Err(Error::new(ErrorClass::Config, "only the last partition may leave out its size")
                 .of_field("partition.name", 0, open.name.as_bytes())
-                .hint("give `size`"));
+                .hint("give every partition except the last a `size`"));
         }
         self.kernel()?.validate()
     }
@@ -231,7 +231,7 @@ impl HostSetup {
         self.networks.iter().find(|network| network.name == name).ok_or_else(|| {
             let known: Vec<_> = self.networks.iter().map(|network| network.name.as_str()).collect();
             Error::new(ErrorClass::Config, format!("the host `{}` has no network `{name}`", self.name))
-                .hint(format!("there are: {}", known.join(", ")))
+                .hint(format!("the networks of this host are: {}", known.join(", ")))
         })
     }
 
@@ -258,14 +258,14 @@ impl HostSetup {
         let (partition, name) = choice.split_once('=').map_or((None, choice), |(partition, name)| (Some(partition), name));
         let kind = serde_json::from_value::<FilesystemKind>(name.into());
         let Ok(kind) = kind else {
-            return refused("is not a file system", "use one of ext4, fat32, lfs, for example data=lfs".to_owned());
+            return refused("unknown file system", "use ext4, fat32 or lfs, for example data=lfs".to_owned());
         };
         let mut mounted: Vec<&mut HostPartition> =
             self.partitions.iter_mut().filter(|known| known.filesystem.is_some()).collect();
         if partition.is_some_and(|name| mounted.iter().all(|known| known.name != name)) {
             let known: Vec<_> = mounted.iter().map(|known| known.name.as_str()).collect();
             let hint = format!("the mounted partitions are: {}", known.join(", "));
-            return refused("refers to a partition that is not mounted", hint);
+            return refused("the option refers to a partition that is not mounted", hint);
         }
         for known in mounted.iter_mut().filter(|known| partition.is_none_or(|name| known.name == name)) {
             if known.filesystem != Some(kind) {
@@ -284,9 +284,9 @@ impl HostSetup {
         for name in names.iter().filter(|_| names != ["none"]) {
             let known = FileClass::ALL.into_iter().take(4).find(|class| class.name() == name);
             let Some(class) = known else {
-                return Err(Error::new(ErrorClass::Config, "is not a class of files")
+                return Err(Error::new(ErrorClass::Config, "unknown class of files")
                     .of_field("sync", 0, name.as_bytes())
-                    .hint("use some of database, database_journal, cache and other, or none"));
+                    .hint("name one or more of the classes database, database_journal, cache and other, or `none`"));
             };
             classes.push(class);
         }
@@ -323,7 +323,7 @@ impl HostSetup {
             at = (at + length).next_multiple_of(ALIGNMENT);
         }
         if out.len() > usize::from(u16::MAX) {
-            return Err(Error::new(ErrorClass::Config, "a device cannot have that many partitions")
+            return Err(Error::new(ErrorClass::Config, "the host has more than 65,535 mounted partitions")
                 .in_field("partition")
                 .hint("remove some partitions"));
         }
@@ -339,9 +339,9 @@ fn unique<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
     let mut seen = std::collections::BTreeSet::new();
     for name in names {
         if !seen.insert(name) {
-            return Err(Error::new(ErrorClass::Config, "the name is used twice")
+            return Err(Error::new(ErrorClass::Config, "the host has two entries of this name")
                 .of_field(key, 0, name.as_bytes())
-                .hint("use different names"));
+                .hint("give the two entries different names"));
         }
     }
     Ok(())

@@ -297,13 +297,13 @@ impl FromStr for WhatIfTarget {
             "partition" => Ok(Self::Partition(value.to_owned())),
             "class" => match FileClass::ALL.into_iter().find(|class| class.name() == value) {
                 Some(class) => Ok(Self::Class(class)),
-                None => refused("is not a class of files", one_of(FileClass::ALL.map(FileClass::name))),
+                None => refused("unknown class of files", one_of(FileClass::ALL.map(FileClass::name))),
             },
             "op" => match RequestPurpose::ALL.into_iter().find(|operation| operation.name() == value) {
                 Some(operation) => Ok(Self::Operation(operation)),
-                None => refused("is not an operation", one_of(RequestPurpose::ALL.map(RequestPurpose::name))),
+                None => refused("unknown operation", one_of(RequestPurpose::ALL.map(RequestPurpose::name))),
             },
-            _ => refused("is not a part of the storage", one_of(["partition", "class", "op"])),
+            _ => refused("unknown part of the storage", one_of(["partition", "class", "op"])),
         }
     }
 }

@@ -72,9 +72,9 @@ fn run_in_detail<D: SimulatedBlockDevice>(
         if let WhatIfTarget::Partition(name) = part
             && !partitions.contains(&name.as_str())
         {
-            return Err(Error::new(ErrorClass::Config, "the host has no such partition")
+            return Err(Error::new(ErrorClass::Config, "the host has no partition of this name")
                 .of_field("partition", 0, name.as_bytes())
-                .hint(format!("there are: {}", partitions.join(", "))));
+                .hint(format!("the partitions of this host are: {}", partitions.join(", "))));
         }
     }
     let mounts: Vec<Mount> = named.iter().map(|(_, mount)| *mount).collect();
@@ -128,7 +128,7 @@ fn check_folders(named: &[(&str, Mount)], folders: &[PathBuf]) -> Result<()> {
         return Ok(());
     }
     let names: Vec<_> = named.iter().map(|(name, _)| *name).collect();
-    Err(Error::new(ErrorClass::Config, format!("there are {} folders for the partitions {}", folders.len(), names.join(", ")))
+    Err(Error::new(ErrorClass::Config, format!("{} folders are given for the partitions {}", folders.len(), names.join(", ")))
         .hint("give one folder for each mounted partition"))
 }
 

@@ -341,7 +341,7 @@ impl RealFiles {
 impl FileStore for RealFiles {
     fn declare(&mut self, file: FileId, spec: FileSpec) -> Result<()> {
         if self.roots.len() <= usize::from(spec.mount.0) {
-            return Err(Error::new(ErrorClass::Value, "the file is on a mount that has no folder"));
+            return Err(Error::new(ErrorClass::Value, "the file is on a partition for which no folder was given"));
         }
         let folder = self.folder(spec.mount, spec.folder);
         std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
@@ -363,9 +363,9 @@ impl FileStore for RealFiles {
         if length == bytes {
             return Ok(());
         }
-        Err(Error::new(ErrorClass::Value, format!("the file has {length} bytes and was prepared with {bytes}"))
+        Err(Error::new(ErrorClass::Value, format!("the file has {length} bytes, but this program and seed need {bytes}"))
             .in_file(&path)
-            .hint("prepare the files for this program and seed"))
+            .hint("prepare the files again for this program and seed"))
     }
 }
 

@@ -231,7 +231,7 @@ impl<'a> ProgramCompiler<'a> {
                 if depth == MOST_DEPTH {
                     return Err(Error::new(ErrorClass::Config, "the procedure calls itself")
                         .of_field("procedure", 0, procedure.as_bytes())
-                        .hint("use `repeat`"));
+                        .hint("use `repeat` in place of the recursive call"));
                 }
                 let called = self.program.procedures.iter().find(|known| known.name == *procedure);
                 self.steps(called.map_or(&[], |called| &called.steps), depth + 1)?;

@@ -22,6 +22,6 @@ pub(crate) fn preset(sort: &str, known: &[(&str, &'static str)], name: &str) -> 
     preset.map(|(_, text)| *text).ok_or_else(|| {
         let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
         Error::new(ErrorClass::Config, format!("there is no {sort} `{name}`"))
-            .hint(format!("choose one of: {}; or give a TOML file", names.join(", ")))
+            .hint(format!("choose one of the {sort}s: {}; or give a TOML file", names.join(", ")))
     })
 }

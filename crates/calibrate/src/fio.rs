@@ -29,7 +29,7 @@ pub fn samples_of_fio(text: &str) -> Result<ServiceSamples> {
     let (mut jobs, mut direct) = (Vec::new(), true);
     for result in results(text)? {
         let Some(values) = result["jobs"].as_array() else {
-            return Err(Error::new(ErrorClass::Syntax, "has no list of jobs")
+            return Err(Error::new(ErrorClass::Syntax, "the JSON has no list of fio jobs")
                 .of_field("jobs", 0, b"")
                 .hint("run fio with --output-format=json"));
         };
@@ -45,7 +45,7 @@ pub fn samples_of_fio(text: &str) -> Result<ServiceSamples> {
         }
     }
     if jobs.is_empty() {
-        return Err(Error::new(ErrorClass::Empty, "no job has read or written").hint("give the jobs some --runtime"));
+        return Err(Error::new(ErrorClass::Empty, "no fio job has read or written data").hint("give the fio jobs a --runtime"));
     }
     jobs.sort_by_key(|job| (job.op, job.sectors));
     let mut samples = ServiceSamples::default();
@@ -78,13 +78,13 @@ fn job(entry: FioJobResult<'_>, key: &str, op: Op) -> Result<Option<FioJobTimes>
             format!("job `{name}` has requests of {bytes} bytes, to which no preset can be fitted"),
         )
         .of_field("io_bytes", 0, bytes.to_string().as_bytes())
-        .hint("give jobs a --bs of 512 B to 32 MB"));
+        .hint("give the fio jobs a block size (--bs) of 512 B to 32 MB"));
     }
     let latency = ["clat_ns", "lat_ns"].iter().map(|key| &side[*key]).find(|latency| latency["mean"].is_number());
     let Some(latency) = latency else {
         return Err(Error::new(ErrorClass::Syntax, format!("job `{name}` has no latencies in nanoseconds"))
             .of_field("clat_ns", 0, b"")
-            .hint("use fio 3 or later, which writes them"));
+            .hint("use fio 3 or later, which writes latencies in nanoseconds"));
     };
     let mut times_us: Vec<f64> = latency["percentile"]
         .as_object()
@@ -143,13 +143,13 @@ pub(crate) fn results(text: &str) -> Result<Vec<Value>> {
             } else {
                 "run fio with --output-format=json"
             };
-            Err(Error::new(ErrorClass::Syntax, format!("is not JSON: {error}")).hint(hint))
+            Err(Error::new(ErrorClass::Syntax, format!("the file is not JSON: {error}")).hint(hint))
         }
-        _ if results.is_empty() && other => Err(Error::new(ErrorClass::Syntax, "has no list of jobs")
+        _ if results.is_empty() && other => Err(Error::new(ErrorClass::Syntax, "the JSON has no list of fio jobs")
             .of_field("jobs", 0, b"")
             .hint("run fio with --output-format=json")),
         _ if results.is_empty() => {
-            Err(Error::new(ErrorClass::Syntax, "is not JSON of fio").hint("run fio with --output-format=json"))
+            Err(Error::new(ErrorClass::Syntax, "the file contains no JSON of fio").hint("run fio with --output-format=json"))
         }
         _ => Ok(results),
     }
@@ -460,7 +460,7 @@ mod tests {
 
     #[test]
     fn a_text_without_results_or_with_half_of_them_is_refused() {
-        assert!(results("fio: no such option\n").unwrap_err().to_string().contains("is not JSON of fio"));
+        assert!(results("fio: no such option\n").unwrap_err().to_string().contains("contains no JSON of fio"));
         assert!(results("{\"a\": 1}\n").unwrap_err().to_string().contains("jobs"));
         assert!(results("{}").is_err() && results("{\"a\" 1}\n").is_err());
         for length in 20..RESULT.len() - 2 {

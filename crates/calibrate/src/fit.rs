@@ -21,12 +21,12 @@ pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result
     let (all, half, rest) = (samples.groups(), samples.fitted_half(), samples.held_out());
     let writes = all.iter().filter(|group| group.op == Op::Write).count();
     if writes == 0 || all.len() < 3 {
-        return Err(Error::new(ErrorClass::Value, format!("{} sizes, {writes} of them of writes, are too few", all.len()))
-            .hint("measure reads and writes of several sizes, 4 KB to 512 KB"));
+        return Err(Error::new(ErrorClass::Value, format!("{} request sizes, {writes} of writes, are too few", all.len()))
+            .hint("measure reads and writes of several request sizes, from 4 KB to 512 KB"));
     }
     if !(1..=1024).contains(&options.capacity_gb) {
         return Err(Error::new(ErrorClass::Config, format!("a capacity of {} GB is impossible", options.capacity_gb))
-            .hint("give 1 to 1,024 GB"));
+            .hint("give a capacity of 1 to 1,024 GB"));
     }
     let mut random = Pcg64::new(u128::from(options.seed), 0x00CA_11B8);
     let tried = if half.len() < 3 { &all } else { &half };

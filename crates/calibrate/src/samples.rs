@@ -191,7 +191,7 @@ impl ServiceSamples {
         if self.measured.is_empty() {
             return Err(Error::new(
                 ErrorClass::Value,
-                format!("none of {} requests has a start or issue and a completion", self.requests_seen),
+                format!("none of {} requests has both a completion time and a start or issue time", self.requests_seen),
             )
             .hint("record service times with `emmclab record`, or use the JSON of fio"));
         }

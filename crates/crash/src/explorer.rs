@@ -158,14 +158,14 @@ impl Explorer {
         let CutPlan { cuts: chosen, possible, after_first_lines: after_first } =
             choose_cuts(run, from, options.cuts, options.lines.as_ref(), options.seed);
         if possible == 0 {
-            return Err(Error::new(ErrorClass::Empty, "the log has no moment at which power could be cut")
+            return Err(Error::new(ErrorClass::Empty, "the crash log has no moment at which power could be cut")
                 .in_file(run.path())
                 .hint("use a workload that writes to the device"));
         }
         let cuts = match options.only {
             Some((cut, _)) if cut < all => [(cut..all).find(|place| is_cut(run, *place)).unwrap_or(cut)].into(),
             Some((cut, _)) => {
-                return Err(Error::new(ErrorClass::Config, format!("is beyond the moments of the log, 0 to {}", all - 1))
+                return Err(Error::new(ErrorClass::Config, format!("the moments of the crash log are 0 to {}", all - 1))
                     .of_field("cut", 0, cut.to_string().as_bytes()));
             }
             None => chosen.into(),

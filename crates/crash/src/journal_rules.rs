@@ -118,7 +118,7 @@ pub fn journal_rules(run: &Arc<CrashLogIndex>, from: usize) -> Result<Vec<RuleVi
     let superblock = location.superblock(&disk)?;
     if superblock.features.contains(JournalFeatures::FAST_COMMIT) {
         return Err(Error::new(ErrorClass::Unsupported, "the journal uses fast commits, whose rules emmclab does not check")
-            .hint("create the file system without them: --mkfs-option -O --mkfs-option ^fast_commit"));
+            .hint("create the file system without fast commits: --mkfs-option -O --mkfs-option ^fast_commit"));
     }
     let ordered = run.marks().iter().any(|mark| &**mark == ORDERED);
     let block_sectors = u64::from(filesystem.superblock().block_size) / SECTOR_BYTES;

@@ -522,7 +522,7 @@ impl FromStr for TearMode {
 
     fn from_str(text: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|(_, name)| *name == text).map(|(tear, _)| tear).ok_or_else(|| {
-            Error::new(ErrorClass::Config, "is not a mode of tearing writes")
+            Error::new(ErrorClass::Config, "unknown mode of torn writes")
                 .of_field("tear", 0, text.as_bytes())
                 .hint(Self::ALL.map(|(_, name)| name).join(", "))
         })

@@ -228,11 +228,11 @@ impl CrashLogIndexBuilder {
                 let Some(command) = record.command() else { return Ok(()) };
                 let all = &self.commands[port as usize];
                 if all.last().is_some_and(|last| last.number >= number || last.command.arrival > at) {
-                    return Err(Error::new(ErrorClass::Order, "a command precedes the previous command").of_field(
-                        "number",
-                        0,
-                        number.to_string().as_bytes(),
-                    ));
+                    return Err(Error::new(
+                        ErrorClass::Order,
+                        "a command in the crash log is out of order by its number or time",
+                    )
+                    .of_field("number", 0, number.to_string().as_bytes()));
                 }
                 let place = all.len() as u32;
                 self.commands[port as usize].push(LoggedCommand { command, number, packed_after, source });
@@ -250,7 +250,7 @@ impl CrashLogIndexBuilder {
                     || sector.saturating_add(u64::from(sectors)) > logged.end()
                     || begin > end
                 {
-                    return Err(Error::new(ErrorClass::Value, "a program event has sectors that its command does not have")
+                    return Err(Error::new(ErrorClass::Value, "a program event has sectors outside of its write command")
                         .of_field("number", 0, number.to_string().as_bytes()));
                 }
                 if self.tears {
@@ -312,7 +312,7 @@ impl CrashLogIndexBuilder {
         if sector.checked_add(sectors).is_some_and(|end| end <= self.limits[port as usize]) {
             return Ok(());
         }
-        Err(Error::new(ErrorClass::Value, "a record extends beyond the end of the device").of_field(
+        Err(Error::new(ErrorClass::Value, "a record of the crash log extends beyond the end of the device").of_field(
             "sector",
             0,
             sector.to_string().as_bytes(),
@@ -325,11 +325,10 @@ impl CrashLogIndexBuilder {
         match all.binary_search_by_key(&number, |logged| logged.number) {
             Ok(place) => Ok(Some(place as u32)),
             Err(0) => Ok(None),
-            Err(_) => Err(Error::new(ErrorClass::Value, "a record refers to a command that the log does not contain").of_field(
-                "number",
-                0,
-                number.to_string().as_bytes(),
-            )),
+            Err(_) => {
+                Err(Error::new(ErrorClass::Value, "a record of the crash log refers to a command that the log does not contain")
+                    .of_field("number", 0, number.to_string().as_bytes()))
+            }
         }
     }
 }
@@ -394,7 +393,7 @@ fn garbage(source: SectorSource) -> [u8; SECTOR] {
 }
 
 fn fail(error: std::io::Error) -> Error {
-    Error::io(&std::env::temp_dir(), error).hint("set TMPDIR to a folder with enough space for the data of the log")
+    Error::io(&std::env::temp_dir(), error).hint("set TMPDIR to a folder with enough space for the data of the crash log")
 }
 
 impl SpoolWriter {
@@ -406,7 +405,7 @@ impl SpoolWriter {
     pub fn add(&mut self, data: &[u8]) -> Result<SectorSource> {
         let first = self.digests.len();
         if first + data.len() / SECTOR > SectorSource::GARBAGE as usize {
-            return Err(Error::new(ErrorClass::Unsupported, "the log contains more than 1 TiB of data"));
+            return Err(Error::new(ErrorClass::Unsupported, "the crash log contains more than 1 TiB of data"));
         }
         self.digests.extend(data.chunks_exact(SECTOR).map(xxh3_64));
         if self.file.is_none() && self.memory.len() + data.len() > MOST_MEMORY {

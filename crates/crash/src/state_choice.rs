@@ -68,26 +68,26 @@ impl FromStr for ChoiceMethods {
         let fail = |problem: String, value: &str| {
             Error::new(ErrorClass::Config, problem)
                 .of_field("states", 0, value.as_bytes())
-                .hint("write it as --states device,boundary,omit1:64,random:50")
+                .hint("write the methods of choosing crash states as --states device,boundary,omit1:64,random:50")
         };
         let mut ways = Vec::new();
         for part in text.split(',').map(str::trim) {
             let (name, number) = part.split_once(':').map_or((part, None), |(name, most)| (name, Some(most)));
             let Some((way, _, usual)) = ChoiceMethod::ALL.into_iter().find(|(_, known, _)| *known == name) else {
                 let known = ChoiceMethod::ALL.map(|(_, name, _)| name).join(", ");
-                return Err(fail(format!("is not a method of choosing states; the methods are {known}"), name));
+                return Err(fail(format!("unknown method of choosing states; the methods are {known}"), name));
             };
             let most = match number.map(str::parse) {
                 None => usual,
                 Some(Ok(most)) if most > 0 => most,
                 Some(_) => {
-                    return Err(fail("has a number of states that is not a positive integer".to_owned(), part));
+                    return Err(fail("the number of states must be a positive integer".to_owned(), part));
                 }
             };
             match ways.iter().find(|(known, _)| *known == way) {
                 None => ways.push((way, most)),
                 Some(named) if *named == (way, most) => {}
-                Some(_) => return Err(fail("has two different numbers of states".to_owned(), name)),
+                Some(_) => return Err(fail("the method has two different numbers of states".to_owned(), name)),
             }
         }
         Ok(Self(ways))

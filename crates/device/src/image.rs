@@ -111,5 +111,5 @@ fn cut() -> Error {
 /// The error for an image that is damaged or belongs to another device.
 pub(crate) fn damaged(problem: &str) -> Error {
     Error::new(ErrorClass::Truncated, format!("this is not an image of this device: {problem}"))
-        .hint("move the file away: a preconditioned device is then created again. The data of a served image with layers cannot be located without its state: restore a copy of that file")
+        .hint("move the image away, so that a new preconditioned device is created. If the image was served with layers, restore a copy of its state file: without it, the data cannot be located")
 }

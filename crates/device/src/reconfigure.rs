@@ -117,7 +117,8 @@ impl DeviceConfig {
                 let reason = REASONS.iter().find(|(pattern, _)| fits(pattern, &key));
                 let reason = reason.map_or(OTHERWISE, |(_, reason)| reason);
                 let problem = format!("`{key}` cannot change from {from} to {to} in a device in use: {reason}");
-                Err(Error::new(ErrorClass::Config, problem).hint(format!("change one of these: {}", CHANGEABLE.join(", "))))
+                Err(Error::new(ErrorClass::Config, problem)
+                    .hint(format!("these settings of a device in use can change: {}", CHANGEABLE.join(", "))))
             })
             .collect()
     }

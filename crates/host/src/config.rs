@@ -189,9 +189,9 @@ impl HostConfig {
         let era = ERAS.iter().find(|(known, _)| *known == name);
         era.map(|(_, config)| config.clone()).ok_or_else(|| {
             let names: Vec<_> = Self::eras().collect();
-            Error::new(ErrorClass::Config, "is not a range of Linux versions that is modelled")
+            Error::new(ErrorClass::Config, "this range of Linux versions is not modelled")
                 .of_field("era", 0, name.as_bytes())
-                .hint(format!("use one of: {}", names.join(", ")))
+                .hint(format!("use one of the modelled ranges of Linux versions: {}", names.join(", ")))
         })
     }
 
@@ -217,15 +217,15 @@ impl HostConfig {
         ];
         for (field, value, least, most) in ranges {
             if !(least..=most).contains(&value) {
-                return Err(Error::new(ErrorClass::Config, "out of range")
+                return Err(Error::new(ErrorClass::Config, "the setting of the host is out of range")
                     .of_field(field, 0, value.to_string().as_bytes())
-                    .hint(format!("use {least} to {most}")));
+                    .hint(format!("give the setting a value from {least} to {most}")));
             }
         }
         if self.dirty_background_pct >= self.dirty_pct {
             return Err(Error::new(ErrorClass::Config, "background write-back would begin only when writers already wait")
                 .of_field("dirty_background_pct", 0, self.dirty_background_pct.to_string().as_bytes())
-                .hint(format!("use less than `dirty_pct`, which is {}", self.dirty_pct)));
+                .hint(format!("give `dirty_background_pct` a value below `dirty_pct`, which is {}", self.dirty_pct)));
         }
         Ok(())
     }

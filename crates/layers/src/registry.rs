@@ -123,7 +123,7 @@ pub fn build_stack(configs: &[LayerConfig], bottom: &DisksBelow) -> Result<Vec<B
         let kind = LAYERS.iter().find(|kind| kind.name == name).ok_or_else(|| {
             let names: Vec<_> = LAYERS.iter().map(|kind| kind.name).collect();
             Error::new(ErrorClass::Config, format!("there is no layer `{name}`"))
-                .hint(format!("choose from: {}", names.join(", ")))
+                .hint(format!("choose from the layers: {}", names.join(", ")))
         })?;
         let layer = (kind.build)(&config.settings, &below)?;
         // Disk 0 is different for each layer, but disk 1 is the same second device for all, so reserved areas on it must not overlap.
@@ -135,7 +135,7 @@ pub fn build_stack(configs: &[LayerConfig], bottom: &DisksBelow) -> Result<Vec<B
                     ErrorClass::Config,
                     format!("layers `{name}` and `{other}` reserve overlapping areas on the second device"),
                 )
-                .hint("move one of them with reserved_at"));
+                .hint("move the reserved area of one layer with its setting `reserved_at`"));
             }
             taken.push((area, name.clone()));
         }
@@ -146,8 +146,8 @@ pub fn build_stack(configs: &[LayerConfig], bottom: &DisksBelow) -> Result<Vec<B
     layers.reverse();
     if let Some(below) = layers.iter().skip(1).find(|layer| layer.reads_notes()) {
         let name = below.name();
-        return Err(Error::new(ErrorClass::Config, format!("layer `{name}` must be the first one"))
-            .hint(format!("specify `{name}` before the others, because it must receive the writes of the file system")));
+        return Err(Error::new(ErrorClass::Config, format!("layer `{name}` must be the first layer"))
+            .hint(format!("specify `{name}` before the other layers, because it must receive the writes of the file system")));
     }
     Ok(layers)
 }

@@ -30,7 +30,7 @@ impl FromStr for ClockPace {
         };
         factor.filter(|factor| (1e-6..=1e6).contains(factor)).map(Self::Scaled).ok_or_else(|| {
             Error::new(ErrorClass::Config, format!("the clock `{text}` is unknown"))
-                .hint("use real, free, or x and a factor from 0.000001 to 1000000: x0.1 is ten times as fast as real time")
+                .hint("use `real`, `free`, or `x` and a factor from 0.000001 to 1000000: with x0.1 the clock is ten times as fast as real time")
         })
     }
 }

@@ -459,7 +459,7 @@ impl LiveCore {
         if let Some(layer) = key.split_once('.').and_then(|(name, _)| self.layers.iter().find(|layer| layer.name == name)) {
             let problem =
                 format!("`{key}` cannot change in a device in use: it determines the layout of the state of `{}`", layer.name);
-            return Err(Error::new(ErrorClass::Config, problem).hint("serve the device again with other settings of its layers"));
+            return Err(Error::new(ErrorClass::Config, problem).hint("serve the device again with other settings for its layers"));
         }
         let mut config = self.config.clone();
         config.set(key, value)?;
@@ -495,10 +495,10 @@ impl LiveCore {
 
     fn move_all(&mut self) -> Result<()> {
         self.go_on();
-        let hint = "make sure that no client sends requests during this, and serve with the clock `free`";
+        let hint = "serve the device with the clock `free`, and make sure that no client sends requests meanwhile";
         if self.clock.pace() != ClockPace::Free || self.stack.open() > 0 {
             return Err(
-                Error::new(ErrorClass::Config, "layers are drained on a free clock, without requests in progress").hint(hint)
+                Error::new(ErrorClass::Config, "draining layers needs a free clock and no requests in progress").hint(hint)
             );
         }
         let now = self.clock.now();

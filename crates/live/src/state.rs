@@ -88,7 +88,7 @@ pub(crate) fn recoverable(layers: &[LayerConfig]) -> Result<Vec<LayerConfig>> {
         if recovery.as_bool() == Some(false) {
             let name = &layer.name;
             let problem = format!("`{name}.recovery` is false: the layer would lose all data at the end of the run");
-            return Err(Error::new(ErrorClass::Config, problem).hint("leave it out; a live layer keeps what it needs to recover"));
+            return Err(Error::new(ErrorClass::Config, problem).hint("leave this setting out, so that the layer can recover"));
         }
     }
     Ok(all)
@@ -206,7 +206,7 @@ fn open_one<'a>(
     let old = if created { None } else { load(&state, config, layers)? };
     if !created && old.is_none() && !layers.is_empty() {
         let problem = "the image has no state file next to it, so its layers cannot be restored";
-        return Err(Error::new(ErrorClass::Config, problem).in_file(&state).hint("serve it without layers, or name a new image"));
+        return Err(Error::new(ErrorClass::Config, problem).in_file(&state).hint("serve without layers, or name a new image"));
     }
     let (head, device) = match old {
         Some((head, device)) => (Some(head), device),
@@ -226,8 +226,8 @@ pub(crate) fn open(
 ) -> Result<(LiveStack, PreviousRun, ImageBackups)> {
     let (paths, second) = ([options.image.as_deref(), options.second_image.as_deref()], options.second.as_ref());
     if paths[1].is_some() != (paths[0].is_some() && second.is_some()) {
-        return Err(Error::new(ErrorClass::Config, "the contents of one device would be stored without those of the other")
-            .hint("name an image for each of two devices, or none"));
+        return Err(Error::new(ErrorClass::Config, "the contents of one device would be stored, but not those of the other")
+            .hint("name an image for each of the two devices, or for neither"));
     }
     let replay = ReplayOptions { check: false, ..options.replay.clone() };
     let mut former = ImageBackups { images: Vec::new(), is_needed: true };
@@ -239,7 +239,7 @@ pub(crate) fn open(
     let second = second.map(|second| open_device(second, paths[1])).transpose()?;
     if let Some(second) = second.as_ref().filter(|second| second.is_new != main.is_new) {
         let missing = if main.is_new { main.path } else { second.path };
-        return Err(Error::new(ErrorClass::Config, "the image of the other device exists, this one does not")
+        return Err(Error::new(ErrorClass::Config, "this image does not exist, but the image of the other device does")
             .in_file(missing.unwrap_or(Path::new("")))
             .hint("give the two images that one run has written, or two paths that do not exist yet"));
     }
@@ -321,9 +321,9 @@ fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Op
         file => file.map_err(fail)?,
     };
     let damaged = || {
-        Error::new(ErrorClass::Truncated, "this is not the state of a live device, or it is damaged")
+        Error::new(ErrorClass::Truncated, "this is not the state file of a served device, or it is damaged")
             .in_file(path)
-            .hint("restore a copy: with layers, the data of the image cannot be found without it; without layers, move it away to serve the image as a new device")
+            .hint("restore a copy of the state file: with layers, the data of the image cannot be found without it; without layers, move it away to serve the image as a new device")
     };
     let mut mark = [0; 8];
     file.read_exact(&mut mark).map_err(|_| damaged())?;
@@ -338,14 +338,14 @@ fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Op
     // Settings that can change in a device in use may also differ between two runs.
     let made_with = DeviceConfig::from_toml(&head.device).map_err(|_| damaged())?;
     made_with.changes(config, Nanos::ZERO).map_err(|error| {
-        Error::new(ErrorClass::Config, format!("the image was made with another device: {error}"))
+        Error::new(ErrorClass::Config, format!("the image was created with another device: {error}"))
             .in_file(path)
-            .hint("name the device and settings that it was made with, or another image")
+            .hint("name the device and settings with which the image was created, or another image")
     })?;
     if head.layers != layers {
-        return Err(Error::new(ErrorClass::Config, "the image was made with other layers or settings of them")
+        return Err(Error::new(ErrorClass::Config, "the image was created with other layers, or with other layer settings")
             .in_file(path)
-            .hint("name the layers that it was made with, or another image"));
+            .hint("name the layers with which the image was created, or another image"));
     }
     let device = Device::from_image(config, tables).map_err(|error| error.in_file(path))?;
     Ok(Some((head, device)))

@@ -42,7 +42,7 @@ impl RawImage {
     /// Errors: if no temporary file can be created.
     pub fn temporary(sectors: u64) -> Result<Self> {
         let folder = std::env::temp_dir();
-        let fail = |error| Error::io(&folder, error).hint("set TMPDIR, or name an image");
+        let fail = |error| Error::io(&folder, error).hint("set TMPDIR to another folder, or name an image file");
         let file = tempfile::tempfile_in(&folder).map_err(fail)?;
         file.set_len(sectors * SECTOR_BYTES).map_err(fail)?;
         Ok(Self { file, sectors, path: None })
@@ -70,7 +70,7 @@ impl RawImage {
             Err(TryLockError::WouldBlock) => {
                 return Err(Error::new(ErrorClass::Config, "another process serves this image")
                     .in_file(path)
-                    .hint("end it, or name another image"));
+                    .hint("end the other process, or name another image"));
             }
             // If the file system does not support locks, the image is not protected against other processes.
             Err(TryLockError::Error(_)) | Ok(()) => {}
@@ -81,7 +81,7 @@ impl RawImage {
             created = true;
         } else if size != needed {
             let size = ByteCount(size);
-            return Err(Error::new(ErrorClass::Config, format!("the image has {size}, the device {}", ByteCount(needed)))
+            return Err(Error::new(ErrorClass::Config, format!("the image has {size}, but the device {}", ByteCount(needed)))
                 .in_file(path)
                 .hint("name the device that the image was created with, or another image"));
         }

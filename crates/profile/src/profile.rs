@@ -145,7 +145,7 @@ impl Profile {
         {
             let message = format!("the next piece begins {} before this one ends", last - first);
             return Err(Error::new(ErrorClass::Order, message)
-                .hint("merge pieces of a recording in order of time, others as separate recordings"));
+                .hint("merge consecutive pieces of one recording in order of time, and other recordings as separate ones"));
         }
         let aligned = join == MergeRelation::Separate;
         match join {

@@ -81,7 +81,7 @@ pub fn parse(table_3: &str, table_4: &str) -> Result<Vec<PublishedRow>> {
     let row = |size: &CsvRecord| {
         let name = size.text("application")?;
         let time = timing.records().find(|time| time.text("application").is_ok_and(|other| other == name));
-        let time = time.ok_or_else(|| Error::new(ErrorClass::Syntax, format!("`{name}` has sizes but no timing")))?;
+        let time = time.ok_or_else(|| Error::new(ErrorClass::Syntax, format!("application `{name}` has sizes but no times")))?;
         Ok(PublishedRow {
             name: name.to_owned(),
             kind: size.text("kind")?.to_owned(),
@@ -198,7 +198,7 @@ struct CsvRecord<'a> {
 impl<'a> CsvTable<'a> {
     fn new(text: &'a str) -> Result<Self> {
         let mut lines = text.lines();
-        let head = lines.next().ok_or_else(|| Error::new(ErrorClass::Empty, "the table is empty"))?;
+        let head = lines.next().ok_or_else(|| Error::new(ErrorClass::Empty, "the table of published figures is empty"))?;
         Ok(Self { columns: head.split(',').collect(), lines: lines.collect() })
     }
 
@@ -222,6 +222,6 @@ impl CsvRecord<'_> {
     fn number(&self, column: &str) -> Result<f64> {
         let text = self.text(column)?;
         text.parse()
-            .map_err(|_| Error::new(ErrorClass::Value, "is not a number").of_field(column, 0, text.as_bytes()).at_line(self.line))
+            .map_err(|_| Error::new(ErrorClass::Value, "invalid number").of_field(column, 0, text.as_bytes()).at_line(self.line))
     }
 }

@@ -139,7 +139,7 @@ impl PyCrashRun {
                             "a log of dm-log-writes does not contain the size of the device",
                         )
                         .in_file(&path)
-                        .hint("set the image before the log: --base IMAGE"));
+                        .hint("give the image of the disk as it was before the log: --base IMAGE"));
                     }
                 };
                 CrashLogIndex::open_dm(&path, sectors, base.as_deref())?
@@ -275,7 +275,7 @@ impl PyExplorer {
 }
 
 fn no_state() -> Error {
-    Error::new(ErrorClass::Config, "there is no state: call next_state first")
+    Error::new(ErrorClass::Config, "there is no current crash state: call next_state first")
 }
 
 #[pymethods]

@@ -37,7 +37,7 @@ impl LiveExports {
     /// Returns an error if the device is already exported as a block device of this host.
     fn check_free(&self) -> Result<(), Error> {
         match &self.disk {
-            Some(disk) => Err(Error::new(ErrorClass::Config, "the device is a block device already").in_file(disk.path())),
+            Some(disk) => Err(Error::new(ErrorClass::Config, "the device already is a block device").in_file(disk.path())),
             None => Ok(()),
         }
     }
@@ -83,7 +83,7 @@ impl PyLive {
     fn with_disk<T>(&self, work: impl FnOnce(&mut HostDisk) -> Result<T, Error>) -> Result<T, Error> {
         let mut exports = self.exports();
         let disk = exports.disk.as_mut().ok_or_else(|| {
-            Error::new(ErrorClass::Config, "there is no loop or ublk device")
+            Error::new(ErrorClass::Config, "the device is not served as a loop or ublk device")
                 .hint("serve the device as a loop device or a ublk device first")
         })?;
         work(disk)
@@ -150,7 +150,7 @@ impl PyLive {
                 (Some(path), None) => ListenAddress::Unix(path),
                 (None, Some(text)) => ListenAddress::tcp(text)?,
                 _ => {
-                    return Err(Error::new(ErrorClass::Config, "NBD needs a socket or an address, not both"));
+                    return Err(Error::new(ErrorClass::Config, "an NBD server needs either a socket or an address, not both"));
                 }
             };
             let description = format!("a simulated {}", self.name);
@@ -167,7 +167,7 @@ impl PyLive {
         run(py, || {
             if !self.is_emmc {
                 return Err(Error::new(ErrorClass::Config, format!("`{}` is a UFS, not an eMMC card", self.name))
-                    .hint("serve it as a file, over NBD or by ublk; an SD host controller supports only an eMMC"));
+                    .hint("serve the device as a file, over NBD or by ublk; an SD host controller supports only an eMMC"));
             }
             let (news, strangers) = (self.news.clone(), AtomicU64::new(0));
             let tell = move |event: SessionEvent| {
@@ -200,7 +200,7 @@ impl PyLive {
         run(py, || {
             let mut exports = self.exports();
             if exports.file.is_some() {
-                return Err(Error::new(ErrorClass::Config, "the device is a file already"));
+                return Err(Error::new(ErrorClass::Config, "the device is already served as a file"));
             }
             let file = FuseFile::start(self.device.clone())?;
             let path = file.path();

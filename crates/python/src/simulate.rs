@@ -65,9 +65,9 @@ impl PyDeviceConfig {
     /// This device scaled to a capacity such as `128GB`.
     fn with_capacity(&self, py: Python<'_>, capacity: &str) -> PyResult<Self> {
         run(py, || {
-            let bytes = capacity
-                .parse::<ByteSize>()
-                .map_err(|problem| Error::new(ErrorClass::Config, problem).hint("write it as 128GB; 1 GB is 1,024 MB (GiB)"))?;
+            let bytes = capacity.parse::<ByteSize>().map_err(|problem| {
+                Error::new(ErrorClass::Config, problem).hint("write the capacity as 128GB; 1 GB is 1,024 MB (GiB)")
+            })?;
             self.0.with_capacity(bytes.0, capacity).map(Self)
         })
     }

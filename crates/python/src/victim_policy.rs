@@ -143,7 +143,7 @@ impl PyPolicy {
                     answer.repr()?.to_string_lossy()
                 );
                 let error = Error::new(ErrorClass::Config, problem)
-                    .hint("return a block number from view.full_blocks, or None to collect nothing");
+                    .hint("the policy must return a block number from view.full_blocks, or None to collect no block");
                 Err(to_python(py, &error))
             }
         }

@@ -125,7 +125,7 @@ impl TargetDisks {
         self.descend(short, &mut below, 0);
         if below.is_empty() {
             let names: Vec<_> = self.by_name.values().filter(|disk| disk.sectors > 0).map(|disk| &*disk.name).collect();
-            return Err(Error::new(ErrorClass::Config, "is not a block device of the recorded machine")
+            return Err(Error::new(ErrorClass::Config, "the recorded machine has no such block device")
                 .of_field("device", 0, name.as_bytes())
                 .hint(format!("name one of [{}], or a partition or mount point of these", names.join(", "))));
         }

@@ -36,9 +36,9 @@ impl EventFormatField {
     pub(crate) fn parse(line: &str) -> Option<Result<EventFormatField>> {
         let rest = line.trim().strip_prefix("field:")?;
         Some(Self::parse_rest(rest).ok_or_else(|| {
-            Error::new(ErrorClass::Syntax, "is not a field of a trace event")
+            Error::new(ErrorClass::Syntax, "the line does not describe a field of a trace event")
                 .of_field("field", 0, line.trim().as_bytes())
-                .hint("expected `field:TYPE NAME; offset:N; size:N; signed:N;`")
+                .hint("a field of a trace event is described as `field:TYPE NAME; offset:N; size:N; signed:N;`")
         }))
     }
 
@@ -124,7 +124,7 @@ impl EventFormat {
             } else if let Some(value) = line.strip_prefix("ID:") {
                 let value = value.trim();
                 id = Some(value.parse().map_err(|_| {
-                    Error::new(ErrorClass::Syntax, "is not an event number").of_field("ID", 0, value.as_bytes()).at_line(number)
+                    Error::new(ErrorClass::Syntax, "invalid event number").of_field("ID", 0, value.as_bytes()).at_line(number)
                 })?);
             } else if line.starts_with("print fmt:") {
                 break;
@@ -135,7 +135,7 @@ impl EventFormat {
         match (name, id) {
             (Some(name), Some(id)) => Ok(Self { name, id, fields }),
             _ => Err(Error::new(ErrorClass::Syntax, "the format file of an event lacks its name or ID")
-                .hint("mount tracefs there (`mount -t tracefs nodev /sys/kernel/tracing`), readable by this user")),
+                .hint("mount tracefs readable on the recorded machine: `mount -t tracefs nodev /sys/kernel/tracing`")),
         }
     }
 

@@ -52,7 +52,7 @@ pub struct HelperStream<R> {
 /// The error for a connection or file that ends too early.
 pub(crate) fn link_lost() -> Error {
     Error::new(ErrorClass::Truncated, "the link to the recorded machine was lost")
-        .hint("use the trace, which is complete up to this moment; the helper removes its tracefs instance by itself")
+        .hint("use the recorded trace, which is complete up to this moment; the helper removes its tracefs instance by itself")
 }
 
 impl<R: Read> HelperStream<R> {
@@ -151,7 +151,7 @@ fn failed(error: &io::Error) -> Error {
 }
 
 fn foreign(line: &[u8]) -> Error {
-    Error::new(ErrorClass::Syntax, "does not come from the helper")
+    Error::new(ErrorClass::Syntax, "the recorded machine sent a line that does not come from emmclab's recording helper")
         .of_field("stream", 0, line)
         .hint("check that no login script on the recorded machine prints to the same output, and that its shell is a POSIX shell")
 }
@@ -170,7 +170,7 @@ fn refused(word: &str) -> Error {
         "buffer" => ("the recorded machine does not have enough memory for the trace buffer", "give a smaller --buffer-kb"),
         _ => (
             "the recorded machine refuses to record",
-            "run `emmclab record` as root there; the value above is the helper's own error code",
+            "run `emmclab record` as root on the recorded machine; the value above is the error code of its recording helper",
         ),
     };
     Error::new(ErrorClass::Unsupported, problem).of_field("helper", 0, word.as_bytes()).hint(hint)

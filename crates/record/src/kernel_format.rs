@@ -79,7 +79,8 @@ impl KernelFormat {
             "\u{1}" => KernelByteOrder::Little,
             "\u{2}" => KernelByteOrder::Big,
             other => {
-                return Err(Error::new(ErrorClass::Value, "is neither 1 nor 2").of_field("byte_order", 0, other.as_bytes()));
+                return Err(Error::new(ErrorClass::Value, "the byte order must be 1 (little endian) or 2 (big endian)")
+                    .of_field("byte_order", 0, other.as_bytes()));
             }
         };
         let layout = RingPageLayout::parse(file("events/header_page")?, file("events/header_event")?, order)?;

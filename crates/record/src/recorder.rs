@@ -118,7 +118,7 @@ impl TracefsRecorder {
         }
         if disks.is_empty() {
             return Err(Error::new(ErrorClass::Config, "the machine has no disk to record")
-                .hint("name one with --device, for example a loop device"));
+                .hint("name a disk with --device, for example a loop device"));
         }
         let mut header = header(files, &disks);
         let local = options.target == RecordTarget::Local;
@@ -195,7 +195,7 @@ impl TracefsRecorder {
         match outcome {
             Some(Ok(outcome)) => Ok(outcome),
             _ => Err(Error::new(ErrorClass::Io, "the recording thread failed")
-                .hint("report it with the kernel version of the recorded machine")),
+                .hint("report this failure with the kernel version of the recorded machine")),
         }
     }
 }
@@ -293,8 +293,8 @@ impl RecorderWorker {
         }
         let names: Vec<_> = self.disks.iter().map(|disk| &*disk.name).collect();
         Some(
-            Error::new(ErrorClass::Io, format!("{} is gone", names.join(", ")))
-                .hint("use the trace, which is complete up to this moment"),
+            Error::new(ErrorClass::Io, format!("no recorded disk exists any more: {}", names.join(", ")))
+                .hint("use the recorded trace, which is complete up to this moment"),
         )
     }
 

@@ -50,7 +50,7 @@ impl RingPageLayout {
         let field = |name: &str| {
             fields.iter().find(|field| field.name == name).ok_or_else(|| {
                 Error::new(ErrorClass::Syntax, format!("`header_page` has no field `{name}`"))
-                    .hint("mount tracefs there (`mount -t tracefs nodev /sys/kernel/tracing`), readable by this user")
+                    .hint("mount tracefs readable on the recorded machine: `mount -t tracefs nodev /sys/kernel/tracing`")
             })
         };
         let (time, commit, data) = (field("timestamp")?, field("commit")?, field("data")?);
@@ -61,8 +61,8 @@ impl RingPageLayout {
             && commit.offset + commit.size <= data.offset
             && (64..=LARGEST_PAGE).contains(&layout.page_bytes());
         if !sane {
-            return Err(Error::new(ErrorClass::Unsupported, format!("pages of another layout: {layout:?}"))
-                .hint("report the kernel version and its events/header_page"));
+            return Err(Error::new(ErrorClass::Unsupported, format!("unsupported layout of ring-buffer pages: {layout:?}"))
+                .hint("report the kernel version and the contents of its file events/header_page"));
         }
         check_header_event(header_event)?;
         Ok(layout)
@@ -116,9 +116,9 @@ fn check_header_event(text: &str) -> Result<()> {
         });
         if actual != Some(value) {
             let actual = actual.unwrap_or("");
-            return Err(Error::new(ErrorClass::Unsupported, format!("expected `{value}` in `header_event`"))
+            return Err(Error::new(ErrorClass::Unsupported, format!("`header_event` of tracefs must have `{value}` here"))
                 .of_field(name, 0, actual.as_bytes())
-                .hint("report the kernel version and its events/header_event"));
+                .hint("report the kernel version and the contents of its file events/header_event"));
         }
     }
     Ok(())

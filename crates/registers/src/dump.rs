@@ -128,7 +128,7 @@ fn assemble(rows: &[DumpRow<'_>], most: usize) -> Result<Vec<u8>> {
             }
         }
     }
-    Err(furthest.map_or_else(|| Error::new(ErrorClass::Empty, "there is no row of digits"), |(_, error)| error))
+    Err(furthest.map_or_else(|| Error::new(ErrorClass::Empty, "the dump has no row of hex digits"), |(_, error)| error))
 }
 
 fn with_radix(rows: &[DumpRow<'_>], radix: u32, most: usize) -> std::result::Result<Vec<u8>, (usize, Error)> {
@@ -149,7 +149,7 @@ fn with_radix(rows: &[DumpRow<'_>], radix: u32, most: usize) -> std::result::Res
             let error = Error::new(ErrorClass::Syntax, problem)
                 .at_line(row.line)
                 .of_field("offset", 1, row.offset.unwrap_or("*").as_bytes())
-                .hint("dump the register again, as a whole");
+                .hint("dump the whole register again");
             return Err((number, error));
         }
         bytes.extend_from_slice(&row.bytes);

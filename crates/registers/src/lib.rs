@@ -25,9 +25,9 @@ pub fn read(sources: &[RegisterSource<'_>]) -> Result<RegisterReport> {
     let mut registers = sources.iter().filter(is_register).peekable();
     let files: Vec<_> = sources.iter().filter(|source| is_card_file(source.path)).collect();
     match (registers.peek(), of_ufs, sources) {
-        (Some(first), true, _) => Err(Error::new(ErrorClass::Config, "there are an EXT_CSD register and descriptors of a UFS")
+        (Some(first), true, _) => Err(Error::new(ErrorClass::Config, "there are both an EXT_CSD register and UFS descriptors")
             .in_file(first.path)
-            .hint("give the registers of one device")),
+            .hint("give the registers of only one device")),
         (_, true, _) => ufs::UfsDescriptors::read(sources).map(|registers| registers.report()),
         (Some(_), false, _) => {
             let register = common_register(registers)?;
@@ -41,7 +41,7 @@ pub fn read(sources: &[RegisterSource<'_>]) -> Result<RegisterReport> {
         }
         // A single file that was not recognised may be a damaged register. The reader of EXT_CSD reports what is wrong.
         (None, false, [only]) => ext_csd::ExtCsdRegister::read(only).map(|registers| registers.report()),
-        (None, false, _) => Err(Error::new(ErrorClass::UnknownFormat, "there is no EXT_CSD register and no descriptor of a UFS")
+        (None, false, _) => Err(Error::new(ErrorClass::UnknownFormat, "there is no EXT_CSD register and no UFS descriptor")
             .hint("name the file ext_csd of debugfs, or the folder of a UFS in sysfs")),
     }
 }
@@ -49,14 +49,14 @@ pub fn read(sources: &[RegisterSource<'_>]) -> Result<RegisterReport> {
 /// Returns the register that all these files contain; an error if the files differ.
 fn common_register<'a>(mut sources: impl Iterator<Item = &'a RegisterSource<'a>>) -> Result<ext_csd::ExtCsdRegister> {
     let Some(first) = sources.next() else {
-        return Err(Error::new(ErrorClass::Empty, "there is no EXT_CSD register"));
+        return Err(Error::new(ErrorClass::Empty, "the input has no EXT_CSD register"));
     };
     let register = ext_csd::ExtCsdRegister::read(first)?;
     for other in sources {
         if ext_csd::ExtCsdRegister::read(other)? != register {
-            return Err(Error::new(ErrorClass::Value, format!("contradicts {}", first.path.display()))
+            return Err(Error::new(ErrorClass::Value, format!("the register contradicts the one in {}", first.path.display()))
                 .in_file(other.path)
-                .hint("give the register of one device"));
+                .hint("give the register of only one device"));
         }
     }
     Ok(register)

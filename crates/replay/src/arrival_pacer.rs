@@ -97,7 +97,7 @@ impl ArrivalPacer {
 #[cold]
 fn no_completions() -> Error {
     Error::new(ErrorClass::Config, "closed-loop replay needs the recorded completion of every request")
-        .hint("use the open loop (--mode open), which needs arrivals only")
+        .hint("use open-loop replay (--mode open), which needs only the arrival times")
 }
 
 /// Adds a flush after every `every` writes.
@@ -192,7 +192,7 @@ fn beyond(end: u64, capacity: u64) -> Error {
     let needed = ByteCount(end.saturating_mul(SECTOR_BYTES));
     Error::new(ErrorClass::Value, format!("a request ends after the last sector ({capacity}) of the device"))
         .of_field("sector", 0, end.to_string().as_bytes())
-        .hint(format!("use a device of at least {needed} (--capacity; more under a layer that reserves a part of the device for its own log), or wrap the addresses into this one (--wrap-addresses; the ledger counts them)"))
+        .hint(format!("use a device of at least {needed} (--capacity; more under a layer that reserves a part of the device for its own log), or wrap the addresses around at its capacity (--wrap-addresses; the ledger counts the wrapped requests)"))
 }
 
 #[cfg(test)]

@@ -202,9 +202,9 @@ impl UsedDevice {
         let unit = unit_kb.saturating_mul(2);
         let count = (file_bytes / 512).min(self.used / 2).checked_div(unit).unwrap_or(0);
         if count == 0 {
-            return Err(Error::new(ErrorClass::Value, "is not a valid transfer size (1 KB to half of the data on the device)")
+            return Err(Error::new(ErrorClass::Value, "the transfer size must be 1 KB to half of the data on the device")
                 .of_field("unit_kb", 0, unit_kb.to_string().as_bytes())
-                .hint("use a size in this range"));
+                .hint("use a transfer size in the allowed range"));
         }
         Ok(TransferFile { first: self.used / 4 / unit * unit, unit, count })
     }

@@ -54,7 +54,7 @@ pub fn fitted_figures(config: &DeviceConfig) -> Result<Vec<FittedFigure>> {
             .filter(|preset| !DeviceConfig::preset(preset.name).is_ok_and(|device| device.published().is_empty()));
         let names: Vec<_> = fitted.map(|preset| preset.name).collect();
         return Err(Error::new(ErrorClass::Config, format!("`{}` was not fitted to published figures", config.name()))
-            .hint(format!("choose one of: {}", names.join(", "))));
+            .hint(format!("choose one of the devices with published figures: {}", names.join(", "))));
     }
     let mut measured = MeasuredDevices::default();
     config.published().iter().map(|published| measured.compare(config, published)).collect()

@@ -399,7 +399,7 @@ fn build_or_recover(
     let disks = [Some(main), second].into_iter().flatten().map(|disk| RecoveryDisk { disk }).collect();
     let (all, next_id) = ImmediateStack::recover(all, disks).map_err(|error| {
         Error::new(ErrorClass::Config, format!("the layers cannot be restored from the image: {error}"))
-            .hint("serve it with the layers and settings with which it was created")
+            .hint("serve the image with the layers and settings with which it was created")
     })?;
     Ok(SimulatedStack::live(all, next_id, commands))
 }

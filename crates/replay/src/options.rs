@@ -57,8 +57,8 @@ impl RateFactor {
     /// Errors: [`ErrorClass::Config`] outside 0.000001..=1000000.
     pub fn new(factor: f64) -> Result<Self> {
         if !(1e-6..=1e6).contains(&factor) {
-            return Err(Error::new(ErrorClass::Config, format!("a rate of {factor} is impossible"))
-                .hint("use a number above 0: 1 keeps the recorded times, 2 halves them"));
+            return Err(Error::new(ErrorClass::Config, format!("the factor on the arrival rate cannot be {factor}"))
+                .hint("use a factor above 0: 1 keeps the recorded arrival times, 2 halves the times between arrivals"));
         }
         Ok(Self { millionths: (factor * 1e6).round() as u64 })
     }
@@ -163,7 +163,7 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
                 geometry.capacity(),
                 ByteCount(trace.largest_end.saturating_mul(SECTOR_BYTES)),
             ));
-            hints.push("use a larger device, or wrap the addresses into this one (--wrap-addresses; the ledger counts them)");
+            hints.push("use a larger device, or wrap the addresses around at its capacity (--wrap-addresses; the ledger counts the wrapped requests)");
         }
         let why_open = match &trace.coarse_clock {
             _ if need.all_complete => None,

@@ -80,14 +80,14 @@ impl HostDisk {
             // Without direct I/O on the loop device, reads and writes would go through the page cache of its file.
             return Err(Error::new(ErrorClass::Unsupported, "the kernel refuses direct I/O on the loop device")
                 .in_file(&disk.device)
-                .hint("try blocks of 4096 bytes"));
+                .hint("serve the device with blocks of 4096 bytes"));
         }
         // The maximum request size and the cache mode must be set, because the kernel keeps the values of the previous user of the loop
         // device. Flushes are sent only if the cache is volatile.
         set(&disk.device, "queue/max_sectors_kb", &(longest.min(LONGEST_BYTES) / 1024).to_string())?;
         set(&disk.device, "queue/write_cache", if limits.write_cache { "write back" } else { "write through" })?;
         if let Some(bytes) = options.dirty_bytes {
-            let refused = |error: Error| error.hint("use Linux 6.2 or later for this limit");
+            let refused = |error: Error| error.hint("use Linux 6.2 or later, which can limit the dirty data of one disk");
             set(&disk.device, "bdi/strict_limit", "1").map_err(refused)?;
             set(&disk.device, "bdi/max_bytes", &bytes.to_string()).map_err(refused)?;
         }
@@ -116,7 +116,7 @@ impl HostDisk {
         if path.exists() {
             return Ok(path);
         }
-        Err(Error::new(ErrorClass::Config, "there is no such partition")
+        Err(Error::new(ErrorClass::Config, "the device has no partition with this number")
             .in_file(&path)
             .hint("a loop device shows partitions only on request, and the kernel must support its kind of partition table"))
     }
@@ -245,7 +245,7 @@ impl LinuxFileSystem {
     pub fn named(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            Error::new(ErrorClass::Config, format!("no file system is named `{name}`")).hint(format!("choose one of: {names}"))
+            Error::new(ErrorClass::Config, format!("no file system is named `{name}`")).hint(format!("file systems: {names}"))
         })
     }
 
@@ -289,7 +289,7 @@ impl MkfsOptions {
             && let Some(contents) = existing_signature(device)?
         {
             let problem = format!("the device contains {contents}, which a new {} would overwrite", kind.name());
-            return Err(Error::new(ErrorClass::Config, problem).in_file(device).hint("allow it to be overwritten (--overwrite)"));
+            return Err(Error::new(ErrorClass::Config, problem).in_file(device).hint("overwrite the device with --overwrite"));
         }
         command.args(arguments).args(&self.options).arg(device);
         host_programs::run(ErrorClass::Config, command).map(drop)
@@ -355,16 +355,16 @@ fn check(file: &FuseFile, options: &LoopOptions) -> Result<()> {
     let block = options.block_bytes;
     if !rustix::process::geteuid().is_root() {
         return Err(Error::new(ErrorClass::Unsupported, "a loop device needs root")
-            .hint("run it as root, or use the FUSE file without a loop device"));
+            .hint("run emmclab as root, or use the FUSE file without a loop device"));
     }
     if !matches!(block, 512 | 1024 | 2048 | 4096) {
         return Err(Error::new(ErrorClass::Config, format!("a loop device cannot have blocks of {block} bytes"))
-            .hint("choose 512, 1024, 2048 or 4096 bytes"));
+            .hint("choose a block size of 512, 1024, 2048 or 4096 bytes"));
     }
     let sectors = file.limits().sectors;
     if sectors == 0 || !sectors.is_multiple_of(u64::from(block) / SECTOR as u64) {
         let problem = format!("{sectors} sectors of 512 bytes are not a whole number of blocks of {block} bytes");
-        return Err(Error::new(ErrorClass::Config, problem).hint("choose another size or smaller blocks"));
+        return Err(Error::new(ErrorClass::Config, problem).hint("choose another device size or smaller blocks"));
     }
     Ok(())
 }
@@ -382,7 +382,7 @@ fn attach(file: &Path, block_bytes: u32, partitions: bool) -> Result<PathBuf> {
         match host_programs::finish(command) {
             Ok(device) => return Ok(PathBuf::from(device)),
             Err(error) if attempt < ATTEMPTS && is_attach_race(&error) => std::thread::sleep(BETWEEN),
-            Err(error) => return Err(error.hint("use a kernel with loop devices (CONFIG_BLK_DEV_LOOP)")),
+            Err(error) => return Err(error.hint("use a kernel that supports loop devices (CONFIG_BLK_DEV_LOOP)")),
         }
         attempt += 1;
     }
@@ -418,7 +418,7 @@ fn detach(device: &Path, file: &Path) -> Result<()> {
         if Instant::now() > until {
             return Err(Error::new(ErrorClass::Io, "the loop device is in use by another process")
                 .in_file(device)
-                .hint("end that process, then detach it: `losetup -d`"));
+                .hint("end the process that uses the loop device, then detach the device: `losetup -d`"));
         }
         std::thread::sleep(BETWEEN);
     }
@@ -484,7 +484,7 @@ fn refuse_files(folder: &Path) -> Result<()> {
     }
     Err(Error::new(ErrorClass::Config, "the folder is not empty, and a mounted file system would hide its files")
         .in_file(folder)
-        .hint("name an empty folder, or a new one, which is removed again at the end"))
+        .hint("name an empty folder, or a new folder, which is removed again at the end"))
 }
 
 /// Unmounts the file system; repeats this while it is busy, until `patience` has passed.

@@ -166,7 +166,7 @@ pub(crate) fn name_holders_in(error: Error, folder: &Path) -> Error {
     match holder_sentence(all) {
         None => error,
         Some(problem) => {
-            Error::new(error.kind(), problem).in_file(folder).hint("end these processes, or let them leave the folder")
+            Error::new(error.kind(), problem).in_file(folder).hint("end the processes that use the folder, or let them leave it")
         }
     }
 }

@@ -36,7 +36,7 @@ impl PrivateSocket {
         check_folder(folder, &file)?;
         let address = SocketAddrUnix::new(path).map_err(|_| {
             let problem = format!("a socket's path has at most 107 bytes; this has {}", path.as_os_str().len());
-            Error::new(ErrorClass::Config, problem).in_file(path).hint("choose a shorter path")
+            Error::new(ErrorClass::Config, problem).in_file(path).hint("choose a shorter path for the socket")
         })?;
         // Between `bind` and `listen`, a socket file looks stale, so servers must create sockets in the same folder one after the other.
         lock(folder, &file)?;
@@ -55,7 +55,7 @@ impl PrivateSocket {
         let listener = Self { socket, path: path.to_owned(), identity: (metadata.dev(), metadata.ino()) };
         if metadata.mode() & 0o077 != 0 {
             let problem = "this system gives the socket a mode that lets others connect";
-            return Err(Error::new(ErrorClass::Io, problem).in_file(path).hint("use a folder on a local file system"));
+            return Err(Error::new(ErrorClass::Io, problem).in_file(path).hint("put the socket on a local file system"));
         }
         listen(&listener.socket, BACKLOG).map_err(io)?;
         Ok(listener)
@@ -84,7 +84,7 @@ fn check_folder(folder: &Path, file: &File) -> Result<()> {
     };
     Err(Error::new(ErrorClass::Config, problem)
         .in_file(folder)
-        .hint("make a folder for it: mkdir -m 700 ~/nbd; or use $XDG_RUNTIME_DIR"))
+        .hint("create a private folder for the socket: mkdir -m 700 ~/nbd; or use $XDG_RUNTIME_DIR"))
 }
 
 fn lock(folder: &Path, file: &File) -> Result<()> {
@@ -96,7 +96,7 @@ fn lock(folder: &Path, file: &File) -> Result<()> {
         }
     }
     let problem = "another process has locked the folder of the socket";
-    Err(Error::new(ErrorClass::Io, problem).in_file(folder).hint("try again, or use another folder"))
+    Err(Error::new(ErrorClass::Io, problem).in_file(folder).hint("try again, or use another folder for the socket"))
 }
 
 fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<()> {

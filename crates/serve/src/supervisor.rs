@@ -37,7 +37,7 @@ impl Supervisor {
         if base.as_os_str().as_bytes().iter().any(|byte| byte.is_ascii_whitespace() || *byte == b'\\') {
             return Err(Error::new(ErrorClass::Config, "the temporary folder has a blank or a backslash in its name")
                 .in_file(&base)
-                .hint("set TMPDIR to another folder"));
+                .hint("set TMPDIR to a folder without blanks or backslashes in its name"));
         }
         let mut child = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "emmclab-cleanup"])
@@ -60,7 +60,7 @@ impl Supervisor {
         let groups = (PathBuf::from(supervisor.answer()?), PathBuf::from(supervisor.answer()?));
         supervisor.groups = Some(groups).filter(|(group, _)| !group.as_os_str().is_empty());
         if folder.is_empty() {
-            return Err(Error::new(ErrorClass::Io, "no folder could be created there")
+            return Err(Error::new(ErrorClass::Io, "no temporary folder could be created in this folder")
                 .in_file(&base)
                 .hint("set TMPDIR to a folder that you can write"));
         }
@@ -94,7 +94,7 @@ impl Supervisor {
         if path.as_os_str().as_bytes().contains(&b'\n') {
             return Err(Error::new(ErrorClass::Config, "the folder has a line break in its name")
                 .in_file(path)
-                .hint("rename it"));
+                .hint("rename the folder so that its name has no line break"));
         }
         let mut line = path.as_os_str().as_bytes().to_vec();
         line.push(b'\n');

@@ -217,7 +217,7 @@ fn partitions_are_found_and_mounted() {
     let Some(mut disk) = attach(device, &options, &["mkfs.ext4", "addpart"]) else { return };
     let error =
         disk.mkfs(&MkfsOptions { partition: Some(1), ..MkfsOptions::new(LinuxFileSystem::Ext4) }).unwrap_err().to_string();
-    assert!(error.contains("no such partition"), "{error}");
+    assert!(error.contains("no partition with this number"), "{error}");
     for number in [1, 2_u32] {
         // Passed to the kernel directly, because not every kernel reads every kind of partition table.
         let start = (2048 + (number - 1) * 65536).to_string();

@@ -68,7 +68,7 @@ impl WorkloadFitter {
                 .hint("give a trace with reads or writes; `emmclab explain TRACE` counts its requests"));
         }
         if requests > MOST_REQUESTS {
-            return Err(Error::new(ErrorClass::Value, format!("{requests} requests are too many for one model"))
+            return Err(Error::new(ErrorClass::Value, format!("{requests} requests are too many to fit one model"))
                 .hint("fit the model to a part of the trace"));
         }
         let followed = self.load.finish();

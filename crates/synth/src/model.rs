@@ -144,7 +144,7 @@ impl WorkloadModel {
             let line = text.get(..before).unwrap_or_default().matches('\n').count() as u64 + 1;
             Error::new(ErrorClass::Config, error.message().to_owned())
                 .at_line(line)
-                .hint("see the keys in docs/concepts/workloads.md; `emmclab fit` writes such files")
+                .hint("docs/concepts/workloads.md lists the keys of a workload file; `emmclab fit` writes such files")
         })?;
         model.check()?;
         Ok(model)

@@ -62,7 +62,7 @@ fn preset(name: &str) -> Result<(&'static str, &'static str)> {
     let preset = presets().find(|(_, known, _)| known.eq_ignore_ascii_case(name));
     preset.map(|(group, _, text)| (group, text)).ok_or_else(|| {
         let known = names().collect::<Vec<_>>().join(", ");
-        Error::new(ErrorClass::Config, format!("there is no workload `{name}`")).hint(format!("choose one of: {known}"))
+        Error::new(ErrorClass::Config, format!("there is no workload `{name}`")).hint(format!("the workloads are: {known}"))
     })
 }
 

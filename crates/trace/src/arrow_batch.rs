@@ -82,7 +82,7 @@ impl Batch {
                     continue;
                 }
                 return Err(Error::new(ErrorClass::Syntax, format!("there is no column `{}`", column.name()))
-                    .hint("compare with `emmclab.read(emmclab.bundled()[0]).to_arrow().schema`"));
+                    .hint("compare the columns with those of `emmclab.read(emmclab.bundled()[0]).to_arrow().schema`"));
             };
             if array.data_type() != &column.data_type() {
                 return Err(wrong_type(column.name(), array.data_type()));
@@ -123,8 +123,8 @@ pub(crate) fn arrow_error(error: arrow_schema::ArrowError) -> Error {
 }
 
 pub(crate) fn wrong_type(name: &str, data_type: &DataType) -> Error {
-    Error::new(ErrorClass::Syntax, format!("column `{name}` is of type {data_type}"))
-        .hint("compare with `emmclab.read(emmclab.bundled()[0]).to_arrow().schema`")
+    Error::new(ErrorClass::Syntax, format!("column `{name}` has the wrong type {data_type}"))
+        .hint("compare the columns with those of `emmclab.read(emmclab.bundled()[0]).to_arrow().schema`")
 }
 
 fn to_arrow<T: ArrowPrimitiveType>(column: &ScalarBuffer<T::Native>, rows: usize, none: T::Native) -> ArrayRef {
@@ -190,7 +190,7 @@ fn names_from_arrow(column: TraceColumn, array: Option<&ArrayRef>, names: &mut G
         let place = key as usize;
         let name = if values.is_null(place) { "" } else { values.value(place) };
         if name.len() > MOST_NAME_BYTES {
-            let problem = format!("is a name of {} bytes, more than {MOST_NAME_BYTES}", name.len());
+            let problem = format!("the name has {} bytes, more than {MOST_NAME_BYTES}", name.len());
             return Err(Error::new(ErrorClass::Value, problem).of_field(column.name(), 0, name.as_bytes()));
         }
         Ok(if names.names().get(NameId(key)) == Some(name) { key } else { names.intern(name).0 })
@@ -224,7 +224,7 @@ fn ops_from_arrow(array: &ArrayRef) -> Result<ScalarBuffer<u8>> {
                 .into_iter()
                 .find(|op| op.name() == value)
                 .map(|op| op as u8)
-                .ok_or_else(|| Error::new(ErrorClass::Value, "is not an operation").of_field("op", 0, value.as_bytes()))
+                .ok_or_else(|| Error::new(ErrorClass::Value, "unknown operation").of_field("op", 0, value.as_bytes()))
         })
         .collect::<Result<Vec<u8>>>()?;
     if codes.iter().enumerate().all(|(key, code)| key == *code as usize) {
@@ -395,8 +395,8 @@ impl BatchNotes {
                 return Ok(None);
             }
             let missing = if roles.is_none() { TraceColumn::Role } else { TraceColumn::RoleSectors };
-            let error = Error::new(ErrorClass::Syntax, "this column is missing").in_field(missing.name());
-            return Err(error.hint("give `role` and `role_sectors`, or no column of block notes"));
+            let error = Error::new(ErrorClass::Syntax, "the table lacks this column of block notes").in_field(missing.name());
+            return Err(error.hint("give both columns `role` and `role_sectors`, or no column of block notes"));
         };
         let mut notes = Self::default();
         let mut entries = Vec::new();
@@ -407,7 +407,7 @@ impl BatchNotes {
                 if range.len() == at.len() {
                     return Ok(range.start);
                 }
-                let what = format!("has {} entries in a row in which `role` has {}", range.len(), at.len());
+                let what = format!("the list has {} entries in a row in which `role` has {}", range.len(), at.len());
                 let error = Error::new(ErrorClass::Value, what).in_field(TraceColumn::name(column));
                 Err(here(error.hint("all note columns of a row need lists of the same length: one entry for each note")))
             };
@@ -443,15 +443,15 @@ fn column_of(record: &RecordBatch, column: TraceColumn) -> Option<&ArrayRef> {
 }
 
 fn no_entry(column: TraceColumn) -> Error {
-    Error::new(ErrorClass::Value, "has a list with a missing entry")
+    Error::new(ErrorClass::Value, "a list in this column has a missing entry")
         .in_field(column.name())
-        .hint("give each note a role and a length; only the other columns may lack an entry")
+        .hint("give each block note a role and a length; only the other columns of notes may lack an entry")
 }
 
 /// A set of the first `count` sectors of a block; the file stores only the number of changed sectors.
 fn changed_sectors(count: u16) -> Result<SectorSet> {
     if count > MOST_CHANGED {
-        let error = Error::new(ErrorClass::Value, format!("is more than the {MOST_CHANGED} sectors that a block has"));
+        let error = Error::new(ErrorClass::Value, format!("a block has only {MOST_CHANGED} sectors that can change"));
         return Err(error.of_field(TraceColumn::ChangedSectors.name(), 0, count.to_string().as_bytes()));
     }
     Ok(SectorSet::first(count.into()))
@@ -517,8 +517,8 @@ impl<'a> RoleColumn<'a> {
                 return no_entry(TraceColumn::Role);
             }
             let names = BlockRole::ALL.map(BlockRole::name).join(", ");
-            let error = Error::new(ErrorClass::Value, "is not a role of a block");
-            error.of_field(TraceColumn::Role.name(), 0, self.names.value(key).as_bytes()).hint(format!("write one of: {names}"))
+            let error = Error::new(ErrorClass::Value, "unknown role of a block");
+            error.of_field(TraceColumn::Role.name(), 0, self.names.value(key).as_bytes()).hint(format!("block roles: {names}"))
         })
     }
 }

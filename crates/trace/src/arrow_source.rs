@@ -113,25 +113,28 @@ fn check_columns(schema: &Schema) -> Result<Vec<String>> {
     for column in TraceColumn::ALL {
         let Ok(field) = schema.field_with_name(column.name()) else {
             if let Some(near) = unknown.iter().find(|name| is_meant(name, column)) {
-                return Err(Error::new(ErrorClass::Syntax, format!("is not a column of a trace; `{}` is", column.name()))
-                    .in_field(near)
-                    .hint(format!("rename it to `{}`: {}", column.name(), meaning(column))));
+                return Err(Error::new(
+                    ErrorClass::Syntax,
+                    format!("a trace has no column of this name, but a column `{}`", column.name()),
+                )
+                .in_field(near)
+                .hint(format!("rename the column to `{}`: {}", column.name(), meaning(column))));
             }
             if column.optional() {
                 continue;
             }
             let columns: Vec<&str> = names().collect();
-            return Err(Error::new(ErrorClass::Syntax, "this column is missing").in_field(column.name()).hint(format!(
-                "give {}; required are arrival_ns, sector, sectors and op; the columns are: {}",
+            return Err(Error::new(ErrorClass::Syntax, "the column is missing").in_field(column.name()).hint(format!(
+                "add the column: {}; required are arrival_ns, sector, sectors and op; the table has: {}",
                 meaning(column),
                 columns.join(", ")
             )));
         };
         if !takes(column, field.data_type()) {
             let data_type = field.data_type().to_string();
-            return Err(Error::new(ErrorClass::Syntax, "is a type that this column cannot have")
+            return Err(Error::new(ErrorClass::Syntax, "the column cannot have this type")
                 .of_field(column.name(), 0, data_type.as_bytes())
-                .hint(format!("give {}", meaning(column))));
+                .hint(format!("the column must contain {}", meaning(column))));
         }
     }
     Ok(unknown.into_iter().map(str::to_owned).collect())
@@ -199,8 +202,8 @@ fn conform(record: &RecordBatch) -> std::result::Result<RecordBatch, (usize, Err
         let needed = !column.optional() || column == TraceColumn::Flags;
         let nulls = if needed { array.null_count() } else { 0 };
         if let Some(row) = (0..array.len()).find(|row| nulls > 0 && array.is_null(*row)) {
-            let error = Error::new(ErrorClass::Value, "has no value here").in_field(column.name());
-            return Err((row, error.hint("fill in the missing values, or drop these rows")));
+            let error = Error::new(ErrorClass::Value, "the column has no value in this row").in_field(column.name());
+            return Err((row, error.hint("fill in the missing values, or drop the rows without a value")));
         }
         let array = match column {
             TraceColumn::Op => operations(array)?,
@@ -219,15 +222,15 @@ fn refused(error: &arrow_schema::ArrowError) -> Error {
 fn cast(array: &ArrayRef, column: TraceColumn) -> std::result::Result<ArrayRef, (usize, Error)> {
     let wanted = column.data_type();
     converted(array, &wanted).map_err(|UnconvertibleRow(row)| {
-        let error = Error::new(ErrorClass::Value, format!("holds a value that is not of type {wanted}"));
-        (row, error.in_field(column.name()).hint(format!("give {}", meaning(column))))
+        let error = Error::new(ErrorClass::Value, format!("the column has a value that is not of type {wanted}"));
+        (row, error.in_field(column.name()).hint(format!("the column must contain {}", meaning(column))))
     })
 }
 
 /// Converts names of operations to their codes. Unknown names are ignored if no row uses them, for example unused categories.
 fn operations(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)> {
     let by_number = DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8));
-    let not_text = |row: usize| (row, Error::new(ErrorClass::Syntax, "is not text").in_field("op"));
+    let not_text = |row: usize| (row, Error::new(ErrorClass::Syntax, "the column must contain text").in_field("op"));
     let named = converted(array, &by_number).map_err(|UnconvertibleRow(row)| not_text(row))?;
     let (Some(named), Some(values)) = (
         named.as_dictionary_opt::<UInt32Type>(),
@@ -244,8 +247,8 @@ fn operations(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)>
     let codes = keys.iter().enumerate().map(|(row, key)| {
         codes[*key as usize].ok_or_else(|| {
             let names = Op::ALL.map(Op::name).join(", ");
-            let error = Error::new(ErrorClass::Value, "is not an operation");
-            (row, error.of_field("op", 0, values.value(*key as usize).as_bytes()).hint(format!("write one of: {names}")))
+            let error = Error::new(ErrorClass::Value, "unknown operation");
+            (row, error.of_field("op", 0, values.value(*key as usize).as_bytes()).hint(format!("operations are: {names}")))
         })
     });
     let codes = UInt8Array::from(codes.collect::<std::result::Result<Vec<u8>, _>>()?);

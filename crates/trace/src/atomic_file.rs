@@ -61,7 +61,7 @@ impl AtomicFile {
     /// or its folder does not exist or is not writable.
     pub fn create(path: &Path) -> Result<Self> {
         if path.is_dir() {
-            return Err(Error::io(path, io::Error::from(io::ErrorKind::IsADirectory)).hint("name a file"));
+            return Err(Error::io(path, io::Error::from(io::ErrorKind::IsADirectory)).hint("name a file, not a folder"));
         }
         // If the path is a symbolic link, such as /dev/stdout, its target is written, and the link is not replaced.
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());

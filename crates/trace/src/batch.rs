@@ -434,7 +434,7 @@ impl Batch {
 /// Returns the first fault of a request, without a check of its block notes.
 fn fault(request: &Request) -> Option<Error> {
     if request.sectors == 0 && request.op != Op::Flush {
-        return Some(Error::new(ErrorClass::Value, "is a request without data").of_field(
+        return Some(Error::new(ErrorClass::Value, "the request transfers no data").of_field(
             TraceColumn::Sectors.name(),
             TraceColumn::Sectors as u64 + 1,
             b"0",
@@ -451,9 +451,9 @@ fn fault(request: &Request) -> Option<Error> {
     let (name, at) = column.map_or((name, 0), |(column, at)| (column.name(), at));
     let value = time.0.to_string();
     let problem = if is_far {
-        "is more than 146 years from the zero of the clock, so that differences of times could overflow"
+        "the time is more than 146 years from the zero of the clock, so that differences of times could overflow"
     } else {
-        "is earlier than the time before it"
+        "the time is earlier than the time before it"
     };
     Some(Error::new(ErrorClass::Value, problem).of_field(name, at, value.as_bytes()))
 }
@@ -504,22 +504,22 @@ pub(crate) fn fault_of_notes(request: &Request, notes: &[BlockNote]) -> Option<E
         return None;
     }
     if request.op != Op::Write {
-        let error = Error::new(ErrorClass::Value, "belongs to a request that is not a write");
+        let error = Error::new(ErrorClass::Value, "the block note belongs to a request that is not a write");
         let error = error.of_field(TraceColumn::Role.name(), TraceColumn::Role as u64 + 1, notes[0].role.name().as_bytes());
-        return Some(error.hint("only writes have block notes; leave the lists of other requests empty"));
+        return Some(error.hint("leave the lists of block notes of other requests empty, because only writes can have notes"));
     }
     for note in notes {
         if note.sectors == 0 {
-            return wrong(TraceColumn::RoleSectors, 0, "is a run without sectors");
+            return wrong(TraceColumn::RoleSectors, 0, "the run has no sectors");
         }
         if let Some(changed) = note.changed.filter(|changed| changed.len() > note.sectors) {
-            let what = format!("is more than the {} sectors of its run", note.sectors);
+            let what = format!("the number is more than the {} sectors of its run", note.sectors);
             return wrong(TraceColumn::ChangedSectors, u64::from(changed.len()), &what);
         }
     }
     let covered = notes.iter().map(|note| u64::from(note.sectors)).sum();
     if covered != u64::from(request.sectors) {
-        let what = format!("is the length of all notes of a request of {} sectors", request.sectors);
+        let what = format!("this is the length of all notes of a request of {} sectors", request.sectors);
         return wrong(TraceColumn::RoleSectors, covered, &what);
     }
     None

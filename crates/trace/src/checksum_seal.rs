@@ -256,9 +256,9 @@ fn find_seal(file: &File, bytes: u64) -> io::Result<std::result::Result<Option<C
 }
 
 fn damage(offset: u64) -> Error {
-    Error::new(ErrorClass::Syntax, "the file is damaged since it was written: a checksum differs")
+    Error::new(ErrorClass::Syntax, "the file was damaged after it was written: a checksum differs")
         .at_offset(offset)
-        .hint("copy it again from where it is intact, or convert or record the original again")
+        .hint("copy the file again from an intact copy, or convert or record the original again")
 }
 
 impl Length for CheckedFile {

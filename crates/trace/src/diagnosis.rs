@@ -52,7 +52,7 @@ pub(crate) fn no_request(tally: &EventTally, ledger: &Ledger, header: &TraceHead
     let error = |text: String| Error::new(ErrorClass::Empty, text);
     if ledger.filtered > 0 {
         return error(format!("--only selects none of {} requests", ledger.filtered))
-            .hint("choose a wider range, or other values");
+            .hint("give --only a wider range of times, or other values");
     }
     if tally.is_empty() {
         let problem = error("the trace contains no request".to_owned());
@@ -69,7 +69,7 @@ pub(crate) fn no_request(tally: &EventTally, ledger: &Ledger, header: &TraceHead
     };
     if let Some(packets) = tally.packets.as_deref().filter(|_| ledger.unpaired == 0) {
         return error(format!("the trace contains no read or write, but {packets}"))
-            .hint("record while files are read or written: such commands of programs (INQUIRY, SMART) move no blocks");
+            .hint("record while files are read or written: commands of programs, such as INQUIRY or SMART, move no blocks");
     }
     let commands = commands(header);
     let seen = [vocabulary.issue, vocabulary.complete].map(|name| tally.of(name) > 0);

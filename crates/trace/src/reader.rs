@@ -77,7 +77,7 @@ impl TraceReader {
             let problem = Error::new(ErrorClass::Config, "the trace already marks the requests that are re-issues");
             return Err(problem
                 .of_field("--reissue-window", 0, window.to_string().as_bytes())
-                .hint("use this option to read the trace from which it was converted")
+                .hint("use this option to read the original trace from which this trace was converted")
                 .in_file(path));
         }
         Ok(Self::of_source(path, source, guard, (recognised, recorded), options))
@@ -208,7 +208,7 @@ impl TraceReader {
             let message = format!("a request is more than {window} requests after its place in the order of arrivals");
             return Ok(Error::new(ErrorClass::Order, message)
                 .of_field("arrival", 0, format!("{behind} before its predecessor").as_bytes())
-                .hint(format!("use a larger --reorder-window (now {window})")));
+                .hint(format!("use a larger --reorder-window than the current one of {window} requests")));
         };
         let back = Nanos(jump.length_ns.min(i64::MAX as u64).cast_signed());
         let message =

@@ -44,12 +44,12 @@ impl TraceWriter {
         };
         let Some((holds, create)) = &format.writes else {
             let names: Vec<_> = formats::writable().map(|format| format.name).collect();
-            return Err(Error::new(ErrorClass::Unsupported, format!("`{}` can only be read", format.name))
-                .hint(format!("choose one of: {}", names.join(", "))));
+            return Err(Error::new(ErrorClass::Unsupported, format!("the format `{}` can only be read", format.name))
+                .hint(format!("choose one of the formats: {}", names.join(", "))));
         };
         if compression.is_some() && formats::compresses_itself(format) {
             let message = format!("`{}` is already compressed", format.name);
-            return Err(Error::new(ErrorClass::Unsupported, message).in_file(path).hint("leave out the second extension"));
+            return Err(Error::new(ErrorClass::Unsupported, message).in_file(path).hint("remove the second file extension"));
         }
         let file = if path == Path::new("-") { AtomicFile::stdout() } else { AtomicFile::create(path) };
         let sink = create(file?.compressed(compression)?, header)?;

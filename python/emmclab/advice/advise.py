@@ -174,17 +174,17 @@ def options(device: Device) -> list[Option]:
             "the host merges requests of neighbouring addresses up to 512 KB",
             {"host.merge_max_kb": 512},
         ),
-        Option("command queue", "32 commands inside the device", {"controller.queue_depth": 32}),
-        Option("write buffer", "512 KB, written back at once", {"cache.size_kb": 512}),
+        Option("command queue", "the device accepts up to 32 commands at a time", {"controller.queue_depth": 32}),
+        Option("write buffer", "a buffer of 512 KB, written back at once", {"cache.size_kb": 512}),
         Option(
             "write buffer, 4 MB",
-            "4 MB, written back in whole erase blocks when it is full",
+            "a buffer of 4 MB, written back in whole erase blocks when it is full",
             {"cache.size_kb": 4096, "cache.policy": "block_lru", "cache.write_back": "when_full"},
         ),
-        Option("read cache", "4 MB of data read before", {"cache.read_kb": 4096}),
+        Option("read cache", "a cache of 4 MB for data that was read before", {"cache.read_kb": 4096}),
         Option(
             "collection in pauses",
-            "after 10 ms without requests",
+            "garbage is collected after 10 ms without requests",
             {
                 "gc.idle_after_us": 10000,
                 "gc.high_watermark": max(int(number("gc.high_watermark")), int(number("gc.low_watermark")) + 2),
@@ -205,8 +205,8 @@ def options(device: Device) -> list[Option]:
                 "slc.fold_after_us": 10000,
             },
         ),
-        Option("parallel planes", "planes work independently of each other", {"timing.parallelism": "both"}),
-        Option("static wear levelling", "cold data is moved too", {"wear.levelling": "static"}),
+        Option("parallel planes", "the planes of a die work independently", {"timing.parallelism": "both"}),
+        Option("static wear levelling", "wear levelling also moves cold data", {"wear.levelling": "static"}),
     ]
     return [option for option in candidates if _changes(option, values)]
 
@@ -276,7 +276,7 @@ def advise(
     True
     """
     if by not in ORDERS:
-        raise ConfigError(f"options cannot be ranked by `{by}`", field="by", hint=f"use {', '.join(ORDERS)}")
+        raise ConfigError(f"options cannot be ranked by `{by}`", field="by", hint=f"rank by one of {', '.join(ORDERS)}")
     lifetime = lifetime or by == "lifetime"
     candidates = options(device)
     advices, refused = [], {}

@@ -211,7 +211,7 @@ def _error(run: Result) -> float:
     """Return the error of a run's response time in percent; `_unlike` has checked that times are recorded."""
     error = run.recorded.response.all.error_pct
     if error is None:
-        raise ValueError("no response times are recorded")
+        raise ValueError("the trace has no recorded response times")
     return error
 
 

@@ -405,7 +405,7 @@ class ExecutionOptions(TypedDict, total=False):
 class RunningOptions(SoftwareOptions, ExecutionOptions, total=False):
     """The options that an application run has both in simulation and on a served device."""
 
-    network: Annotated[str, Option(NETWORK, "A network of the host.")]
+    network: Annotated[str, Option(NETWORK, "The network of the host that the application uses.")]
 
 
 class ApplicationOptions(RunningOptions, FileOptions, total=False):

@@ -56,7 +56,7 @@ def calibrate(
                     f"{path}: results of fio contain no packed commands to skip",
                     field="skip_packed",
                     file=str(path),
-                    hint="leave out --skip-packed",
+                    hint="leave out --skip-packed for results of fio",
                 )
             text = path.read_text(errors="replace")
             return Calibration(_core.calibrate_fio(path, text, name, path.name, capacity_gb, seed))

@@ -103,7 +103,7 @@ def _of_recording(source: Path) -> list[RegisterFile]:
         raise ConfigError(
             f"{source}: the recording has the registers of several devices ({names})",
             file=str(source),
-            hint="record one of them, with `emmclab record --device`",
+            hint="record only one of these devices, with `emmclab record --device`",
         )
     (device,) = devices
     if not device.files:
@@ -119,7 +119,7 @@ def _of_recording(source: Path) -> list[RegisterFile]:
 def _bounded(content: bytes, source: Path) -> bytes:
     if len(content) > _MOST_BYTES:
         raise InputError(
-            f"{source}: it is larger than {_MOST_BYTES >> 20} MB, so it is not a dump of a register",
+            f"{source}: the file is larger than {_MOST_BYTES >> 20} MB, so it is not a dump of a register",
             file=str(source),
             hint=_HINT,
         )
@@ -169,10 +169,10 @@ class _Content(io.RawIOBase):
         self._left -= len(view)
         if self._left < 0:
             raise InputError(
-                f"{self._source}: it unpacks to more than {_MOST_BYTES_UNPACKED >> 20} MB, more than any "
+                f"{self._source}: the archive unpacks to more than {_MOST_BYTES_UNPACKED >> 20} MB, more than any "
                 "folder of registers has",
                 file=str(self._source),
-                hint="unpack it yourself, and give the folder with the registers in it",
+                hint="unpack the archive yourself, and give the folder with the registers",
             )
         content = self._unpacked.read(len(view))
         view[: len(content)] = content
@@ -199,9 +199,9 @@ def _damaged(source: Path, error: Exception) -> FormatError:
         f"{source}: the archive is damaged: {error}",
         kind="syntax",
         file=str(source),
-        hint="pack the folder again, for example `tar -cf ufs.tar --ignore-failed-read -C FOLDER .`",
+        hint="pack the folder of registers again, for example `tar -cf ufs.tar --ignore-failed-read -C FOLDER .`",
     )
 
 
 def _too_many(source: Path) -> ConfigError:
-    return ConfigError(f"{source}: it contains more than {_MOST_FILES:,} files", file=str(source), hint=_HINT)
+    return ConfigError(f"{source}: the archive contains more than {_MOST_FILES:,} files", file=str(source), hint=_HINT)

@@ -123,7 +123,7 @@ def _refuse_other_kind(report: RegisterReport, base: Device, draft: _Draft) -> N
         raise ConfigError(
             f"`{base.name}` is a device of kind {kind}, and the registers are those of kind {report.kind}",
             field="--like",
-            hint=f"use `{report.like}`, or leave it out",
+            hint=f"use `{report.like}` as the base preset, or leave out --like",
         )
 
 

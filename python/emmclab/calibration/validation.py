@@ -309,7 +309,7 @@ def _refuse(trace: Trace, recording: Recording) -> None:
             ) from None
     if facts.appends or _ZONES in (trace.header["note"] or ""):
         raise UnsupportedError(
-            f"{name}: this is a device with zones, for which no device is calibrated",
+            f"{name}: the recorded device has zones, and no zoned device can be calibrated",
             hint="give a recording of a device without zones",
         )
     if not facts.completed:
@@ -320,7 +320,7 @@ def _refuse(trace: Trace, recording: Recording) -> None:
         raise UnsupportedError(
             f"{name}: too few requests have a completion: {facts.completed:,}, and at least {LEAST_REQUESTS} "
             "are needed, because one half is for calibration, the other for comparison",
-            hint="give a longer recording",
+            hint="give a longer recording with more completions",
         )
 
 
@@ -329,8 +329,8 @@ def _cut(trace: Trace, recording: Recording) -> Cut:
     cut = recording.cut()
     if cut is None:
         raise UnsupportedError(
-            f"{_trace_name(trace)}: all its requests arrive at the same time, so it has no halves",
-            hint="give a recording with arrival times",
+            f"{_trace_name(trace)}: all its requests arrive at the same time, so it cannot be divided into halves",
+            hint="give a recording with different arrival times",
         )
     row, after_ns, is_idle = cut
     if (count := recording.spread(since=row).requests) < _LEAST_JUDGED:
@@ -358,7 +358,7 @@ def _no_model(trace: Trace, refused: Mapping[str, str]) -> UnsupportedError:
     reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
     return UnsupportedError(
         f"{_trace_name(trace)}: no device could be tried: {reasons}",
-        hint="if the first half does not determine a device, give one with `--device`",
+        hint="if the first half does not determine a device, give a device with `--device`",
     )
 
 

@@ -80,7 +80,7 @@ def _in_panels(group: TyperGroup) -> TyperGroup:
 
 def emmclab(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
 ) -> None:
     """A laboratory for the flash storage of phones and boards: record, characterise and simulate its I/O."""
     if version:

@@ -43,7 +43,7 @@ def calibrate(
     """Fit a device preset to measured service times, with error bars and a hold-out error."""
     if not 1 <= capacity_gb <= 1024:
         raise ConfigError(
-            f"a capacity of {capacity_gb} GB is impossible", field="--capacity-gb", hint="give 1 to 1,024 GB"
+            f"a capacity of {capacity_gb} GB is impossible", field="--capacity-gb", hint="the range is 1 to 1,024 GB"
         )
     name = name or (output.stem if output is not None else "calibrated")
     fio = reading.format is None and source.is_file() and is_fio(source)

@@ -124,7 +124,7 @@ def _confirm(missing: int, stored: bool) -> None:
     """Ask for confirmation before missing simulations are run; without a terminal, only print a message."""
     simulations = f"{missing:,} simulation{'s' if missing > 1 else ''} without a stored result"
     if stored:
-        raise ConfigError(f"the claims need {simulations}", field="--stored", hint="leave out --stored to run them")
+        raise ConfigError(f"the claims need {simulations}", field="--stored", hint="leave out --stored to simulate")
     if not sys.stdin.isatty():
         print_stderr(f"running {simulations}, which the claims need (--stored runs none)")
     elif not typer.confirm(f"Run {simulations}, which the claims need?", err=True):

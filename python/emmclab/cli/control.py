@@ -27,12 +27,12 @@ def control(
     from emmclab.live.control import COMMANDS, ask
 
     if command not in COMMANDS:
-        raise ConfigError(f"there is no command `{command}`", field="COMMAND", hint=f"use {', '.join(COMMANDS)}")
+        raise ConfigError(f"there is no command `{command}`", field="COMMAND", hint=f"commands: {', '.join(COMMANDS)}")
     if (command == "set") != (setting is not None):
         raise ConfigError(
             "`set` needs KEY=VALUE; the other commands have no argument",
             field="KEY=VALUE",
-            hint="write it as `emmclab control SOCKET set clock=x0.1`",
+            hint="write the command as `emmclab control SOCKET set clock=x0.1`",
         )
     arguments = {}
     if setting is not None:
@@ -41,7 +41,7 @@ def control(
             raise ConfigError(
                 f"`{setting}` is not KEY=VALUE",
                 field="KEY=VALUE",
-                hint="write it as `emmclab control SOCKET set clock=x0.1`",
+                hint="write the command as `emmclab control SOCKET set clock=x0.1`",
             )
         arguments = {"key": key, "value": value}
     answer = ask(socket, command, **arguments)

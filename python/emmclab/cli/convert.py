@@ -65,7 +65,7 @@ def convert(
     for trace in inputs:
         with contextlib.suppress(FileNotFoundError):
             if output.samefile(trace):
-                raise ConfigError(f"{output} is the input itself", file=str(output), hint="use another output file")
+                raise ConfigError(f"{output} is also the input", file=str(output), hint="use another output file")
     source = _source([reading.open(trace) for trace in inputs], offset)
     with Meter(f"convert {source.name}") as meter:
         written = source.write(output, to, meter)
@@ -109,9 +109,9 @@ def _source(traces: list[Trace], offset: str | None) -> Trace:
     seconds = [0.0 if text in ("0", "0s") else parse_duration(text, "--offset") for text in times]
     if len(traces) == 1:
         raise ConfigError(
-            "--offset is for several traces",
+            "--offset applies only if several traces are combined",
             field="--offset",
-            hint="leave it out, or give the traces to combine, and the output as `-o OUT`",
+            hint="leave out --offset, or give the traces to combine, and the output as `-o OUT`",
         )
     return combine(traces, offsets_s=seconds)
 

@@ -121,7 +121,9 @@ class CrashOptions:
 
 
 def _against(problem: str) -> ConfigError:
-    return ConfigError(problem, field="against", hint="write it as --against '--device ufs31 --set cache.lies=flush'")
+    return ConfigError(
+        problem, field="against", hint="write the other device as --against '--device ufs31 --set cache.lies=flush'"
+    )
 
 
 def recorded(run: CrashOptions) -> tuple[Options, list[StoredLog]]:
@@ -143,7 +145,7 @@ def recorded(run: CrashOptions) -> tuple[Options, list[StoredLog]]:
     if run.log is not None:
         return options, [_load_log(session, options, run.log, run.base, run.repeat)]
     if run.device is None:
-        raise ConfigError("the device is missing", field="device", hint="give one, for example --device emmc51-cache")
+        raise ConfigError("no device is given", field="device", hint="give a device, for example --device emmc51-cache")
     # Check the name of the workload first. Otherwise, an unknown workload would cause an error about a missing check.
     workload.require()
     options.require()
@@ -163,7 +165,7 @@ def _require_guest(guest: str, run: CrashOptions) -> None:
 
     if run.workload.command:
         raise ConfigError(
-            "a command of this machine is not available in the guest",
+            "a command of this machine cannot run in the guest",
             field="guest",
             hint="use a workload that emmclab includes (--workload), or leave out --guest",
         )
@@ -269,9 +271,9 @@ def _load_log(session: Session, options: Options, log: Path, base: Path | None, 
 
     if repeat > 1:
         raise ConfigError(
-            "a log is one recording, which cannot be repeated",
+            "--log is one recorded run, which cannot be repeated",
             field="repeat",
-            hint="omit --repeat, or record again with --device",
+            hint="leave out --repeat, or record a new log with --device",
         )
     options.require()
     stored = session.take(log, base)

@@ -81,26 +81,26 @@ def durability(
     """
     if write == (check is not None):
         raise ConfigError(
-            "a run either writes before a cut or checks after it",
+            "a run either writes before a power cut or checks the data after it",
             field="--write" if write else "--check",
-            hint="give `--write --log cuts.log` before a cut, `--check cuts.log` after it",
+            hint="give `--write --log cuts.log` before a power cut, `--check cuts.log` after it",
         )
     if check is not None:
         if log is not None:
             raise ConfigError(
-                "`--log` is for a run that writes",
+                "`--log` applies only to a run with `--write`",
                 field="--log",
-                hint="leave it out: `--check LOG` adds its verdict to the log that it reads",
+                hint="leave out `--log`: `--check LOG` adds its verdict to the log that it reads",
             )
         _check(target, check, same_device, as_json)
     if target is None or log is None:
         raise ConfigError(
             f"`--write` requires {'a target' if target is None else 'a log'}",
             field="TARGET" if target is None else "--log",
-            hint="write it as `emmclab durability /dev/sdX --write --log cuts.log`",
+            hint="write the command as `emmclab durability /dev/sdX --write --log cuts.log`",
         )
     if as_json:
-        raise ConfigError("`--write` prints no JSON", field="--json", hint="give --json with --check")
+        raise ConfigError("a run with `--write` prints no JSON", field="--json", hint="use --json only with --check")
     _write(target, log, yes, span_mb)
 
 
@@ -149,7 +149,7 @@ def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> N
         raise ConfigError(
             "the line to add to the log and the JSON both go to stdout",
             field="--json",
-            hint="leave it out, or give the log as a file",
+            hint="leave out --json, or give the log as a file",
         )
     session = read_log(log, sys.stdin.buffer.read() if is_stream else None)
     verdict = None if target is None else _check_last_run(session, target, log, same_device)

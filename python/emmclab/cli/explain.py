@@ -114,7 +114,7 @@ def explain(
             rows = option_meanings(text) if other is None else []
             if not rows:
                 raise ConfigError(
-                    f"no such option: {text}", field=text, hint="the help of each command lists its options"
+                    f"no such option: {text}", field=text, hint="`--help` after a command lists its options"
                 )
             explain_option(rows, as_json)
             return
@@ -122,7 +122,7 @@ def explain(
     if other is not None:
         if changed:
             message = "`--changed` is for one device; for two, only the differences are printed"
-            raise ConfigError(message, field="--changed", hint="leave out --changed")
+            raise ConfigError(message, field="--changed", hint="leave out --changed, which applies only to devices")
         explain_pair(str(subject), other, capacity, pair, reading, as_json)
         return
     pair.refuse()
@@ -136,7 +136,7 @@ def explain(
             raise ConfigError(
                 f"`{name}` {verb} devices, and `{subject}` is not a device",
                 field=name,
-                hint="give it with the name of a device",
+                hint="use this option with the name of a device",
             )
     if reading.format is None and holds_registers(trace):
         reading.refuse(str(subject))

@@ -61,7 +61,7 @@ class Pair:
                 raise ConfigError(
                     f"`{name}` compares two devices or two results, and only one is given",
                     field=name,
-                    hint="give two: `emmclab explain A B`",
+                    hint="give two devices or results: `emmclab explain A B`",
                 )
 
 
@@ -81,9 +81,9 @@ def explain_pair(first: str, second: str, capacity: str | None, pair: Pair, read
         if pair.trace is None:
             if pair.one_at_a_time:
                 raise ConfigError(
-                    "`--one-at-a-time` simulates, and there is no trace",
+                    "`--one-at-a-time` needs a trace to simulate",
                     field="--one-at-a-time",
-                    hint="give one with --trace",
+                    hint="give a trace with --trace",
                 )
             device_a, device_b = (configured(name, [], capacity) for name in (first, second))
             explain_difference(device_a, device_b, as_json)
@@ -99,7 +99,7 @@ def explain_pair(first: str, second: str, capacity: str | None, pair: Pair, read
             raise ConfigError(
                 f"`{name}` is for devices, and `{first}` is a result",
                 field=name,
-                hint="a result contains its trace and its device; leave the option out",
+                hint="leave the option out: a result contains its trace and its device",
             )
         results = [read_result(name) for name in (first, second)]
     _explain_results(results[0], results[1], pair, as_json)

@@ -104,9 +104,9 @@ def _table_paths(folder: str, output: str | None, against: str | None) -> list[s
     is_table = _is_table(folder)
     if is_table and output is not None:
         raise ConfigError(
-            f"{folder} is a table of recordings, which is only read",
+            f"{folder} is a table of recordings, which this command only reads",
             field="--output",
-            hint="leave out -o, or give the folder of the recordings",
+            hint="leave out -o, or give the folder of recordings in place of the table",
         )
     first = None if is_table else output or _default_path(folder)
     second = None if against is None or _is_table(against) else _default_path(against)

@@ -75,5 +75,5 @@ def parse_duration(text: str, option: str = "--duration") -> float:
     except (ValueError, KeyError):
         seconds = 0.0
     if not 0 < seconds < 10**9:
-        raise ConfigError(f"`{text}` is not a duration", field=option, hint="write it as 60s, 10m or 2h")
+        raise ConfigError(f"`{text}` is not a duration", field=option, hint="write the duration as 60s, 10m or 2h")
     return seconds

@@ -23,7 +23,7 @@ To = Annotated[
     typer.Option(
         "--to",
         metavar="NAME",
-        help="Format of the output, for example csv.gz; default: by the extension.",
+        help="Format of the output, for example csv.gz; default: from the extension of the output file.",
         autocompletion=writable_format_names,
     ),
 ]
@@ -53,7 +53,7 @@ def output_option(
 #: Option for the output file of a device preset.
 PresetFile = Annotated[Path | None, output_option("Output file for the preset; default: stdout.")]
 PresetName = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Name of the preset; default: that of the output file.")
+    str | None, typer.Option(metavar="NAME", help="Name of the preset; default: the name of the output file.")
 ]
 
 

@@ -75,7 +75,7 @@ def probe(
         result = _run(Simulated(configured(target, settings, capacity)), True, span_mb, _SIMULATED_MB, seed)
     else:
         if settings:
-            raise ConfigError("a real device has no settings", field="--set", hint="leave --set out")
+            raise ConfigError("the settings of a real device cannot be changed", field="--set", hint="leave --set out")
         if write and not yes:
             confirm_overwriting(str(path))
         with Disk(path, write=write) as disk:

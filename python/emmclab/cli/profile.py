@@ -139,7 +139,7 @@ def _chosen(traces: list[Path] | None, demo: bool) -> list[Path]:
     """Return the traces of the command line, or with --demo those that are included in emmclab."""
     if traces and demo:
         raise ConfigError(
-            "`--demo` selects the included traces", field="--demo", hint="leave out --demo, or the other traces"
+            "`--demo` selects the included traces", field="--demo", hint="leave out either --demo or the other traces"
         )
     if traces:
         return traces
@@ -172,7 +172,7 @@ def _profiles(
         raise ConfigError(
             "`--against` accepts only one trace",
             field="--against",
-            hint="give one trace, or use --compare for tables of several",
+            hint="give one trace, or use --compare for tables of several traces",
         )
     profiled = [_Profiled(run(source, **measures), inputs_of([source])) for source in sources]
     return profiled + [_in_parts(place, jobs, reading, **measures) for place in in_parts]
@@ -277,7 +277,7 @@ def run_parts(place: Path, jobs: int, reading: Reading, *, fsync: bool = False, 
         raise ConfigError(
             f"{printable(place)}: `--fsync` does not support a trace in parts",
             field="--fsync",
-            hint="give one recording, without --jobs",
+            hint="give a trace in one file, without --jobs",
         )
     from emmclab.traces.parallel_profile import profile_parts
 

@@ -122,7 +122,7 @@ def _folder_of(study: str, results: Path) -> Path:
         raise InputError(
             f"{results / chosen.name}: these are results of another version of {study}",
             file=study,
-            hint=f"run it again: `emmclab run {study}`",
+            hint=f"run the study again: `emmclab run {study}`",
         )
     return results / chosen.name
 

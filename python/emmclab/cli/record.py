@@ -68,7 +68,7 @@ def record(
     """
     seconds = None if duration is None else parse_duration(duration)
     if (problem := _nearly_full(output)) is not None:
-        raise ConfigError(problem, field="--output", hint="free some space or write elsewhere")
+        raise ConfigError(problem, field="--output", hint="free some space, or write the recording to another disk")
     note_picture(output)
     status = 0
     with closing(machine.record()) as recorder:
@@ -152,7 +152,7 @@ def _run(
                     raise ConfigError(
                         f"`{command[0]}` cannot be run: {error.strerror}",
                         field="COMMAND",
-                        hint="check the command after `--`",
+                        hint="check the command that follows `--`",
                     ) from None
             begin = time.monotonic()
             written, reported = 0, begin

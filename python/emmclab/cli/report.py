@@ -111,5 +111,5 @@ def _refuse_others(chosen: "Study", results: "Results", study: str, *, has_optio
         raise InputError(
             f"the results of {chosen.name} are {description}",
             file=study,
-            hint=f"run it again with the same options: `emmclab run {study}`",
+            hint=f"run the study again with the same options: `emmclab run {study}`",
         )

@@ -126,7 +126,7 @@ def _run_cell(study: Study, place: Place, begin: str, limit: int, as_json: bool)
         raise ConfigError(
             f"{len(cells)} cells of {study.name} have a key that begins with `{begin}`",
             field="--cell",
-            hint="give more digits of the key, and the options of the run",
+            hint="give more digits of the key of the cell, and the options of the run",
         )
     with keeping(study, cells, place):
         run_part(place, Serial(), f"cell-{cells[0].key}", cells, images_limit=limit, note=print_stderr)
@@ -264,7 +264,7 @@ def _refuse_missing(missing: Sequence[Missing], cells: int, rerun: str) -> None:
     if len(missing) > _SHOWN:
         print_stderr(f"and {len(missing) - _SHOWN:,} more; index.json lists them")
     raise EmmclabError(
-        incomplete(len(missing), cells), kind="failed", hint="run the same command again, which runs them once more"
+        incomplete(len(missing), cells), kind="failed", hint="run the same command again, which repeats the failed runs"
     )
 
 

@@ -98,7 +98,7 @@ def serve(
         real = size(configuration.capacity_bytes)
         print_stderr(f"note: --capacity {capacity} is rounded up to whole blocks in every plane: the device has {real}")
     if command and shutil.which(command[0]) is None:
-        raise ConfigError(f"{command[0]}: command not found", field="CMD", hint="check its name, or give its path")
+        raise ConfigError(f"{command[0]}: command not found", field="CMD", hint="check the command, or give its path")
     if recover_only:
         _check_recovery(options, command)
         with TemporaryDirectory() as folder:

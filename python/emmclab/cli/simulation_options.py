@@ -195,7 +195,7 @@ def refuse_single_outputs(*outputs: tuple[str, object]) -> None:
     """Reject outputs that exist only for a single run; called if a command runs with several seeds."""
     for name, output in outputs:
         if output is not None:
-            raise ConfigError(f"several runs have no single output for `{name}`", field=name, hint="leave out --seeds")
+            raise ConfigError(f"several runs cannot share the output `{name}`", field=name, hint="leave out --seeds")
 
 
 def end(results: Sequence[Result]) -> None:
@@ -237,7 +237,7 @@ def configured(name: str, settings: Sequence[str], capacity: str | None = None) 
     """Create the device of a preset or file with these settings, scaled to a capacity if one is given."""
     if "," in name and not Path(name).exists():
         raise ConfigError(
-            f"`{name}` is a list, but this command accepts one device",
+            f"`{name}` is a list of devices, but this command accepts only one device",
             field="--device",
             hint=COMPARE_DEVICES.format(name),
         )
@@ -246,7 +246,9 @@ def configured(name: str, settings: Sequence[str], capacity: str | None = None) 
         key, equals, value = setting.partition("=")
         if not equals or not key.strip():
             raise ConfigError(
-                f"`{setting}` is not KEY=VALUE", field="--set", hint="write it as `--set timing.parallelism=both`"
+                f"`{setting}` is not KEY=VALUE",
+                field="--set",
+                hint="write the setting as `--set timing.parallelism=both`",
             )
         values[key.strip()] = value.strip()
     device = Device.named(name)

@@ -96,7 +96,7 @@ def executor(jobs: int, on: str = "local") -> Executor:
         return Serial() if count == 1 else Pool(count)
     if on not in ("ray", "auto") and not on.startswith("ray://"):
         raise ConfigError(
-            f"`{on}` is not an engine",
+            f"`{on}` is not an engine that runs cells",
             field="--on",
             hint="use local, ray (starts a cluster on this machine), auto or ray://HOST:PORT (joins one)",
         )
@@ -248,7 +248,7 @@ def recordings_of(folder: Path | None, papers: Sequence[Paper], reading: Reading
         raise ConfigError(
             f"{', '.join(paper.name for paper in papers) or 'findings'}: original traces cannot replace workloads",
             field="--traces",
-            hint=f"--traces is for {' and '.join(replacing)}, and in `emmclab reproduce` for "
+            hint=f"--traces applies only to {' and '.join(replacing)}, and in `emmclab reproduce` to "
             f"{' and '.join(of_traces)}; add another trace with --trace FILE",
         )
     from emmclab.papers.iiswc15.recorded_workload import identified

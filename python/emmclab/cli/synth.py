@@ -106,7 +106,7 @@ def synth(
     """
     keywords = one_kind.keywords()
     if out is not None and output is not None:
-        raise ConfigError(f"there are two outputs: {out} and {output}", field="--output", hint="leave out one of them")
+        raise ConfigError(f"there are two outputs: {out} and {output}", field="--output", hint="leave out one output")
     if fio is None and not keywords:
         if name is None and output is None:
             _list(as_json)
@@ -121,7 +121,7 @@ def synth(
         raise ConfigError(
             "`--output` is missing: the trace needs a file name",
             field="--output",
-            hint="give it, for example `-o trace.parquet`",
+            hint="give an output file, for example `-o trace.parquet`",
         )
     to_stdout(output, as_json)
     trace = fio_jobs(fio, seed, requests=requests) if fio is not None else _of_one_kind(keywords, seed, requests)
@@ -137,11 +137,13 @@ def _of_model(
         raise ConfigError(
             "the workload is missing",
             field="NAME",
-            hint="give one, for example `emmclab synth Messaging trace.parquet`; `emmclab synth` lists them",
+            hint="give a workload, for example `emmclab synth Messaging trace.parquet`; `emmclab synth` lists them",
         )
     if out is None:
         raise ConfigError(
-            "the output file is missing", field="OUT", hint=f"give it, for example `emmclab synth {name} trace.parquet`"
+            "the output file is missing",
+            field="OUT",
+            hint=f"give an output file, for example `emmclab synth {name} trace.parquet`",
         )
     seed, requests, duration, rate_pct = extent
     if duration is not None and not 0 < duration < 1e9:
@@ -151,9 +153,9 @@ def _of_model(
         for field, is_given in (("--duration", duration is not None), ("--rate-pct", rate_pct != 100)):
             if is_given:
                 raise ConfigError(
-                    f"`{field}` is for models, and {program} is a benchmark",
+                    f"`{field}` applies to workload models, but {program} is a benchmark",
                     field=field,
-                    hint="shorten a benchmark with --requests",
+                    hint="use --requests to shorten a benchmark",
                 )
         trace = benchmark(program, seed, requests=requests)
         _write(trace, out, {"benchmark": program, "seed": seed}, to, as_json)
@@ -181,16 +183,16 @@ def _require_single_source(
             raise ConfigError(
                 f"both {source} and `{words}` specify the workload of the trace",
                 field=field,
-                hint="leave one of them out; the output is given with -o",
+                hint="leave out one of the two; the output is given with -o",
             )
 
 
 def _of_one_kind(keywords: Mapping[str, Any], seed: int, requests: int | None) -> Trace:
     if requests is None:
         raise ConfigError(
-            "`--requests` is missing: it determines the end of the trace",
+            "`--requests` is missing, which determines the end of the trace",
             field="--requests",
-            hint="give it, for example `--requests 100000`",
+            hint="give the number of requests, for example `--requests 100000`",
         )
     figures = dict(keywords)
     for key in ("size", "span"):
@@ -200,7 +202,7 @@ def _of_one_kind(keywords: Mapping[str, Any], seed: int, requests: int | None) -
                 raise ConfigError(
                     f"`--{key} {figures[key]}` is not a size",
                     field=f"--{key}",
-                    hint="give a number of bytes, with k, m, g or t for 1,024, 1,024^2 and so on: 4k",
+                    hint="give a size in bytes, with k, m, g or t for 1,024, 1,024^2 and so on, for example 4k",
                 )
             figures[key] = size_bytes
     return pattern(requests, seed=seed, **figures)

@@ -96,7 +96,7 @@ def top(
     """
     interval_s = parse_duration(interval, "--interval")
     if interval_s < 0.05:
-        raise ConfigError(f"`{interval}` is too short", field="--interval", hint="give 50ms or more")
+        raise ConfigError(f"`{interval}` is too short", field="--interval", hint="give an interval of 50ms or more")
     seconds = None if duration is None else parse_duration(duration)
     live = None if as_json or not sys.stdout.isatty() else Live(console=stdout(), auto_refresh=False)
     with closing(machine.record()) as recorder, stop_on_signals() as stop, live or nullcontext():

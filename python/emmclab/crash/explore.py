@@ -92,7 +92,7 @@ class CoreOptions(TypedDict):
 def _share(text: str) -> tuple[int, int]:
     number, _, of = text.partition("/")
     if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
-        raise ConfigError(f"`{text}` is not a part", field="shard", hint="write it as --shard 3/16")
+        raise ConfigError(f"`{text}` is not a shard", field="shard", hint="write the shard as --shard 3/16")
     return int(number) - 1, int(of)
 
 
@@ -162,7 +162,7 @@ class Options:
         ),
     ] = (0, 1)
     only: Annotated[
-        tuple[int, int | None] | None, Option(..., "Explore only this cut, and only this state of it.", option=None)
+        tuple[int, int | None] | None, Option(..., "Explore only this cut, and only this crash state.", option=None)
     ] = None
     prune: Annotated[
         bool,
@@ -200,7 +200,7 @@ class Options:
             raise ConfigError(
                 f"`{self.tear}` is not a way to tear writes at a power cut",
                 field="tear",
-                hint=f"use {', '.join(TEARS)}",
+                hint=f"use one of {', '.join(TEARS)}",
             )
         return {
             "cuts": self.cuts,
@@ -303,7 +303,7 @@ def no_ext4(recovery: str, problem: str) -> ConfigError:
     return ConfigError(
         f"{problem}, and recovery by {'emmclab' if recovery == 'process' else recovery} supports only ext4",
         field="recovery",
-        hint="let this kernel recover it with --recovery mount, or, if it lacks the file system "
+        hint="let this kernel recover the file system with --recovery mount, or, if it lacks the file system "
         "(/proc/filesystems; often f2fs), another kernel with --guest KERNEL",
     )
 
@@ -311,7 +311,9 @@ def no_ext4(recovery: str, problem: str) -> ConfigError:
 def not_in_process(error: EmmclabError) -> UnsupportedError:
     """Add a hint to the error that emmclab's own recovery does not support a file-system feature."""
     return UnsupportedError(
-        str(error), kind=error.kind, hint="let the kernel recover it: --recovery mount; or use --recovery e2fsck"
+        str(error),
+        kind=error.kind,
+        hint="let the kernel recover the file system: --recovery mount; or use --recovery e2fsck",
     )
 
 

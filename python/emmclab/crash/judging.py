@@ -67,7 +67,7 @@ def require(check: str | None, recovery: str, guest: str | None = None) -> None:
     """Reject impossible options for checking crash states, before any work is done."""
     if recovery not in RECOVERIES:
         raise ConfigError(
-            f"`{recovery}` is not a way of recovery", field="recovery", hint=f"use {', '.join(RECOVERIES)}"
+            f"`{recovery}` is not a way of recovery", field="recovery", hint=f"use one of {', '.join(RECOVERIES)}"
         )
     command = command_of(check)
     if command is not None:
@@ -78,7 +78,7 @@ def require(check: str | None, recovery: str, guest: str | None = None) -> None:
         _require_guest(command, recovery, guest)
     elif (recovery == "mount" or command is not None) and os.geteuid() != 0:
         raise ConfigError(
-            "only root can mount the disk that a cut left",
+            "only root can mount the disk that remains after a power cut",
             field="recovery" if command is None else "check",
             hint="run as root, or recover in emmclab: --recovery process"
             if command is None
@@ -101,7 +101,7 @@ def _require_guest(command: str | None, recovery: str, guest: str) -> None:
         raise ConfigError(
             f"a guest recovers the disk by its kernel, not by {recovery}",
             field="recovery",
-            hint="leave out --recovery, or --guest",
+            hint="leave out either --recovery or --guest",
         )
     machine.require(guest)
 

@@ -146,9 +146,9 @@ def _attached(file: int, image: Path) -> tuple[str, int]:
             continue
         return path, handle
     raise EmmclabError(
-        "no loop device was free",
+        "no loop device of this machine was free",
         kind="failed",
-        hint="detach unused ones (`losetup -a` lists all), or use fewer processes (--jobs)",
+        hint="detach unused loop devices (`losetup -a` lists all), or use fewer processes (--jobs)",
     )
 
 
@@ -170,7 +170,7 @@ def _require_this(device: str, folder: Path) -> None:
         if place.split()[4].replace("\\040", " ") == str(folder.resolve()):
             source = source_fields.split()[1]
             if source != device:
-                raise NotMountedError(f"the kernel mounted {source} instead, which has the same UUID")
+                raise NotMountedError(f"the kernel mounted {source} instead, a disk with the same UUID")
 
 
 def _forget(device: str) -> None:

@@ -104,7 +104,7 @@ def operation(text: str, line: int = 1) -> Operation:
     """Parse an operation."""
     verb, *words = text.split()
     if verb not in OPERATIONS:
-        raise ProgramError(line, f"`{verb}` is not an operation; use {', '.join(OPERATIONS)}")
+        raise ProgramError(line, f"`{verb}` is not an operation of a program; use {', '.join(OPERATIONS)}")
     names = OPERATIONS[verb]
     if len(words) != len(names):
         raise ProgramError(line, f"`{verb}` takes {' '.join(names) or 'nothing'}, not `{' '.join(words)}`")
@@ -121,7 +121,7 @@ def operation(text: str, line: int = 1) -> Operation:
         else:
             values.append(word)
     if verb == "dwrite" and any(isinstance(value, int) and value % _ALIGNED for value in values):
-        raise ProgramError(line, f"offset and length of a direct write are multiples of {_ALIGNED:,} bytes")
+        raise ProgramError(line, f"offset and length of a direct write must be multiples of {_ALIGNED:,} bytes")
     return Operation(verb, tuple(values))
 
 
@@ -138,7 +138,7 @@ def parse(text: str) -> list[Program]:
             continue
         if words[0] == "program":
             if len(words) != 2:
-                raise ProgramError(number, "`program` takes one name")
+                raise ProgramError(number, "`program` needs exactly one name")
             parsed.append((words[1], []))
             continue
         if not parsed:
@@ -196,7 +196,7 @@ def _map(file: int, act: Callable[[mmap.mmap], object]) -> None:
 
 def _mapped_write(memory: mmap.mmap, offset: int, data: bytes) -> None:
     if offset + len(data) > len(memory):
-        raise OSError(errno.ENXIO, "beyond the end of the file")
+        raise OSError(errno.ENXIO, "the operation is beyond the end of the file")
     memory[offset : offset + len(data)] = data
 
 
@@ -206,7 +206,7 @@ def _direct_write(file: int, offset: int, data: bytes) -> None:
         memory[: len(data)] = data
         with memoryview(memory) as view, view[: len(data)] as part:
             if os.pwrite(file, part, offset) != len(data):
-                raise OSError(errno.EIO, "a direct write was short")
+                raise OSError(errno.EIO, "a direct write wrote only a part of its data")
 
 
 def perform(step: Operation, data: bytes) -> None:

@@ -281,7 +281,7 @@ class Workload:
             raise ConfigError(
                 f"there is no workload `{self.name}`" if self.name else "no workload is given",
                 field="workload",
-                hint=f"these come with emmclab: {', '.join(names)}; or give a command after --",
+                hint=f"these workloads come with emmclab: {', '.join(names)}; or give a command after --",
             )
 
     def arguments(self, folder: Path) -> list[str]:
@@ -343,7 +343,7 @@ class RecordingOptions(TypedDict, total=False):
         str | None,
         Option(
             None,
-            "Kernel file of the guest that mounts the disk and runs the workload; if None, this machine does.",
+            "Kernel file of the guest that mounts the disk and runs the workload; None: this machine does both.",
             option=None,
         ),
     ]

@@ -162,7 +162,7 @@ class StoredLog:
             raise EmmclabError(
                 f"changed while states were judged: {changed}",
                 kind="failed",
-                hint="run the same command again with --fresh",
+                hint="run the same command again with --fresh, which discards the stored results",
             )
         return result
 
@@ -183,7 +183,7 @@ def open_log(log: Path, base: str | None) -> tuple[_core.CrashRun, CrashLogFacts
         return run, facts
     if facts.writer != DM_WRITER:
         raise ConfigError(
-            "a log of emmclab contains all writes since the device was new, so it has no base image",
+            "a crash log of emmclab contains all writes since the device was new, so it needs no base image",
             field="base",
             hint="leave out --base",
         )
@@ -284,7 +284,7 @@ class Session:
         if not facts.identity.startswith(parts[0]):
             base_text = "" if description["base"] is None else f", or its base image {description['base']},"
             raise EmmclabError(
-                f"{description['log']}: the log{base_text} is not the one that was explored",
+                f"{description['log']}: the log{base_text} is not the crash log that was explored",
                 kind="value",
                 file=description["log"],
                 hint="explore it again, with --log" + ("" if description["base"] is None else " and --base"),

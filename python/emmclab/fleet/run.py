@@ -215,7 +215,7 @@ def profile_fleet(
     description: Description = {"identity": identity, "metadata": metadata_keys(in_fleet), "bins": bins()}
     if not in_fleet:
         raise InputError(
-            f"{source}: there is no recording",
+            f"{source}: the folder contains no recording",
             file=str(source),
             hint="give the folder that contains the recordings, or a pattern of their names with --files",
         )

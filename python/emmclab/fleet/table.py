@@ -175,10 +175,10 @@ def _refuse_keys(path: str, taken: set[str]) -> None:
     for key in metadata(path):
         if key.lower() in taken:
             raise ConfigError(
-                f"{path}: the key `{key}` of a folder is the name of a column of the table",
+                f"{path}: the key `{key}` of a folder is also the name of a column of the fleet table",
                 file=path,
                 field=key,
-                hint="give the folder another key",
+                hint="rename the key in the name of the folder",
             )
 
 
@@ -253,7 +253,7 @@ class Table:
                 f"{self.name}: this table of a fleet is damaged, or of an earlier version",
                 kind="syntax",
                 file=self.name,
-                hint="give the folder of its recordings, so that it is written again",
+                hint="give the folder of its recordings, so that the table is written again",
             )
         with questions() as database:
             described = database.execute("describe select * from read_parquet($path)", {"path": str(path)})
@@ -375,7 +375,7 @@ def _description(path: Path, name: str) -> Description:
     except (duckdb.Error, ValueError):
         pass
     raise FormatError(
-        f"{name}: this is not a table of a fleet",
+        f"{name}: this is not a fleet table of emmclab",
         kind="syntax",
         file=name,
         hint="give a folder of recordings, or a table that `emmclab fleet` wrote; to replace a damaged table, "

@@ -49,7 +49,7 @@ def busy(table: object) -> ConfigError:
     return ConfigError(
         f"{table}: another process is working on this table",
         file=str(table),
-        hint="wait for it, or use another table with -o",
+        hint="wait until that process has ended, or use another table with -o",
     )
 
 
@@ -115,7 +115,7 @@ class State:
     @property
     def _open(self) -> IO[str]:
         if self._file is None:
-            raise ValueError("the state is not open")
+            raise ValueError("the state file of the fleet table is not open")
         return self._file
 
     def _clear(self) -> None:
@@ -213,7 +213,7 @@ class Copy:
         version = self._bucket.replace(self._object, self.new_path, self._former())
         if version is None:
             raise ConfigError(
-                f"{self.name}: another process has written this table meanwhile",
+                f"{self.name}: another process has written this fleet table during the run",
                 file=self.name,
                 hint="run the same command again, which continues from the finished rows",
             )

@@ -113,7 +113,7 @@ class Control:
         try:
             request = json.loads(line)
             if not isinstance(request, dict) or request.get("command") not in COMMANDS:
-                raise ConfigError("this is not a command", field="command", hint=f"use {', '.join(COMMANDS)}")
+                raise ConfigError("there is no such command", field="command", hint=f"commands: {', '.join(COMMANDS)}")
             match request["command"]:
                 case "status":
                     return {"ok": True, "status": dict(self._live.stats())}
@@ -139,7 +139,7 @@ def _bound(path: Path) -> socket.socket:
     try:
         status = folder.stat()
     except FileNotFoundError:
-        raise ConfigError(f"{path}: its folder does not exist", file=str(path), hint="create it first") from None
+        raise ConfigError(f"{path}: its folder does not exist", file=str(path), hint="create the folder") from None
     if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
         raise ConfigError(
             f"{path}: other users can write to the folder of the socket",
@@ -222,7 +222,7 @@ def ask(path: Path, command: str, **fields: str) -> Reply:
             line = client.makefile("rb").readline()
         answer = json.loads(line) if line else {"ok": False, "error": "no answer arrived"}
         if not isinstance(answer, dict) or "ok" not in answer:
-            raise ValueError("the answer is not from emmclab")
+            raise ValueError("the answer on the socket is not from emmclab")
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None)
         if isinstance(error, TimeoutError):

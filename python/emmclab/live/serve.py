@@ -97,7 +97,7 @@ class ServeOptions(TypedDict, total=False):
         bool,
         Option(
             False,
-            "Whether the loop device has partitions: those of a table on it, and those that `add_partition` adds.",
+            "Whether the loop device shows partitions, those of its partition table and those of `add_partition`.",
             option=None,
         ),
     ]
@@ -137,7 +137,7 @@ class ServeOptions(TypedDict, total=False):
         _Path, _run(None, "File that stores the contents of the second device.", option="--image2", advanced=True)
     ]
     precondition: Annotated[str, replace(RUN_OPTIONS["precondition"], advanced=True)]
-    seed: Annotated[int, Option(1, "Seed of random preconditioning.", least=0, advanced=True)]
+    seed: Annotated[int, Option(1, "Seed of the random numbers of preconditioning.", least=0, advanced=True)]
     images: Annotated[_Path, RUN_OPTIONS["images"]]
     images_limit: Annotated[int | None, RUN_OPTIONS["images_limit"]]
     check: Annotated[bool, RUN_OPTIONS["check"]]
@@ -145,10 +145,7 @@ class ServeOptions(TypedDict, total=False):
         _Path, _run(None, "Trace to write, with the simulated times; without mkfs and mount.", writes=True)
     ]
     log: Annotated[
-        _Path,
-        Option(
-            None, "Crash log to write, for `emmclab crash`: every command with its data; must not exist.", option=None
-        ),
+        _Path, Option(None, "New file for a crash log for `emmclab crash`: every command with its data.", option=None)
     ]
 
 
@@ -192,7 +189,7 @@ def serve(device: Device | str, **options: Unpack[ServeOptions]) -> LiveDevice:
         loop = not ublk and (needs_disk or (not (nbd or tcp or sdhci or file) and os.geteuid() == 0))
     if loop and ublk:
         raise ConfigError(
-            "a device is either a loop device or a ublk device", field="ublk", hint="leave one of them out"
+            "a device is either a loop or a ublk device", field="ublk", hint="leave out either --loop or --ublk"
         )
     if needs_disk and not (loop or ublk):
         raise ConfigError(
@@ -292,7 +289,7 @@ def require_servable(*, clock: str, tcp: str | None, mkfs: str | None, mount: st
     # Only the parent folder must exist, because a missing mount folder is created.
     if mount is not None and not Path(mount).absolute().parent.is_dir():
         raise InputError(
-            f"{fspath(mount)}: the parent folder was not found", file=fspath(mount), hint="create it, or check the path"
+            f"{fspath(mount)}: the parent folder was not found", file=fspath(mount), hint="create the parent folder"
         )
 
 
@@ -313,8 +310,8 @@ def require_loop() -> None:
     if os.geteuid() != 0 or devices:
         missing = ", ".join(devices) if devices else "root"
         raise UnsupportedError(
-            f"this mounts file systems on served devices, which needs {missing}",
-            hint="run it as root on Linux with FUSE and loop devices",
+            f"this command mounts file systems on served devices, which needs {missing}",
+            hint="run emmclab as root on Linux with FUSE and loop devices",
         )
 
 

@@ -40,7 +40,7 @@ def convert(function: str, *arguments: Any, **options: Any) -> Any:
         command = [sys.executable, "-P", str(Path(__file__).with_name("vega_process.py"))]
         _process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     if _process.stdin is None or _process.stdout is None:
-        raise EmmclabError("the process that draws charts has no pipes", hint="run the command again")
+        raise EmmclabError("the process that draws charts has no input or output", hint="run the same command again")
     try:
         pickle.dump((function, arguments, options), _process.stdin)
         _process.stdin.flush()
@@ -50,7 +50,7 @@ def convert(function: str, *arguments: Any, **options: Any) -> Any:
         _process.wait()
         _process = None
         if isinstance(error, (OSError, EOFError)):
-            raise EmmclabError("the process that draws charts ended", hint="free some memory") from error
+            raise EmmclabError("the process that draws charts ended unexpectedly", hint="free some memory") from error
         raise
     if refusal is not None:
         raise EmmclabError(f"a chart could not be drawn: {refusal}", hint="leave out --figures and --html")

@@ -330,7 +330,7 @@ def parse(text: str, name: str) -> list[Rule]:
                         f"{name}: claim `{rule.id}`: a tolerance of {check.within:g} is more than half of "
                         f"the effect of {effect:g}",
                         field=check.value,
-                        hint="give a smaller `within`",
+                        hint="give the check a smaller tolerance `within`",
                     )
         parsed.append(rule)
     return parsed
@@ -413,9 +413,9 @@ def _refuse_incomplete(results: Results, unread: Collection[str] = ()) -> None:
     if results.lacks(unread):
         name = results.about["name"]
         raise EmmclabError(
-            f"{name}: {results.missing:,} of {results.about['cells']:,} cells have no result; no claim is judged",
+            f"{name}: {results.missing:,} of {results.about['cells']:,} cells have no result; no claim is checked",
             kind="failed",
-            hint=f"run the rest: `emmclab run {name}`",
+            hint=f"run the missing cells: `emmclab run {name}`",
         )
 
 

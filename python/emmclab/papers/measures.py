@@ -47,7 +47,7 @@ def find_measure(paper: str, name: str) -> Measure:
         raise ConfigError(
             f"{paper}: there is no measure `{name}`",
             field="measure",
-            hint="write it as MODULE.FUNCTION of the paper's folder",
+            hint="write the measure as MODULE.FUNCTION of the paper's folder",
         ) from error
     if not getattr(measure, "is_measure", False):
         raise ConfigError(

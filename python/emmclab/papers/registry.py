@@ -62,7 +62,7 @@ def papers() -> dict[str, Paper]:
 def paper(name: str, field: str = "--paper") -> Paper:
     """Find a paper by its name."""
     if name not in papers():
-        raise ConfigError(f"there is no paper `{name}`", field=field, hint=f"choose one of: {', '.join(papers())}")
+        raise ConfigError(f"there is no paper `{name}`", field=field, hint=f"the papers are: {', '.join(papers())}")
     return papers()[name]
 
 

@@ -109,7 +109,7 @@ class Disk:
                         f"{self.name}: direct I/O fails at {offset} KB: {error.strerror}",
                         file=self.name,
                         errno=error.errno,
-                        hint="check the device (`dmesg`), or use a smaller part of it (--span-mb)",
+                        hint="check the device (`dmesg`), or use a smaller part of the device (--span-mb)",
                     ) from error
                 times_ms.append((time.perf_counter_ns() - begin) / 1e6)
                 if moved != length_kb * 1024:
@@ -126,9 +126,9 @@ def check_size(target: Target, span_kb: int) -> None:
     least_kb = 2 * LONGEST_KB
     if not least_kb <= span_kb <= target.size_kb:
         raise ConfigError(
-            f"a span of {span_kb // 1024} MB is impossible on {target.name} of {target.size_kb // 1024} MB",
+            f"a probed span of {span_kb // 1024} MB is impossible on {target.name} of {target.size_kb // 1024} MB",
             field="--span-mb",
-            hint=f"give {least_kb // 1024} to {target.size_kb // 1024} MB",
+            hint=f"give a span of {least_kb // 1024} to {target.size_kb // 1024} MB",
         )
 
 

@@ -57,7 +57,7 @@ def seal(path: Path) -> None:
     """Write the checksum into a Parquet file, in place of the placeholder `UNSEALED` in its metadata."""
     offset = _seal_offset(path)
     if offset is None:
-        raise ValueError(f"{path}: there is no place for the seal")
+        raise ValueError(f"{path}: the file has no room for the checksum")
     sealed = _hashed(path, offset)
     with path.open("r+b") as file:
         file.seek(offset)

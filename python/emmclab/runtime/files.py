@@ -38,7 +38,7 @@ def read_text(path: str | Path, hint: str | None = None) -> str:
             f"{path}: byte {error.start}: this is not UTF-8 text",
             kind="syntax",
             file=str(path),
-            hint="check that it is the right file, and convert a text in another encoding first",
+            hint="check that this is the right file, and convert text in another encoding to UTF-8 first",
         ) from error
 
 
@@ -119,7 +119,7 @@ def open_own(path: Path) -> IO[str]:
         raise error if isinstance(error, InputError) else InputError.of(error, path) from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise InputError(f"{path}: this is not a regular file", file=str(path), hint="remove it, and try again")
+        raise InputError(f"{path}: this is not a regular file", file=str(path), hint="remove this path, and try again")
     return os.fdopen(handle, "r+", encoding="utf-8")
 
 

@@ -68,7 +68,7 @@ def between_commas(text: str, option: str) -> list[str]:
         raise ConfigError(
             f"{option}: member {position} of {len(members)} of the list `{text}` is empty",
             field=option,
-            hint="remove the comma, or check that the variables of the shell are set",
+            hint="remove the extra comma, or check that the variables of the shell are set",
         )
     return members
 

@@ -110,6 +110,6 @@ def complete(declared: Mapping[str, Option], values: Mapping[str, Any], subject:
     The values of options that take names become lists.
     """
     if unknown := sorted(values.keys() - declared.keys()):
-        raise TypeError(f"there is no option {unknown[0]!r} of {subject}; there are: {', '.join(declared)}")
+        raise TypeError(f"there is no option {unknown[0]!r} of {subject}; the options are: {', '.join(declared)}")
     completed = {name: values.get(name, option.default) for name, option in declared.items()}
     return {name: several(value) if declared[name].takes_names else value for name, value in completed.items()}

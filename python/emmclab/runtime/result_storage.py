@@ -95,9 +95,9 @@ def place_of(results: str | Path, study: str) -> Place:
 def refused(place: object, by: str) -> ConfigError:
     """Return the error that another run of the study is in progress; `by` identifies it in the message."""
     return ConfigError(
-        f"{place}: another run is writing its results here{by}",
+        f"{place}: another run is writing its results to this folder{by}",
         field="--results",
-        hint="wait for it, use another --results folder, or divide the cells: --shard 1/2 and --shard 2/2",
+        hint="wait for the other run, use another --results folder, or divide the cells: --shard 1/2 and --shard 2/2",
     )
 
 

@@ -90,7 +90,7 @@ def refuse_lines(settings: Mapping[str, Setting]) -> None:
             raise ConfigError(
                 f"the value of `{name}` has several lines",
                 field=name,
-                hint="give each setting by itself: `--set KEY=VALUE --set OTHER=VALUE`",
+                hint="give each setting in a separate option: `--set KEY=VALUE --set OTHER=VALUE`",
             )
 
 
@@ -114,7 +114,7 @@ def stack(names: Names, settings: Mapping[str, Setting]) -> list[tuple[str, list
     kinds = [name.partition(":")[0] for name in names]
     for name, kind in zip(names, kinds, strict=True):
         if kind not in settings_of_kind:
-            hint = f"choose from: {', '.join(settings_of_kind)}"
+            hint = f"choose from the layers: {', '.join(settings_of_kind)}"
             raise ConfigError(f"there is no layer `{kind}`", field="layers", hint=hint)
         if ":" in name and "mode" not in settings_of_kind[kind]:
             hint = f"write `{kind}`; its settings are given as {kind}.NAME=VALUE"

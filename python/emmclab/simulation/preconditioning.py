@@ -30,6 +30,6 @@ def no_trace(text: str, device: str) -> _core.Precondition:
         raise ConfigError(
             f"{device} cannot be preconditioned by a trace",
             field="precondition",
-            hint="use none, sequential:PCT, random:PCT, steady[:CAPACITIES] or used:AGE",
+            hint="precondition with none, sequential:PCT, random:PCT, steady[:CAPACITIES] or used:AGE",
         )
     return parsed

@@ -45,7 +45,7 @@ def _open_input(result: StoredResult, recorded: Mapping[str, Any]) -> tuple[Path
             f"{result.place}: `provenance.inputs`: the trace `{recorded.get('name')}` cannot be read again from a file",
             file=result.place,
             field="provenance.inputs",
-            hint="write the trace to a file (`emmclab convert`), and simulate that",
+            hint="write the trace to a file (`emmclab convert`), and simulate that file",
         )
     places = [place for place in (Path(path), result.folder / path) if place.exists()]
     if not places:
@@ -53,14 +53,14 @@ def _open_input(result: StoredResult, recorded: Mapping[str, Any]) -> tuple[Path
             f"{path}: file not found; it is an input of {result.place}",
             file=path,
             field="provenance.inputs",
-            hint="run the command in the folder of the original run, or restore the trace",
+            hint="run this command in the folder of the original run, or restore the trace",
         )
     traces = [read(place, **(recorded.get("reading") or {})) for place in places]
     for place, trace in zip(places, traces, strict=True):
         if trace.digest == digest:
             return place, trace
     raise InputError(
-        f"{places[0]}: it has changed since {result.place} was written: its SHA-256 begins with "
+        f"{places[0]}: the trace has changed since {result.place} was written: its SHA-256 begins with "
         f"{traces[0].digest}, not {digest}",
         file=str(places[0]),
         field="provenance.inputs",

@@ -221,7 +221,7 @@ def shown_fields(paths: tuple[str, ...]) -> tuple[ResultField, ...]:
     """Return the figures with these paths, in order, and how they are displayed."""
     fields = tuple(map(result_field, paths))
     if bare := [field.path for field in fields if not field.label]:
-        raise KeyError(f"no label is declared for {', '.join(bare)}")
+        raise KeyError(f"no label is declared for the result fields {', '.join(bare)}")
     return fields
 
 

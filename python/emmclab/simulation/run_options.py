@@ -49,7 +49,7 @@ class OptionsOfAnyLayers(ReplayOptions, total=False):
     ]
     images: Annotated[
         str | PathLike[str] | None,
-        Option(None, "Folder of preconditioned devices, for reuse.", metavar="DIR", advanced=True, stored="never"),
+        Option(None, "Folder for storing preconditioned devices.", metavar="DIR", advanced=True, stored="never"),
     ]
     images_limit: Annotated[
         int | None,
@@ -65,7 +65,7 @@ class OptionsOfAnyLayers(ReplayOptions, total=False):
         Device | str | None,
         Option(
             None,
-            "Second device, for layers with second_device=true.",
+            "Second device of the run, for layers with second_device=true.",
             option="--device2",
             completes="device_names",
             metavar="PRESET|FILE",
@@ -117,7 +117,7 @@ class OptionsOfAnyLayers(ReplayOptions, total=False):
     ]
     progress: Annotated[
         SimulationProgress | None,
-        Option(None, "Function that is called after each batch.", option=None, stored="never"),
+        Option(None, "Function that is called after each batch of requests.", option=None, stored="never"),
     ]
     provenance: Annotated[
         bool,
@@ -213,7 +213,7 @@ def complete_options(options: RunOptions) -> dict[str, Any]:
         raise ConfigError(
             "`rate` has no effect back to back: each request arrives when the previous one is complete",
             field="rate",
-            hint="leave it out, or replay at the recorded arrivals (--mode open)",
+            hint="leave out `rate`, or replay at the recorded arrivals (--mode open)",
         )
     return values
 

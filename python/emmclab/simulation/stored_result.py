@@ -78,7 +78,7 @@ def read_result(text: str) -> StoredResult:
         + (f", not {number}" if number else ""),
         file=path,
         field="RESULT",
-        hint=f"choose one of them: {listed}{'; ...' if len(results) > 6 else ''}",
+        hint=f"choose one of the results: {listed}{'; ...' if len(results) > 6 else ''}",
     )
 
 

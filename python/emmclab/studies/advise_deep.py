@@ -156,7 +156,7 @@ def require_order(by: str) -> None:
         raise ConfigError(
             f"combinations of options cannot be ranked by `{by}`",
             field="--by",
-            hint=f"{', '.join(METRICS)}; leave out --deep to rank single options by it",
+            hint=f"rank by one of {', '.join(METRICS)}; leave out --deep to rank single options by `{by}`",
         )
     library("optuna")
 

@@ -149,7 +149,7 @@ class Cell:
             raise InputError(
                 f"{self.device}: this file has changed since the run of the study began",
                 file=self.device,
-                hint="run the study again: it repeats only the cells of this device",
+                hint="run the study again, which repeats only the cells of this device",
             )
         return device
 

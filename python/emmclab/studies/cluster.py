@@ -72,7 +72,7 @@ class RayCluster:
             raise ConfigError(
                 f"{address or 'ray'}: no Ray cluster can be joined: {first}",
                 field="--on",
-                hint="start one with `ray start --head`; RAY_AUTH_MODE and RAY_AUTH_TOKEN have to be those "
+                hint="start a cluster with `ray start --head`; RAY_AUTH_MODE and RAY_AUTH_TOKEN have to be those "
                 "of the cluster; `--on ray` starts one on this machine",
             ) from error
         #: Address of Ray's dashboard; empty if there is none.
@@ -158,9 +158,9 @@ class RayCluster:
             self.jobs, self._seen = processors, now
         elif now - self._seen > _NOBODY_S:
             raise EmmclabError(
-                f"the cluster has had no processor for {_NOBODY_S:.0f} s",
+                f"the Ray cluster has had no processor for {_NOBODY_S:.0f} s",
                 kind="failed",
-                hint="start nodes with `ray start --address=HEAD:PORT`; the same command runs the rest",
+                hint="start nodes with `ray start --address=HEAD:PORT`; the same command then runs the missing cells",
             )
 
     def _send(self, path: str) -> _Sent:
@@ -237,9 +237,9 @@ def _here(path: str, digest: str, name: str, content: Any) -> str:
     if not copy.exists():
         if content is None:
             raise InputError(
-                f"{path}: missing or different on {socket.gethostname()}, and too large to be sent",
+                f"{path}: the file is missing or different on {socket.gethostname()}, and too large to be sent",
                 file=path,
-                hint="put it on a disk that all nodes share, at the same path on each",
+                hint="put the file on a disk that all nodes share, at the same path on each node",
             )
         import ray
 

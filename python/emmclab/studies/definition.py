@@ -85,7 +85,7 @@ class Study:
             return Study.parse(read_text(name), name)
         if name not in bundled():
             raise ConfigError(
-                f"there is no study `{name}`", field="STUDY", hint=f"choose one of: {', '.join(bundled())}"
+                f"there is no study `{name}`", field="STUDY", hint=f"choose one of the studies: {', '.join(bundled())}"
             )
         return Study.parse(bundled_text(name), f"{name}.toml")
 
@@ -101,9 +101,9 @@ class Study:
         except (ValueError, RecursionError) as error:
             deep = isinstance(error, RecursionError)
             raise ConfigError(
-                f"{file}: {'lists in it are nested too deeply' if deep else error}",
+                f"{file}: {'lists in the study are nested too deeply' if deep else error}",
                 file=file,
-                hint="correct the TOML; docs/guides/studies.md describes a study",
+                hint="correct the TOML; docs/guides/studies.md describes the file of a study",
             ) from error
         _refuse_large_numbers(table, file, "")
         table = _with_defaults(table, file)
@@ -143,7 +143,7 @@ class Study:
                 f"{file}: `{PROFILE}` is not a valid name of a grid",
                 file=file,
                 field="grid",
-                hint="choose another name: profiles of inputs have this one",
+                hint="choose another name for the grid: the grid of the inputs' profiles has this name",
             )
         for name in names:
             if names.count(name) > 1:
@@ -218,9 +218,9 @@ class Study:
         """
         if self.cuts is None:
             raise ConfigError(
-                f"{self.name} cuts no power",
+                f"{self.name} is not a study of power cuts",
                 field="scale",
-                hint="use it with a study of power cuts, for example `emmclab run power-cuts`",
+                hint="use the option with a study of power cuts, for example `emmclab run power-cuts`",
             )
         return replace(self, cuts=self.cuts.scaled(scale))
 
@@ -268,7 +268,7 @@ def _refuse_large_numbers(value: object, file: str, place: str) -> None:
             f"{file}: `{place}`: a number of {value.bit_length()} bits is too large",
             file=file,
             field=place,
-            hint=f"give one up to {2**63 - 1}",
+            hint=f"give a number up to {2**63 - 1}",
         )
 
 
@@ -280,7 +280,7 @@ def _refuse_negative_seeds(study: Study) -> None:
                 f"{study.file}: `{place}seeds`: {min(seeds)} is below 0",
                 file=study.file,
                 field=f"{place}seeds",
-                hint="give numbers of 0 or more",
+                hint="give seeds of 0 or more",
             )
 
 
@@ -501,7 +501,7 @@ class FolderTraces:
             raise ConfigError(
                 f"{study} needs recorded traces that do not come with emmclab: {', '.join(self.files)}",
                 field="--traces",
-                hint=f"get them ({self.source}) and give their folder: `emmclab reproduce {study} --traces DIR`",
+                hint=f"get the traces ({self.source}) and give their folder: `emmclab reproduce {study} --traces DIR`",
             )
 
     def refuse_missing(self) -> None:

@@ -54,7 +54,7 @@ class Input:
                 generated = replace(generated, name=f"{generated.name} ({requests:,} requests)")
             if only:
                 raise ConfigError(
-                    f"{source} is generated, not recorded", field="--only", hint="use it with a recorded trace"
+                    f"{source} is generated, not recorded", field="--only", hint="use the option with a recorded trace"
                 )
             return generated
         if requests:
@@ -99,7 +99,7 @@ def _number(source: str, text: str) -> int:
         raise ConfigError(
             f"{source}: `{text}` is not a number of requests",
             field="--requests",
-            hint="give 1 or more, for example `--requests 4000`",
+            hint="give a number of requests of 1 or more, for example `--requests 4000`",
         )
     return int(text)
 

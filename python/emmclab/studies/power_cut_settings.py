@@ -122,7 +122,7 @@ class Cuts:
     def scaled(self, scale: float) -> "Cuts":
         """Return a copy of the settings with the number of power cuts multiplied by `scale`."""
         if not scale > 0:
-            raise ConfigError(f"a scale of {scale:g} is impossible", field="scale", hint="give a number above 0")
+            raise ConfigError(f"a scale of {scale:g} is impossible", field="scale", hint="give a scale above 0")
         return replace(self, scale=self.scale * scale)
 
     def options(self, file_system: str, share: float = 1.0) -> CutOptions:

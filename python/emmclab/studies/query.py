@@ -167,7 +167,7 @@ def _answer(database: duckdb.DuckDBPyConnection, sql: str, tables: list[str]) ->
     with _refusing(tables):
         if not database.extract_statements(sql):
             raise ConfigError(
-                "the query is empty", field="SQL", hint="give one, for example `select * from runs limit 5`"
+                "the query is empty", field="SQL", hint="give a query, for example `select * from runs limit 5`"
             )
     return Answer(_interruptible(database, ask, tables), rows())
 

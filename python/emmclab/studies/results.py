@@ -142,7 +142,7 @@ class Results:
         if len(runs) != 1:
             raise EmmclabError(
                 f"{len(runs)} runs of `{grid}` with {values}; exactly one is needed",
-                hint="run the whole study: its results lack runs that this claim or figure needs",
+                hint="run the whole study, because its results lack runs that this claim or figure needs",
             )
         return runs[0]
 

@@ -157,7 +157,7 @@ class Shard:
             raise ConfigError(
                 f"`{text}` is not a shard",
                 field="--shard",
-                hint="write its number, counted from 1, and the number of shards, for example 3/16",
+                hint="write the number of the shard, counted from 1, and the number of shards, for example 3/16",
             )
         return Shard(int(number), int(of))
 
@@ -304,7 +304,7 @@ def require_all(cells: Sequence[Cell], executor: Executor) -> None:
     if any(kind.is_of_machine for kind in inputs) and not executor.is_local:
         raise UnsupportedError(
             "a study of served devices depends on the kernel and tools of the machine that runs it",
-            hint="run it with --on local, or in shards on identical machines",
+            hint="run the study with --on local, or in shards on identical machines",
         )
     for kind, named in inputs.items():
         kind.require(list(named))
@@ -387,7 +387,7 @@ def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], outpu
             copied = Store(place).copies(copies)
             if not copied:
                 raise InputError(
-                    f"{place}: there are no results",
+                    f"{place}: the folder contains no results of a study",
                     file=str(place),
                     hint="give the --results folder of `emmclab run`, which contains a folder for each study",
                 )

@@ -148,7 +148,7 @@ def run_search(
         raise ConfigError(
             f"{study.file or study.name}: there is no section `[search]`",
             field="search",
-            hint="declare what may vary: `[search]` with `[[search.setting]]`, see docs/guides/cluster.md",
+            hint="declare the settings that may vary: `[search]` with `[[search.setting]]`, see docs/guides/cluster.md",
         )
     with place.lock(""):
         store = Store(place, images_limit)
@@ -351,7 +351,7 @@ def _figure(name: str, rows: list[Row]) -> float:
     names = sorted({key for row in rows for key, value in row.items() if isinstance(value, float)})
     near = _core.closest(name, names)
     raise ConfigError(
-        f"`{name}` is not a figure of the results",
+        f"`{name}` is not a figure of the results of a study",
         field="--minimize",
         hint=f"did you mean `{near}`?" if near else "give a column of `runs`, such as mean_response_ms or waf",
     )

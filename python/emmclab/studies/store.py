@@ -296,7 +296,7 @@ class Store:
         try:
             text = self.place.read("index.json")
         except OSError as error:
-            raise InputError(f"{path}: there are no finished results", file=path, hint=hint) from error
+            raise InputError(f"{path}: there are no finished results of a study", file=path, hint=hint) from error
         index = from_checked_json(text)
         if index is None:
             raise InputError(
@@ -315,7 +315,7 @@ class Store:
                     raise InputError(
                         f"{self.place}: the result {key} no longer exists",
                         file=str(self.place),
-                        hint="run the study again",
+                        hint="run the study again, which repeats the cells without a result",
                     )
                 yield text
 

@@ -109,7 +109,7 @@ def profile_parts(
         raise ConfigError(
             f"{place}: clock jumps can be mended only in one pass, not in parts",
             field="--mend-clock",
-            hint="leave out --jobs, or convert each part with --mend-clock before",
+            hint="leave out --jobs, or convert each part with --mend-clock beforehand",
         )
     is_file = place.is_file()
     name = trace_name(place) if is_file else printable(place.resolve().name)
@@ -152,7 +152,7 @@ def profile_parts(
             threads.shutdown(wait=False, cancel_futures=True)
             raise
     if not traces:
-        raise InputError(f"{place}: no part contains a request", file=str(place), hint="check the path")
+        raise InputError(f"{place}: no part of the trace contains a request", file=str(place), hint="check the path")
     header, ledger = _of_file(place, options, traces) if is_file else _of_folder(place, traces)
     _refuse_empty_selection(place, ledger)
     # Clock jumps can be recognised only after the merge, by comparing all gaps of the whole trace.
@@ -172,7 +172,7 @@ def _paths(place: Path) -> list[Path]:
     paths = [place / recording.path for recording in recordings(place) if not Path(recording.path).name.startswith("_")]
     if not paths:
         message = f"{place}: there is no part of a trace"
-        raise InputError(message, file=str(place), hint="name the folder that contains the parts")
+        raise InputError(message, file=str(place), hint="name the folder that contains the parts of the trace")
     return paths
 
 
@@ -200,7 +200,7 @@ def _merge(merged: _core.Profiler, profile: _core.Profiler, part: Part) -> None:
             f"{part}: {error}",
             kind="order",
             file=str(part.path),
-            hint="profile recordings that are not parts of one trace each by itself: `emmclab fleet FOLDER`"
+            hint="use another command for recordings that are not parts of one trace: `emmclab fleet FOLDER`"
             if part.groups is None
             else "the file is not in order of arrival; sort it, as DuckDB does: `copy (from 'trace.parquet' "
             "order by arrival_ns) to 'sorted.parquet'`",
@@ -216,10 +216,10 @@ def _of_folder(folder: Path, traces: Sequence[Trace]) -> tuple[Header, Ledger]:
     if len(values["clock"]) > 1:
         clocks = " and ".join(sorted(map(str, values["clock"])))
         raise FormatError(
-            f"{folder}: parts have different clocks: {clocks}",
+            f"{folder}: the parts of the trace have different clocks: {clocks}",
             kind="order",
             file=str(folder),
-            hint="profile recordings that are not parts of one trace each by itself: `emmclab fleet FOLDER`",
+            hint="use another command for recordings that are not parts of one trace: `emmclab fleet FOLDER`",
         )
     header: Header = {field: next(iter(values[field])) if len(values[field]) == 1 else None for field in values}
     formats = ", ".join(sorted(map(str, values["format"])))
@@ -258,7 +258,7 @@ def _refuse_empty_selection(place: Path, ledger: Ledger) -> None:
             f"{place}: no request satisfies all conditions together",
             file=str(place),
             field="--only",
-            hint="use fewer conditions or a longer time",
+            hint="use fewer conditions, or a longer range of times",
         )
 
 

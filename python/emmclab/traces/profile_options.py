@@ -50,7 +50,7 @@ def percentiles_of(values: Iterable[float] | str | None) -> list[float]:
             raise ConfigError(
                 f"`{part}` is not a percentile",
                 field="percentiles",
-                hint="give numbers above 0 and up to 100, for example `50,90,99,99.9`",
+                hint="give percentiles above 0 and up to 100, for example `50,90,99,99.9`",
             )
         percentiles.add(percent)
     return sorted(percentiles)
@@ -87,6 +87,6 @@ def bin_ns(width: str | float | None) -> int:
         raise ConfigError(
             f"`{width}` is not the width of a bin",
             field="bin",
-            hint="give 1us to 1000h, a number with us, ms, s, m or h, for example `100ms`",
+            hint="give a width of 1us to 1000h, for example `100ms`; the units are us, ms, s, m and h",
         )
     return round(ns)

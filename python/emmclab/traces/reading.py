@@ -150,13 +150,13 @@ def combine(traces: Sequence[Trace], *, offsets_s: Sequence[float] = ()) -> Trac
     9819
     """
     if len(traces) < 2:
-        raise ConfigError("there is one trace to combine", hint="give two or more traces, or leave out `--combine`")
+        raise ConfigError("one trace cannot be combined", hint="give two or more traces, or leave out `--combine`")
 
     if offsets_s and len(offsets_s) != len(traces):
         raise ConfigError(
             f"there are {len(offsets_s)} start times for {len(traces)} traces",
             field="--offset",
-            hint="give one for each trace in their order, for example `0s,10s`",
+            hint="give one start time for each trace, in the order of the traces, for example `0s,10s`",
         )
     refuse_pipes(traces, "combined with another")
     offsets = [round(seconds * 1e9) for seconds in offsets_s]

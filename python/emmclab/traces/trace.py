@@ -97,9 +97,9 @@ def _frame(table: Any, name: str) -> _core.Frame:
         if isinstance(error, ConfigError) or hasattr(error, "kind"):
             raise
         raise ConfigError(
-            f"this table cannot be handed over as Arrow columns: {error}",
+            f"this table cannot be converted to Arrow columns: {error}",
             field="table",
-            hint="give columns of whole numbers and text",
+            hint="give a table with columns of whole numbers and text",
         ) from error
 
 
@@ -553,7 +553,7 @@ def refuse_pipes(traces: Sequence[Trace], action: str) -> None:
         if trace.is_pipe:
             raise UnsupportedError(
                 f"{trace.name} is a pipe or another stream and cannot be {action}",
-                hint="write it to a file first, or make a table of it",
+                hint="write the trace to a file first, or convert it to a table",
             )
 
 
@@ -568,5 +568,5 @@ def refuse_coarse_clock(name: str, header: Header, figures: str) -> None:
     if step := header["coarse_clock"]:
         raise UnsupportedError(
             f"{name}: the clock has steps of {step}, longer than a usual response: {figures} are unknown",
-            hint="give a trace with finer stamps, as `emmclab record` writes it",
+            hint="give a trace with finer time stamps, such as those of `emmclab record`",
         )

@@ -104,7 +104,7 @@ impl<S: StorageBackend> ProgramEngine<'_, S> {
         let files = &mut self.files;
         let named = |error: emmclab_base::Error| {
             let thread = &self.fixed.program.threads[number as usize].name;
-            error.hint(format!("look at the steps of thread `{thread}`"))
+            error.hint(format!("check the steps of thread `{thread}` in the program"))
         };
         match instruction {
             ThreadInstruction::Pick { set, pick } => {
@@ -156,7 +156,7 @@ impl<S: StorageBackend> ProgramEngine<'_, S> {
         self.threads[number as usize].status = ThreadStatus::Storage(likely_wait(operation), spec);
         self.storage.begin(CallerId(number), self.now, operation).map_err(|error| {
             let thread = &self.fixed.program.threads[number as usize].name;
-            error.hint(format!("thread `{thread}` requested it at {}; see the sizes of its files", self.now))
+            error.hint(format!("thread `{thread}` requested this operation at {}; check its file sizes", self.now))
         })?;
         self.asking = Some(number);
         self.end_operations()?;

@@ -246,7 +246,7 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
                 thread.timeline.push(ThreadActivity::Storage(wait, spec), at);
             }
             if at != self.now {
-                return Err(Error::new(ErrorClass::Value, "the parts of an operation do not add up to its time")
+                return Err(Error::new(ErrorClass::Value, "the parts of an operation do not add up to its duration")
                     .hint("report this defect of emmclab with the program and the seed"));
             }
             thread.pending_cpu += Nanos((operation.cpu_ns * self.fixed.factor / 1_000_000) as i64);
@@ -269,13 +269,9 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
         }
         Err(Error::new(
             ErrorClass::Config,
-            format!(
-                "the program executes steps without an end in which no time passes, at {}: {}",
-                self.now,
-                self.all_doing().join(", ")
-            ),
+            format!("the program endlessly executes steps that take no time, at {}: {}", self.now, self.all_doing().join(", ")),
         )
-        .hint("add `cpu` or `think` to the steps that are repeated"))
+        .hint("add a `cpu` or `think` step to the steps that are repeated"))
     }
 
     /// Describes what each thread is doing, for error messages.
@@ -323,7 +319,7 @@ impl<'a, S: StorageBackend> ProgramEngine<'a, S> {
     fn beyond_limit(&self) -> Error {
         let (limit, all) = (self.fixed.limit, self.all_doing().join(", "));
         Error::new(ErrorClass::Config, format!("the program has not ended after {limit}: {all}"))
-            .hint("look for a wait that never ends, or set a higher limit")
+            .hint("look for a wait in the program that never ends, or set a higher time limit")
     }
 
     fn outcome(mut self) -> ProgramOutcome {

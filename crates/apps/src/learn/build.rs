@@ -45,7 +45,7 @@ pub(super) fn program(
         steps += written.len();
         if steps > MOST_STEPS {
             return Err(Error::new(ErrorClass::Value, format!("the program would have more than {MOST_STEPS} steps"))
-                .hint("learn from a part of the recording"));
+                .hint("learn the program from a part of the recording"));
         }
         let _ = write!(out, "\n[[thread]]\nname = {}\n", toml::Value::String(thread.name()));
         if thread.started {

@@ -92,11 +92,9 @@ pub struct LearnedProgram {
 /// unknown thread or an impossible CPU factor.
 pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<LearnedProgram> {
     if !(options.cpu_factor > 0.0 && options.cpu_factor <= MOST_CPU_FACTOR) {
-        return Err(Error::new(ErrorClass::Config, "is not a CPU factor")
+        return Err(Error::new(ErrorClass::Config, "the CPU factor must be above 0 and at most 1000")
             .of_field("cpu_factor", 0, options.cpu_factor.to_string().as_bytes())
-            .hint(
-                "give a number above 0 and up to 1000, for example 0.25 for a core four times as fast as one of 1 GHz of 2010",
-            ));
+            .hint("give a factor above 0 and up to 1000; 0.25 means a core that is four times as fast as a 1 GHz core of 2010"));
     }
     let head = reader.fill_buf().map_err(|error| Error::new(ErrorClass::Io, error.to_string()))?;
     let (mut strace, mut ftrace) = (StraceParser::new(&String::from_utf8_lossy(head)), FtraceCallParser::default());
@@ -278,7 +276,7 @@ fn judge_user_thread(recording: &CallRecording, options: &LearnOptions) -> Resul
             named.iter().position(is_it).ok_or_else(|| {
                 Error::new(ErrorClass::Config, "the recording has no such thread")
                     .of_field("user_waits_for", 0, wanted.as_bytes())
-                    .hint(format!("give the kernel's number of a thread; there are: {}", listed(recording)))
+                    .hint(format!("give the kernel's number of a thread; the recording has the threads {}", listed(recording)))
             })?
         }
         None if named.is_empty() => {

@@ -226,7 +226,7 @@ fn work_that_was_recorded_on_a_faster_machine_is_stated_for_a_core_of_factor_one
     assert_eq!((work(1.0), work(0.25)), (vec![20.0, 10.0], vec![80.0, 40.0]));
     for wrong in [0.0, -1.0, f64::NAN, 1001.0] {
         let error = learn(text.as_bytes(), &LearnOptions { cpu_factor: wrong, ..options() }).unwrap_err();
-        assert!(error.to_string().contains("is not a CPU factor") && error.hint_text().is_some(), "{error}");
+        assert!(error.to_string().contains("the CPU factor must be above 0") && error.hint_text().is_some(), "{error}");
     }
 }
 

@@ -325,7 +325,7 @@ impl<'a> DeclaredNames<'a> {
         for (key, names) in kinds {
             let mut seen = BTreeSet::new();
             if let Some(twice) = names.iter().find(|name| !seen.insert(**name)) {
-                return fault(key, twice, "the name is used twice", "use different names");
+                return fault(key, twice, "the program has two entries of this name", "give the two entries different names");
             }
         }
         check_name_exists("user_waits_for", &program.user_waits_for, &self.threads)?;
@@ -442,7 +442,7 @@ fn check_name_exists(key: &'static str, name: &str, names: &[&str]) -> CheckResu
     } else {
         format!("the program defines: {}", names.join(", "))
     };
-    fault(key, name, "is not defined in this program", there)
+    fault(key, name, "the program does not define this name", there)
 }
 
 fn amount<T: DrawableQuantity>(

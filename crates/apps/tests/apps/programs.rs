@@ -35,10 +35,10 @@ fn a_fault_is_named_with_its_line() {
         ("", "{ cpu = { ms = nan } }", "a time must be from 0", Some(6)),
         ("", "{ cpu = { ms = { uniform = [3, 1] } } }", "is greater than the second", Some(6)),
         ("", "{ think = { ms = { choices = [[3, 0]] } } }", "no weight above 0", Some(6)),
-        ("", "{ read = { file = \"nowhere\", size = 1 } }", "is not defined in this program", Some(8)),
+        ("", "{ read = { file = \"nowhere\", size = 1 } }", "the program does not define this name", Some(8)),
         ("", "{ wait = { name = \"never\" } }", "no thread sends this signal", Some(8)),
-        ("", "{ start = { thread = \"nobody\" } }", "is not defined in this program", Some(8)),
-        ("", "{ call = { procedure = \"nothing\" } }", "is not defined in this program", Some(8)),
+        ("", "{ start = { thread = \"nobody\" } }", "the program does not define this name", Some(8)),
+        ("", "{ call = { procedure = \"nothing\" } }", "the program does not define this name", Some(8)),
         ("", "{ maybe = { pct = 120, steps = [] } }", "must be 0 to 100", None),
         ("", "{ repeat = { steps = [{ cpu = { ms = 1 } }] } }", "repeats steps without an end", Some(6)),
         (file, "{ read = { file = \"f\", size = 0 } }", "must be at least 1", Some(11)),
@@ -56,7 +56,7 @@ fn a_fault_is_named_with_its_line() {
     }
     let twice = format!("{HEAD}[[thread]]\nname = \"ui\"\nsteps = []\n[[thread]]\nname = \"ui\"\nsteps = []\n");
     let error = AppProgram::from_toml(&twice).unwrap_err();
-    assert_eq!((error.line(), error.to_string().contains("the name is used twice")), (Some(9), true));
+    assert_eq!((error.line(), error.to_string().contains("has two entries of this name")), (Some(9), true));
     let nobody = AppProgram::from_toml(&format!("{HEAD}thread = []\n")).unwrap_err();
     assert!(nobody.to_string().contains("user_waits_for"), "{nobody}");
 }
@@ -87,7 +87,7 @@ fn a_file_that_is_used_before_it_exists_is_named() {
         "[[file]]\nname = \"late\"\npartition = \"data\"\n\
          [[thread]]\nname = \"ui\"\nsteps = [{ append = { file = \"late\", size = 5 } }]",
     );
-    assert!(message.contains("`late`: no file of this set exists"), "{message}");
+    assert!(message.contains("`late`: no file of this file set exists"), "{message}");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn impossible_hosts_are_refused() {
         ("[[periodic]]\nname = \"a\"\nevery_ms = 1\ncpu_ms = -1\n", "periodic.cpu_ms"),
         ("[kernel.cpu]\npoll_ns = 200000\n", "cpu.poll_ns"),
         ("[[partition]]\nname = \"a\"\n", "only the last partition"),
-        ("[[partition]]\nname = \"data\"\nsize = 4096\n", "the name is used twice"),
+        ("[[partition]]\nname = \"data\"\nsize = 4096\n", "has two entries of this name"),
     ] {
         let message = host(more).unwrap_err().to_string();
         assert!(message.contains(word), "{word}: {message}");

@@ -111,9 +111,9 @@ fn a_known_device_is_found_from_fio_results() {
 fn rubbish_from_fio_is_refused_with_the_field() {
     let deep = fio(&[("read", 4, 100.0)]).replace("\"iodepth\": \"1\"", "\"iodepth\": \"32\"");
     for (text, word) in [
-        ("", "is not JSON"),
+        ("", "no JSON of fio"),
         ("{}", "jobs"),
-        ("{\"jobs\": []}", "no job has read"),
+        ("{\"jobs\": []}", "no fio job has read"),
         ("{\"jobs\": [{\"read\": {\"total_ios\": 5, \"io_bytes\": 20480}}]}", "clat_ns"),
         ("{\"jobs\": [{\"read\": {\"total_ios\": 5, \"io_bytes\": 5, \"clat_ns\": {\"mean\": 1}}}]}", "io_bytes"),
         (&deep, "iodepth"),

@@ -68,7 +68,7 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Cra
     let mut input = DmLogInput { file: BufReader::with_capacity(1 << 20, file), path, offset: 0 };
     let mut head = [0; SECTOR_BYTES as usize];
     let short = || {
-        Error::new(ErrorClass::Truncated, "the log is cut short in its first sector")
+        Error::new(ErrorClass::Truncated, "the log of dm-log-writes is cut short in its first sector")
             .in_file(path)
             .hint("copy or record the log again")
     };
@@ -78,14 +78,10 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Cra
     let (version, entries) = (word(&head, 8), word(&head, 16));
     let sector_bytes = word(&head, 24) & 0xffff_ffff;
     if word(&head, 0) != MAGIC || version != VERSION {
-        return Err(input.wrong("is not a supported version", "version", version));
+        return Err(input.wrong("this version of a log of dm-log-writes is not supported", "version", version));
     }
     if !sector_bytes.is_power_of_two() || !(SECTOR_BYTES..=1 << 16).contains(&sector_bytes) {
-        return Err(input.wrong(
-            "is not a sector size, which is a power of two from 512 to 65,536 bytes",
-            "sector size",
-            sector_bytes,
-        ));
+        return Err(input.wrong("the sector size must be a power of two from 512 to 65,536 bytes", "sector size", sector_bytes));
     }
     if !input.fill(&mut vec![0; (sector_bytes - SECTOR_BYTES) as usize])? {
         return Err(short());
@@ -117,7 +113,7 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Cra
         let (sector, length) = (word(&entry, 0).saturating_mul(scale), word(&entry, 8).saturating_mul(scale));
         let (flags, inline) = (word(&entry, 16), word(&entry, 24));
         if length > MOST_SECTORS && flags & DISCARD == 0 || length > u64::from(u32::MAX) {
-            return Err(input.wrong("is greater than the maximum length of an entry", "sectors", length));
+            return Err(input.wrong("the length of a log entry is greater than the maximum", "sectors", length));
         }
         let at = Nanos::from_micros(2 * number as i64);
         let done = at + Nanos::from_micros(1);

@@ -135,7 +135,7 @@ impl CrashLogHeader {
         let problem = format!("a device of {} sectors cannot have these zones", self.device.sectors);
         Err(Error::new(ErrorClass::Value, problem)
             .of_field("device.zones", 0, value.as_bytes())
-            .hint("copy the log again, or run the workload again"))
+            .hint("copy the crash log again, or run the workload again"))
     }
 
     /// Total number of sectors of all devices.
@@ -277,7 +277,7 @@ impl CrashLogReader {
     pub fn new(mut input: Box<dyn Read>, path: &Path) -> Result<Self> {
         let mut start = [0; 12];
         let fail = |problem: &str| Error::new(ErrorClass::UnknownFormat, problem).in_file(path);
-        let no_log = || fail("this is not a crash log").hint("`emmclab crash` writes one; it also reads dm-log-writes");
+        let no_log = || fail("this is not a crash log").hint("`emmclab crash` writes crash logs; it also reads dm-log-writes");
         match input.read_exact(&mut start) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(no_log()),
@@ -290,7 +290,7 @@ impl CrashLogReader {
             return Err(fail("the crash log has an unsupported version")
                 .at_offset(8)
                 .of_field("version", 0, u32::from_le_bytes([start[8], start[9], start[10], start[11]]).to_string().as_bytes())
-                .hint("explore it with the version of emmclab that wrote it, or run the workload again"));
+                .hint("explore the crash log with the version of emmclab that wrote it, or run the workload again"));
         }
         let mut reader = Self {
             input,
@@ -306,13 +306,13 @@ impl CrashLogReader {
         if !reader.read_block()? {
             return Err(Error::new(ErrorClass::Truncated, "the crash log is cut short in its header")
                 .in_file(path)
-                .hint("copy the log again, or run the workload again"));
+                .hint("copy the crash log again, or run the workload again"));
         }
         reader.header = serde_json::from_slice(&reader.block).map_err(|error| {
             Error::new(ErrorClass::Syntax, format!("the header of the crash log is damaged: {error}"))
                 .in_file(path)
                 .at_offset(12 + HEAD as u64)
-                .hint("copy the log again, or run the workload again")
+                .hint("copy the crash log again, or run the workload again")
         })?;
         reader.header.check().map_err(|error| error.in_file(path))?;
         Ok(reader)
@@ -407,14 +407,14 @@ impl CrashLogReader {
     fn damaged(&self, what: &str) -> Error {
         let (offset, path) = (self.offset, self.path.display());
         let hint = if self.heads.blocks == 0 {
-            "copy the log again, or run the workload again".to_owned()
+            "copy the crash log again, or run the workload again".to_owned()
         } else {
             format!(
                 "copy the log again; or `truncate -s {offset} {path}` leaves the part before, a log that is \
                  cut short"
             )
         };
-        Error::new(ErrorClass::Syntax, format!("the crash log is damaged since it was written: {what}"))
+        Error::new(ErrorClass::Syntax, format!("the crash log was damaged after it was written: {what}"))
             .in_file(&self.path)
             .at_offset(offset)
             .hint(hint)

@@ -169,7 +169,7 @@ fn a_block_that_is_lost_or_moved_or_of_another_log_is_damage_with_its_place() {
     for (damaged, place) in cases {
         let error = texts(&damaged).unwrap_err();
         let text = error.to_string();
-        assert!(text.contains(&format!("byte {place}: ")) && text.contains("damaged since it"), "{text}");
+        assert!(text.contains(&format!("byte {place}: ")) && text.contains("damaged after it"), "{text}");
     }
 }
 

@@ -211,9 +211,9 @@ impl DeviceController {
         if !head.op.has_data() || !packs || !entries.iter().all(alike) {
             return Err(Error::new(
                 ErrorClass::Value,
-                "a packed command contains only reads or only writes, all with the same arrival time",
+                "a packed command must contain only reads or only writes, all with the same arrival time",
             )
-            .hint("packing needs an eMMC with one command at a time (controller.queue_depth = 1)"));
+            .hint("packed commands need an eMMC that executes one command at a time (controller.queue_depth = 1)"));
         }
         entries.iter().try_for_each(|entry| self.accept(entry, &below.ftl.core.geometry))
     }

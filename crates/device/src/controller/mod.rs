@@ -101,7 +101,7 @@ impl DeviceController {
         &mut self, zone: u32, action: ZoneAction, below: &mut LowerLayers<'_, L>,
     ) -> Result<()> {
         let Some(zones) = &mut self.zones else {
-            return Err(Error::new(ErrorClass::Value, "the device has no zones").hint("set zones.blocks"));
+            return Err(Error::new(ErrorClass::Value, "the device has no zones").hint("set zones.blocks to get a zoned device"));
         };
         // A zone that became full by writing is not marked as finished, because a power cut may lose a part of its data.
         let was_full = zones.report(zone).is_some_and(|zone| zone.state == ZoneState::Full);
@@ -481,10 +481,10 @@ fn is_empty(command: &DeviceCommand) -> bool {
 #[cold]
 fn invalid_command(command: DeviceCommand) -> Error {
     if is_empty(&command) {
-        return Error::new(ErrorClass::Value, "is a request without data").of_field("sectors", 0, b"0");
+        return Error::new(ErrorClass::Value, "the request transfers no data").of_field("sectors", 0, b"0");
     }
     let at = command.arrival.0.to_string();
-    Error::new(ErrorClass::Order, "a request arrives before its predecessor, or more than 73 years from time 0")
+    Error::new(ErrorClass::Order, "a request arrives before the previous request, or more than 73 years from time 0")
         .of_field("arrival", 0, at.as_bytes())
         .hint("submit requests in order of arrival")
 }
@@ -494,7 +494,7 @@ fn out_of_range(command: DeviceCommand, geometry: &Geometry) -> Error {
     let end = command.sector.saturating_add(u64::from(command.sectors));
     Error::new(ErrorClass::Value, format!("the request ends after the last sector of the {} device", geometry.capacity()))
         .of_field("sector", 0, end.to_string().as_bytes())
-        .hint("use a larger device, or wrap the addresses into this one")
+        .hint("use a larger device, or wrap the addresses of the requests around at its capacity")
 }
 
 /// The layers below the controller, borrowed for one call.

@@ -44,7 +44,7 @@ impl DeviceConfig {
             let near = closest(name, names.iter().copied());
             let guess = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
             return Err(Error::new(ErrorClass::Config, format!("there is no device preset `{name}`"))
-                .hint(format!("{guess}choose one of: {}; or give a TOML file", names.join(", "))));
+                .hint(format!("{guess}choose one of the presets: {}; or give a TOML file", names.join(", "))));
         };
         Self::parse(preset.text, &format!("preset {name}"))
     }
@@ -67,7 +67,7 @@ impl DeviceConfig {
             let line = error.span().map(|span| text[..span.start].matches('\n').count() as u64 + 1);
             let out = Error::new(ErrorClass::Config, error.message().to_owned());
             line.map_or_else(|| Error::new(ErrorClass::Config, error.message().to_owned()), |line| out.at_line(line))
-                .hint("the file must be TOML; presets/devices shows how")
+                .hint("the settings of a device must be a TOML file; presets/devices has examples")
         })?;
         let published = take_published(&mut table)?;
         let mut origins = BTreeMap::new();
@@ -164,7 +164,7 @@ impl DeviceConfig {
         let groups = &self.settings.geometry.block_groups;
         let impossible = |problem: String| Error::new(ErrorClass::Config, problem).of_field("capacity", 0, label.as_bytes());
         if bytes == 0 {
-            return Err(impossible("is not a capacity".to_owned()));
+            return Err(impossible("the capacity must be above 0".to_owned()));
         }
         // Spare blocks are scaled by the same factor as the other blocks.
         let scaled = |blocks: u32, factor: f64| (f64::from(blocks) * factor).ceil().min(f64::from(u32::MAX)) as u32;
@@ -204,7 +204,7 @@ impl DeviceConfig {
             }
             let pairs: Vec<_> = pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
             let mut out = self.clone();
-            out.set_all(&pairs).map_err(|error| impossible(format!("is not a possible capacity: {error}")))?;
+            out.set_all(&pairs).map_err(|error| impossible(format!("the capacity is not possible: {error}")))?;
             for (key, _) in &pairs {
                 out.origins.insert((*key).to_owned(), format!("--capacity {label}"));
             }
@@ -308,7 +308,7 @@ fn take_published(given: &mut Table) -> Result<Vec<PublishedFigure>> {
         if entry.is_table() {
             let FittedSource { source, figures } = entry.clone().try_into().map_err(|error: toml::de::Error| {
                 Error::new(ErrorClass::Config, format!("`fitted_to`: {}", error.message()))
-                    .hint("give names, or tables with `source` and `figures`; presets/devices shows how")
+                    .hint("list names, or tables with `source` and `figures`; presets/devices has examples")
             })?;
             published.extend(figures.into_iter().map(|figure| PublishedFigure { source: source.clone(), ..figure }));
             *entry = Value::String(source);

@@ -92,7 +92,7 @@ impl JournalRecovery {
         }
         if filesystem.superblock().journal_uuid != [0; 16] {
             let problem = "the journal is on another device";
-            let hint = "specify the journal device";
+            let hint = "specify the journal device of the file system";
             return Err(DiskStructure::Superblock.unsupported(crate::superblock::OFFSET + 0xD0, problem).hint(hint));
         }
         self.clear(filesystem.superblock().block_size as usize);

@@ -76,9 +76,9 @@ impl Fat32 {
     pub fn new(number: u16, mount: &Mount) -> Result<Self> {
         let kb = mount.options.cluster_kb.unwrap_or(default_cluster(mount.sectors));
         if !kb.is_power_of_two() || !(4..=64).contains(&kb) {
-            return Err(Error::new(ErrorClass::Config, "not a cluster size of this model of FAT32")
+            return Err(Error::new(ErrorClass::Config, "this cluster size is not supported by the FAT32 model")
                 .of_field("cluster_kb", 0, kb.to_string().as_bytes())
-                .hint("use 4, 8, 16, 32 or 64"));
+                .hint("use a cluster size of 4, 8, 16, 32 or 64 KB"));
         }
         let cluster = u64::from(kb / 4);
         let pages = mount.sectors / 8;
@@ -86,7 +86,7 @@ impl Fat32 {
         let data = (RESERVED + 2 * table).div_ceil(8).next_multiple_of(cluster);
         let clusters = pages.saturating_sub(data) / cluster;
         if clusters < 2 * MARGIN {
-            return Err(Error::new(ErrorClass::Config, "too small for FAT32")
+            return Err(Error::new(ErrorClass::Config, "the partition is too small for FAT32")
                 .of_field("sectors", 0, mount.sectors.to_string().as_bytes())
                 .hint(format!("use a partition of {} sectors or more", (data + 4 * MARGIN * cluster) * 8)));
         }

@@ -77,9 +77,9 @@ impl Lfs {
     pub fn new(number: u16, mount: &Mount) -> Result<Self> {
         let kb = mount.options.segment_kb.unwrap_or(2048);
         if !kb.is_power_of_two() || !(64..=65_536).contains(&kb) {
-            return Err(Error::new(ErrorClass::Config, "not a segment size")
+            return Err(Error::new(ErrorClass::Config, "the segment size must be a power of two from 64 to 65536 KB")
                 .of_field("segment_kb", 0, kb.to_string().as_bytes())
-                .hint("use a power of two from 64 to 65536"));
+                .hint("use a segment size such as 2048 KB"));
         }
         let segment_pages = u64::from(kb / 4);
         let pages = mount.sectors / PAGE_SECTORS;

@@ -84,12 +84,12 @@ impl SegmentLog {
         let count = (mount.sectors / PAGE_SECTORS).saturating_sub(first) / pages;
         let least = 4 * (SPARE + TURN.div_ceil(pages));
         if mount.sectors > LARGEST {
-            return Err(Error::new(ErrorClass::Config, "too large for a log of segments")
+            return Err(Error::new(ErrorClass::Config, "the partition is too large for a log-structured file system")
                 .of_field("sectors", 0, mount.sectors.to_string().as_bytes())
                 .hint(format!("use a partition of at most {LARGEST} sectors")));
         }
         if count < least {
-            return Err(Error::new(ErrorClass::Config, "too small for a log of segments")
+            return Err(Error::new(ErrorClass::Config, "the partition is too small for a log-structured file system")
                 .of_field("sectors", 0, mount.sectors.to_string().as_bytes())
                 .hint(format!("use a partition of {} sectors or more", (first + least * pages) * PAGE_SECTORS)));
         }

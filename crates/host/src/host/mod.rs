@@ -119,7 +119,7 @@ impl SimulatedHost {
         if self.busy.contains(&caller) {
             return Err(Error::new(ErrorClass::Value, "the caller has an operation in progress")
                 .of_field("caller", 0, caller.0.to_string().as_bytes())
-                .hint("wait until it has finished"));
+                .hint("wait until the operation of this caller has finished"));
         }
         self.set_time(now);
         let prepared = self.check(operation)?;
@@ -289,7 +289,7 @@ fn check_mounts(mounts: &[Mount]) -> Result<()> {
         Err(Error::new(ErrorClass::Config, problem).of_field(field, 0, value.to_string().as_bytes()).hint(hint))
     };
     if mounts.is_empty() || mounts.len() > usize::from(u16::MAX) {
-        return Err(Error::new(ErrorClass::Config, "a host needs a mount").hint("give one to 65,535 mounts"));
+        return Err(Error::new(ErrorClass::Config, "a host needs 1 to 65,535 mounts").hint("give 1 to 65,535 mounts"));
     }
     for (number, mount) in mounts.iter().enumerate() {
         let first = mount.first_sector;
@@ -318,9 +318,9 @@ fn check_folder(folder: FolderId) -> Result<()> {
     if folder.0 < FOLDERS {
         return Ok(());
     }
-    Err(Error::new(ErrorClass::Value, "the number of the folder is too high")
+    Err(Error::new(ErrorClass::Value, "the folder number is too high")
         .of_field("folder", 0, folder.0.to_string().as_bytes())
-        .hint(format!("use less than {FOLDERS}")))
+        .hint(format!("use a folder number below {FOLDERS}")))
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -341,12 +341,12 @@ impl PathTable {
     pub fn declare(&mut self, file: FileId, spec: FileSpec, mounts: usize) -> Result<()> {
         if usize::from(spec.mount.0) >= mounts {
             let MountId(mount) = spec.mount;
-            return Err(Error::new(ErrorClass::Value, "there is no such mount")
+            return Err(Error::new(ErrorClass::Value, "the host has no mount with this number")
                 .of_field("mount", 0, mount.to_string().as_bytes())
-                .hint(format!("use a mount below {mounts}; they are numbered from 0")));
+                .hint(format!("use a mount number below {mounts}; mounts are numbered from 0")));
         }
         if file.0 >= MOST {
-            return Err(path_fault("the number of the file is too high", file).hint(format!("use less than {MOST}")));
+            return Err(path_fault("the file number is too high", file).hint(format!("use a file number below {MOST}")));
         }
         check_folder(spec.folder)?;
         let at = file.0 as usize;
@@ -362,7 +362,7 @@ impl PathTable {
 
     pub fn get(&self, file: FileId) -> Result<PathEntry> {
         let name = self.0.get(file.0 as usize).copied().flatten();
-        name.ok_or_else(|| path_fault("the file was not declared", file).hint("declare it first"))
+        name.ok_or_else(|| path_fault("the file was not declared", file).hint("declare the file before it is used"))
     }
 
     /// The class of the first file that was declared in a folder; [`FileClass::Other`] if there is none.
@@ -374,7 +374,7 @@ impl PathTable {
 
     /// The file at a path.
     pub fn inode(&self, file: FileId) -> Result<u32> {
-        let missing = || path_fault("the file does not exist", file).hint("open it with `create`, or preload it");
+        let missing = || path_fault("the file does not exist", file).hint("open the file with `create`, or preload it");
         self.get(file)?.inode.ok_or_else(missing)
     }
 

@@ -43,9 +43,8 @@ impl SimulatedHost {
                 let name = self.names.get(file)?;
                 match name.inode.filter(|inode| self.core.cache.inode(*inode).linked) {
                     Some(inode) => Ok(of(inode)),
-                    None if name.inode.is_some() => {
-                        Err(fault("the file was removed, and is open", file).hint("close it before its path is used again"))
-                    }
+                    None if name.inode.is_some() => Err(fault("the file was removed, but is still open", file)
+                        .hint("close the removed file before its path is used again")),
                     None if create => {
                         self.check_room(usize::from(name.spec.mount.0), 1)?;
                         self.check_files(usize::from(name.spec.mount.0))?;
@@ -75,7 +74,7 @@ impl SimulatedHost {
             FileOp::Close { file } => {
                 let inode = self.names.inode(file)?;
                 if self.core.cache.inode(inode).opens == 0 {
-                    return Err(fault("the file is not open", file).hint("open it first"));
+                    return Err(fault("the file is not open", file).hint("open the file before this operation"));
                 }
                 Ok(of(inode))
             }
@@ -86,18 +85,19 @@ impl SimulatedHost {
                     return Err(removed_file(from));
                 }
                 if source.spec.mount != target.spec.mount || from == to {
-                    return Err(fault("the file cannot be renamed to this path", to).hint("name another path on the same mount"));
+                    return Err(fault("the file cannot be renamed to this path", to).hint("rename to a path on the same mount"));
                 }
                 if let Some(replaced) = target.inode {
                     self.usable(to)?;
                     if self.core.cache.inode(replaced).opens > 0 {
-                        return Err(fault("the file that a rename would replace is open", to).hint("close it first"));
+                        return Err(fault("the file that a rename would replace is open", to)
+                            .hint("close the file that the rename would replace"));
                     }
                 }
                 Ok(CheckedOperation { replaced: target.inode.unwrap_or(NONE), ..of(inode) })
             }
             FileOp::FsyncFolder { mount, .. } if usize::from(mount.0) >= self.mounts.len() => {
-                Err(Error::new(ErrorClass::Value, "there is no such mount").of_field("mount", 0, mount.0.to_string().as_bytes()))
+                Err(Error::new(ErrorClass::Value, "unknown mount number").of_field("mount", 0, mount.0.to_string().as_bytes()))
             }
             FileOp::FsyncFolder { folder, .. } => check_folder(folder).map(|()| of(NONE)),
             FileOp::Sync => Ok(of(NONE)),
@@ -108,7 +108,7 @@ impl SimulatedHost {
     fn usable(&self, file: FileId) -> Result<u32> {
         let inode = self.names.inode(file)?;
         if self.core.cache.inode(inode).making {
-            return Err(fault("the file is being created by another caller", file).hint("open it first"));
+            return Err(fault("the file is being created by another caller", file).hint("open the file before this operation"));
         }
         Ok(inode)
     }
@@ -437,12 +437,12 @@ fn fault(problem: &str, file: FileId) -> Error {
 }
 
 fn removed_file(file: FileId) -> Error {
-    fault("the file was removed", file).hint("create it first")
+    fault("the file was removed", file).hint("create the file before it is used")
 }
 
 fn check_length(file: FileId, offset: u64, bytes: u64) -> Result<()> {
     if offset.checked_add(bytes).is_none_or(|end| end > LONGEST) {
-        return Err(fault("the file would be too long", file).hint("keep files below 8 TB"));
+        return Err(fault("the file would be too long", file).hint("keep the size of each file below 8 TB"));
     }
     Ok(())
 }

@@ -313,7 +313,7 @@ fn an_operation_that_cannot_be_is_refused_and_changes_nothing() {
         (FileOp::Open { file: FILE, create: false }, "does not exist"),
         (FileOp::Read { file: FileId(9_999), offset: 0, bytes: 1 }, "not declared"),
         (FileOp::Append { file: FILE, bytes: 1 }, "does not exist"),
-        (FileOp::FsyncFolder { mount: MountId(3), folder: FolderId(0) }, "no such mount"),
+        (FileOp::FsyncFolder { mount: MountId(3), folder: FolderId(0) }, "unknown mount number"),
     ];
     for (operation, words) in refused {
         let error = bench.begin(CallerId(1), &operation).unwrap_err();
@@ -353,7 +353,7 @@ fn settings_and_mounts_that_cannot_be_are_refused_by_name() {
     let cases: Vec<(HostConfig, Vec<Mount>, &str)> = vec![
         (era(|config| config.nr_requests = 0), vec![good], "nr_requests"),
         (era(|config| config.dirty_background_pct = 50), vec![good], "dirty_background_pct"),
-        (era(|_| {}), vec![], "a mount"),
+        (era(|_| {}), vec![], "65,535 mounts"),
         (era(|_| {}), vec![good, good], "overlaps"),
         (era(|_| {}), vec![small], "sectors"),
         (era(|_| {}), vec![inside], "first_sector"),

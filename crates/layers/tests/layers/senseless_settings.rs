@@ -131,7 +131,7 @@ fn of_the_layer_below_a_journal() {
         is_refused(LayerConfig::named("journal"), setting, &BELOW);
     }
     let stack = [LayerConfig::named("pass-through"), LayerConfig::named("journal")];
-    assert!(refusal(&stack, &BELOW).contains("must be the first one"));
+    assert!(refusal(&stack, &BELOW).contains("must be the first layer"));
 }
 
 #[test]

@@ -445,11 +445,11 @@ fn a_second_device_needs_a_layer_that_uses_it_and_the_images_of_both() {
     let layers = beside();
     assert!(refused(&config(&[]), &LiveOptions { layers: layers.clone(), ..options() }).contains("second device"));
     let both = LiveOptions { second: second_of(&layers), layers, image: first, ..options() };
-    assert!(refused(&config(&[]), &both).contains("without those of the other"));
+    assert!(refused(&config(&[]), &both).contains("but not those of the other"));
     let both = LiveOptions { second_image: second.clone(), ..both };
     LiveDevice::new(&config(&[]), &both, None).unwrap().stop().unwrap();
     std::fs::remove_file(second.unwrap()).unwrap();
-    assert!(refused(&config(&[]), &both).contains("this one does not"));
+    assert!(refused(&config(&[]), &both).contains("this image does not exist"));
     assert!(image_of(folder.path()).exists() && !both.second_image.unwrap().exists());
 }
 

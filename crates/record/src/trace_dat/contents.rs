@@ -65,8 +65,8 @@ impl TraceDatContents {
     /// Reads everything of a `trace.dat` file except the pages.
     pub(super) fn read(parser: &mut TraceDatParser<File>) -> Result<Self> {
         if parser.bytes(MAGIC.len() as u64)? != MAGIC {
-            return Err(Error::new(ErrorClass::UnknownFormat, "is not a trace.dat of trace-cmd")
-                .hint("leave --format out: the format is found by the content"));
+            return Err(Error::new(ErrorClass::UnknownFormat, "the file is not a trace.dat of trace-cmd")
+                .hint("leave out --format, so that the format is recognised by the contents of the file"));
         }
         let version = parser.word()?;
         let order = parser.number(1)?;
@@ -91,9 +91,9 @@ impl TraceDatContents {
                 contents.version_7(parser)?;
             }
             other => {
-                return Err(Error::new(ErrorClass::Unsupported, "is neither version 6 nor 7")
+                return Err(Error::new(ErrorClass::Unsupported, "only versions 6 and 7 of trace.dat are supported")
                     .of_field("version", 0, other.as_bytes())
-                    .hint("`trace-cmd convert` writes version 7"));
+                    .hint("convert the file with `trace-cmd convert`, which writes version 7"));
             }
         }
         contents.set_clocks();
@@ -253,7 +253,7 @@ impl TraceDatContents {
         for name in ["header_page", "header_event"] {
             let section = parser.word()?;
             if section != name {
-                return Err(Error::new(ErrorClass::Syntax, format!("was read instead of `{name}`"))
+                return Err(Error::new(ErrorClass::Syntax, format!("the file has this section in place of `{name}`"))
                     .of_field("section", 0, section.as_bytes())
                     .hint("copy or record the file again: it is damaged"));
             }
@@ -290,7 +290,7 @@ fn pages(cpu: u64, at: u64, size: u64) -> Option<CpuPages> {
 }
 
 fn no_pages(tag: &[u8]) -> Error {
-    Error::new(ErrorClass::Unsupported, "contains no pages of events")
+    Error::new(ErrorClass::Unsupported, "the trace.dat contains no pages of events")
         .of_field("data", 0, tag)
         .hint("record events in place of this latency trace, with `trace-cmd record -e block`")
 }
@@ -313,9 +313,9 @@ impl TraceDatCompression {
             "none" => Ok(TraceDatCompression::None),
             "zlib" => Ok(TraceDatCompression::Zlib),
             "zstd" => Ok(TraceDatCompression::Zstd),
-            other => Err(Error::new(ErrorClass::Unsupported, "is not a known compression")
+            other => Err(Error::new(ErrorClass::Unsupported, "the compression of the trace.dat is not supported")
                 .of_field("compression", 0, other.as_bytes())
-                .hint("write the file without one: `trace-cmd convert --compression none`")),
+                .hint("write the file without compression: `trace-cmd convert --compression none`")),
         }
     }
 }
@@ -330,15 +330,15 @@ pub(super) struct TraceDatParser<R> {
 pub(super) fn damaged(error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => Error::new(ErrorClass::Truncated, "the file ends too early")
-            .hint("if trace-cmd was killed, `trace-cmd restore` makes a whole file of what it left"),
-        _ => Error::new(ErrorClass::Io, format!("reading failed: {error}"))
+            .hint("if trace-cmd was killed, `trace-cmd restore` creates a complete file from its temporary files"),
+        _ => Error::new(ErrorClass::Io, format!("reading the trace.dat failed: {error}"))
             .hint("copy or record the file again: it is cut short or damaged"),
     }
 }
 
 /// The error for a number that cannot occur in a valid `trace.dat` file.
 pub(super) fn nonsense(what: &str, value: u64) -> Error {
-    Error::new(ErrorClass::Value, "is impossible in a trace.dat")
+    Error::new(ErrorClass::Value, "a trace.dat cannot contain this value")
         .of_field(what, 0, value.to_string().as_bytes())
         .hint("copy or record the file again: it is damaged")
 }
@@ -369,7 +369,7 @@ impl<R: Read> TraceDatParser<R> {
                 byte => out.push(byte),
             }
         }
-        Err(Error::new(ErrorClass::Syntax, "is not a name: a name has at most 255 bytes")
+        Err(Error::new(ErrorClass::Syntax, "a name in a trace.dat has at most 255 bytes")
             .of_field("name", 0, &out)
             .hint("copy or record the file again: it is damaged"))
     }

@@ -201,7 +201,7 @@ fn clock(buffer: &TraceBuffer) -> Result<&'static str> {
     match buffer.clock.as_str() {
         "mono" | "mono_raw" | "boot" => Ok("monotonic"),
         clock @ ("counter" | "uptime" | "x86-tsc" | "ppc-tb") => {
-            Err(Error::new(ErrorClass::Unsupported, "is a clock that does not count nanoseconds")
+            Err(Error::new(ErrorClass::Unsupported, "the trace clock of this recording does not count nanoseconds")
                 .of_field("trace_clock", 0, clock.as_bytes())
                 .hint("record with `trace-cmd record -C mono -e block`"))
         }

@@ -51,15 +51,15 @@ impl RemoteTransport {
     pub(crate) fn spawn(command: &[String]) -> Result<Self> {
         let (program, arguments) = command
             .split_first()
-            .ok_or_else(|| Error::new(ErrorClass::Config, "there is no command to reach the recorded machine with"))?;
+            .ok_or_else(|| Error::new(ErrorClass::Config, "the command that connects to the recorded machine is empty"))?;
         let mut child =
             Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| {
-                Error::new(ErrorClass::Io, format!("cannot run it: {error}"))
+                Error::new(ErrorClass::Io, format!("the command that connects to the recorded machine cannot be run: {error}"))
                     .of_field("command", 0, program.as_bytes())
                     .hint(format!("install `{program}`, or check its path"))
             })?;
         let (Some(output), Some(input)) = (child.stdout.take(), child.stdin.take()) else {
-            return Err(Error::new(ErrorClass::Io, "the command has no input or output"));
+            return Err(Error::new(ErrorClass::Io, "the command that connects to the recorded machine has no input or output"));
         };
         let input: ChildStdin = input;
         Self::connect(Box::new(output), Box::new(input), Some(child))
@@ -223,7 +223,7 @@ fn connect(port: u16) -> Result<TcpStream> {
 
 fn failed(error: &std::io::Error) -> Error {
     Error::new(ErrorClass::Io, format!("the adb server does not answer: {error}"))
-        .hint("`adb kill-server`, then `adb devices`, shows whether the phone is seen")
+        .hint("run `adb kill-server`, then `adb devices`, to see whether adb finds the phone")
 }
 
 fn request(server: &mut TcpStream, text: &str) -> Result<()> {

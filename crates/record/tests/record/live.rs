@@ -264,8 +264,8 @@ fn a_recording_ends_with_its_last_disk_and_holds_what_came_before() {
     let read: Vec<_> = requests.iter().filter(|recorded| recorded.request.pid == Some(reader)).collect();
     assert_eq!(read.len(), 50, "{}", outcome.ledger);
     assert!(read.iter().all(|recorded| recorded.request.complete.is_some()));
-    assert_eq!(outcome.interrupted.unwrap().to_string(), format!("{name} is gone"));
-    assert!(outcome.header.note.unwrap().contains("is gone"));
+    assert_eq!(outcome.interrupted.unwrap().to_string(), format!("no recorded disk exists any more: {name}"));
+    assert!(outcome.header.note.unwrap().contains("no recorded disk exists"));
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn a_recording_ends_where_another_disk_takes_the_number_of_its_last() {
     }
     wait_until("the recording ends", || recorder.has_ended());
     let (_, outcome) = stop(recorder, Vec::new());
-    assert!(outcome.interrupted.unwrap().to_string().ends_with("is gone"));
+    assert!(outcome.interrupted.unwrap().to_string().starts_with("no recorded disk exists"));
 }
 
 #[test]

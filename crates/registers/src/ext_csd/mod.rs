@@ -98,7 +98,7 @@ impl ExtCsdRegister {
             Error::new(ErrorClass::Empty, "the file is empty").hint(HINT)
         } else if of_u_boot.iter().all(|mark| text.contains(mark)) {
             Error::new(ErrorClass::Unsupported, "this is `mmc info` of U-Boot, a summary with a rounded capacity")
-                .hint("take the register itself: `mmc reg read extcsd all`, or a dump by `md`")
+                .hint("give the EXT_CSD register itself: `mmc reg read extcsd all`, or a dump by `md`")
         } else {
             let problem = "there is no EXT_CSD register in this text, and no descriptor of a UFS";
             Error::new(ErrorClass::UnknownFormat, problem).hint(format!("{HINT}, or the folder of a UFS in sysfs"))
@@ -111,9 +111,9 @@ impl ExtCsdRegister {
         let is_known = self.known_bytes[range.clone()].iter().all(|known| *known);
         if is_known && self.bytes[range.clone()] != *value {
             let other = crate::report::hex_number(&self.bytes[range]);
-            return Err(Error::new(ErrorClass::Value, format!("contradicts {other}, which the same text has elsewhere"))
+            return Err(Error::new(ErrorClass::Value, format!("the value contradicts {other} elsewhere in the text"))
                 .of_field(field.name, 0, crate::report::hex_number(value).as_bytes())
-                .hint("give one register of one device"));
+                .hint("give the text of exactly one register of one device"));
         }
         self.bytes[range.clone()].copy_from_slice(value);
         self.known_bytes[range].fill(true);
@@ -128,7 +128,7 @@ impl ExtCsdRegister {
             (fields::S_CMD_SET, 31, "no set of command sets"),
         ] {
             if let Some(value) = self.number(field).filter(|value| *value > u64::from(most)) {
-                let problem = format!("is {what} (at most {most}); the bytes are damaged, or not those of a register");
+                let problem = format!("this is {what} (at most {most}); the bytes are damaged, or not those of a register");
                 return Err(Error::new(ErrorClass::Value, problem)
                     .at_offset(field.byte.into())
                     .of_field(field.name, 0, format!("{value:#04x}").as_bytes())
@@ -136,7 +136,7 @@ impl ExtCsdRegister {
             }
         }
         if self.number(fields::EXT_CSD_REV).is_none() && !self.has_any() && self.card.is_none() {
-            return Err(Error::new(ErrorClass::Empty, "it names no field of the register").hint(HINT));
+            return Err(Error::new(ErrorClass::Empty, "the text names no field of the EXT_CSD register").hint(HINT));
         }
         Ok(self)
     }
@@ -188,13 +188,13 @@ fn register_of(HexDump { mut bytes, end }: HexDump<'_>) -> Result<[u8; REGISTER_
         return Ok(register);
     }
     let problem = format!("the dump has {count} bytes, and the register {REGISTER_BYTES}");
-    let hint = "dump the register again, as a whole";
+    let hint = "dump the whole register again";
     Err(match end {
-        Some((line, content)) => Error::new(ErrorClass::Syntax, format!("no row of digits; {problem}")).at_line(line).of_field(
-            "row",
-            0,
-            content.as_bytes(),
-        ),
+        Some((line, content)) => {
+            Error::new(ErrorClass::Syntax, format!("the line is not a row of hexadecimal digits; {problem}"))
+                .at_line(line)
+                .of_field("row", 0, content.as_bytes())
+        }
         None if count < REGISTER_BYTES => Error::new(ErrorClass::Truncated, problem).at_offset(count as u64),
         None => Error::new(ErrorClass::Syntax, problem),
     }
@@ -378,16 +378,16 @@ fn number(field: RegisterField, value: u64) -> Result<Vec<u8>> {
     let bytes = value.to_le_bytes();
     let (taken, rest) = bytes.split_at(usize::from(field.bytes).min(8));
     if rest.iter().any(|byte| *byte != 0) {
-        let problem = format!("does not fit into the {} byte(s) of the field", field.bytes);
+        let problem = format!("the field's {} byte(s) cannot hold the value", field.bytes);
         return Err(Error::new(ErrorClass::Value, problem)
             .of_field(field.name, 0, format!("{value:#x}").as_bytes())
-            .hint("take the output of `mmc extcsd read` as it was printed"));
+            .hint("give the unchanged output of `mmc extcsd read`"));
     }
     Ok(taken.to_vec())
 }
 
 fn unreadable(field: RegisterField, value: &str) -> Error {
-    Error::new(ErrorClass::Syntax, "is not the number that mmc-utils prints there")
+    Error::new(ErrorClass::Syntax, "the value is not a number as mmc-utils prints it for this field")
         .of_field(field.name, 0, value.as_bytes())
-        .hint("take the output of `mmc extcsd read` as it was printed")
+        .hint("give the unchanged output of `mmc extcsd read`")
 }

@@ -103,12 +103,12 @@ impl CardRegisters {
             _ => return Ok(()),
         };
         if words.len() != fields.len() {
-            return Err(unreadable(file, text, &format!("has {} value(s), not {}", words.len(), fields.len())));
+            return Err(unreadable(file, text, &format!("the file has {} value(s), not {}", words.len(), fields.len())));
         }
         for (field, word) in fields.iter().zip(words) {
-            let value = number(word).ok_or_else(|| unreadable(file, word, "is no number"))?;
+            let value = number(word).ok_or_else(|| unreadable(file, word, "this is not a number"))?;
             if value >> (8 * field.bytes) != 0 {
-                return Err(unreadable(field.name, word, "does not fit into the field"));
+                return Err(unreadable(field.name, word, "the value does not fit into the field"));
             }
             self.fields.push((*field, value.to_le_bytes()[..usize::from(field.bytes)].to_vec()));
         }
@@ -116,7 +116,7 @@ impl CardRegisters {
     }
 
     fn firmware(&mut self, text: &str) -> Result<()> {
-        let bytes = bytes_of(text.trim_start_matches("0x")).ok_or_else(|| unreadable("fwrev", text, "is no number"))?;
+        let bytes = bytes_of(text.trim_start_matches("0x")).ok_or_else(|| unreadable("fwrev", text, "this is not a number"))?;
         self.fields.push((fields::FIRMWARE_VERSION, bytes));
         Ok(())
     }
@@ -124,11 +124,11 @@ impl CardRegisters {
     /// Whether the digits are a valid register: its checksum is correct, or 0 because the host has removed it. Otherwise adds a note.
     fn is_whole(&mut self, name: &'static str, text: &str) -> Result<bool> {
         if text.len() != 32 {
-            return Err(Error::new(ErrorClass::Truncated, format!("has {} digits, but the register has 32", text.len()))
+            return Err(Error::new(ErrorClass::Truncated, format!("found {} digits, but a register has 32", text.len()))
                 .of_field(name, 0, text.as_bytes())
                 .hint(HINT));
         }
-        let bytes = bytes_of(text).ok_or_else(|| unreadable(name, text, "is no row of hexadecimal digits"))?;
+        let bytes = bytes_of(text).ok_or_else(|| unreadable(name, text, "the register must be a row of hexadecimal digits"))?;
         for (value, problem) in
             [(0, "every byte is 0: nothing was read from the device"), (0xff, "every byte is 0xff: nothing answered on the bus")]
         {

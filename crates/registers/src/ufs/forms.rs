@@ -167,9 +167,9 @@ fn of_name(line: &str, block: &mut CurrentDescriptor) -> Result<Option<FieldValu
         && let Some(place) = field.offset
         && Some(u64::from(place)) != number(offset)
     {
-        return Err(Error::new(ErrorClass::Value, format!("the standard has this field at {place:#x}"))
+        return Err(Error::new(ErrorClass::Value, format!("the UFS standard has this field at offset {place:#x}"))
             .of_field(field.name, 0, offset.as_bytes())
-            .hint("take the output of the program as it was printed"));
+            .hint("give the unchanged output of the program that read the descriptors"));
     }
     let unit = if field.part == DescriptorKind::Unit { block.unit } else { None };
     field_value(field, unit, text)
@@ -189,9 +189,9 @@ fn value(field: &'static DescriptorField, text: &str) -> Result<Option<Descripto
         text => number(text).ok_or_else(|| unreadable(field.name, text))?,
     };
     if field.bytes < 8 && value >> (8 * field.bytes) != 0 {
-        return Err(Error::new(ErrorClass::Value, format!("does not fit into the {} byte(s) of the field", field.bytes))
+        return Err(Error::new(ErrorClass::Value, format!("the field's {} byte(s) cannot hold the value", field.bytes))
             .of_field(field.name, 0, text.as_bytes())
-            .hint("read the descriptor again"));
+            .hint("read the UFS descriptor again"));
     }
     Ok(Some(DescriptorValue::Number(value)))
 }
@@ -205,9 +205,9 @@ fn number(text: &str) -> Option<u64> {
 }
 
 fn unreadable(name: &str, text: &str) -> Error {
-    Error::new(ErrorClass::Syntax, "is no number")
+    Error::new(ErrorClass::Syntax, "the value of the descriptor field must be a number")
         .of_field(name, 0, text.as_bytes())
-        .hint("a value is written as 0x20; read the descriptor again")
+        .hint("read the UFS descriptor again; values are written as in 0x20")
 }
 
 /// Maximum total size of all descriptors of a device, in bytes.
@@ -280,17 +280,17 @@ fn fields_of(bytes: &[u8]) -> Result<Vec<FieldValue>> {
         }
         let part = TYPES.iter().find(|(other, ..)| other == kind).map(|(_, part, _)| *part);
         if part.is_none() && !OTHERS.contains(kind) || usize::from(*length) < HEADER {
-            return Err(Error::new(ErrorClass::Value, "is no type of a descriptor with this length")
+            return Err(Error::new(ErrorClass::Value, "no UFS descriptor has this type and length")
                 .at_offset(at as u64)
                 .of_field("bDescriptorType", 0, format!("{kind:#04x}, length {length:#04x}").as_bytes())
                 .hint(HINT));
         }
         let Some(descriptor) = bytes.get(at..at + usize::from(*length)) else {
             let left = bytes.len() - at;
-            return Err(Error::new(ErrorClass::Truncated, format!("the descriptor has {left} of {length} bytes"))
+            return Err(Error::new(ErrorClass::Truncated, format!("the UFS descriptor has only {left} of {length} bytes"))
                 .at_offset(bytes.len() as u64)
                 .of_field("bLength", 0, format!("{length:#04x}").as_bytes())
-                .hint("read the descriptor again, as a whole"));
+                .hint("read the whole UFS descriptor again"));
         };
         values.extend(part.into_iter().flat_map(|part| fields(descriptor, part)));
         at += usize::from(*length);

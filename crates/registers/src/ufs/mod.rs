@@ -60,7 +60,7 @@ impl UfsDescriptors {
             return Ok(values);
         }
         let content = text_of(source.bytes).ok_or_else(|| {
-            Error::new(ErrorClass::Syntax, "this is neither text nor a descriptor by its length and type").hint(HINT)
+            Error::new(ErrorClass::Syntax, "this is neither text nor, by its length and type, a UFS descriptor").hint(HINT)
         })?;
         if is_file {
             return Ok(forms::of_file(source.path, &content)?.into_iter().collect());
@@ -82,7 +82,7 @@ impl UfsDescriptors {
             let error = Error::new(ErrorClass::Value, problem)
                 .in_file(path)
                 .of_field(new.field.name, 0, format_value(&new.value).as_bytes())
-                .hint("give the descriptors of one device; of logical units with the path or bUnitIndex of each");
+                .hint("give the UFS descriptors of only one device, those of logical units with the path or bUnitIndex of each unit");
             return Err(match new.line {
                 Some(line) => error.at_line(line),
                 None => error,
@@ -96,7 +96,7 @@ impl UfsDescriptors {
     /// Checks that the values are possible for a device.
     fn check(&self) -> Result<()> {
         if self.values.is_empty() {
-            return Err(Error::new(ErrorClass::UnknownFormat, "there are no descriptors of a UFS").hint(HINT));
+            return Err(Error::new(ErrorClass::UnknownFormat, "the input has no UFS descriptors").hint(HINT));
         }
         let is_number = |entry: &&DescriptorValue| matches!(entry, DescriptorValue::Number(_));
         let numbers = || self.values.values().filter(is_number);
@@ -184,13 +184,13 @@ const IMPOSSIBLE: [&str; 6] =
 fn impossible(name: &str, value: u64) -> Option<&'static str> {
     match name {
         "wSpecVersion" if !is_version(value) => {
-            Some("is no version of the standard, such as 0x0310; nothing was read, or this is not a descriptor")
+            Some("this is no version of the UFS standard, such as 0x0310; nothing was read, or this is not a descriptor")
         }
         "bLogicalBlockSize" if value != 0 && !(9..=16).contains(&value) => {
-            Some("is no size of a logical block, which is a power of 2 from 9 to 16")
+            Some("this is no size of a logical block, which is a power of 2 from 9 to 16")
         }
         "qTotalRawDeviceCapacity" if !is_capacity(value) => {
-            Some("is no capacity of a UFS, in units of 512 bytes; nothing was read, or this is not a descriptor")
+            Some("this is no capacity of a UFS, in units of 512 bytes; nothing was read, or this is not a descriptor")
         }
         "bPreEOLInfo" | "bDeviceLifeTimeEstA" | "bDeviceLifeTimeEstB" if value == 0xff => {
             Some("nothing was read from the device")

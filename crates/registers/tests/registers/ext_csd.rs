@@ -248,13 +248,13 @@ fn a_wrong_checksum_is_a_note_and_the_register_is_left_out() {
 #[test]
 fn what_no_kernel_prints_is_refused_with_file_field_and_value() {
     for (file, text, word) in [
-        ("cid", "4501004446", "has 10 digits"),
+        ("cid", "4501004446", "found 10 digits"),
         ("cid", "00000000000000000000000000000000", "every byte is 0"),
         ("csd", "ffffffffffffffffffffffffffffffff", "0xff"),
         ("csd", "zz2701320f5903fff6dbffef8e404000", "hexadecimal"),
         ("life_time", "0x03", "1 value(s), not 2"),
         ("life_time", "0x03 0x1ff", "does not fit"),
-        ("rev", "eight", "no number"),
+        ("rev", "eight", "not a number"),
         ("rev", "0x4d", "no revision"),
     ] {
         let error = read_files(&[(file, text)], None).expect_err(text);

@@ -207,8 +207,8 @@ impl ListenAddress {
     /// Errors: [`ErrorClass::Config`] if the text is not an address with a port, or other machines can reach the address.
     pub fn tcp(text: &str) -> Result<Self> {
         let address = text.parse().map_err(|_| {
-            Error::new(ErrorClass::Config, format!("`{text}` is not an address and a port"))
-                .hint("write 127.0.0.1:10809 or [::1]:10809")
+            Error::new(ErrorClass::Config, format!("`{text}` is not an IP address with a port"))
+                .hint("write the address of the NBD server as 127.0.0.1:10809 or [::1]:10809")
         })?;
         Self::Tcp(address).checked()
     }
@@ -218,7 +218,7 @@ impl ListenAddress {
             Self::Tcp(address) if !address.ip().is_loopback() => {
                 let problem = format!("`{address}` can be reached from other machines");
                 Err(Error::new(ErrorClass::Config, problem)
-                    .hint("use 127.0.0.1 or [::1], and ssh -L to get there from elsewhere: NBD asks for no password"))
+                    .hint("use 127.0.0.1 or [::1], and reach it from other machines by ssh -L, because NBD asks for no password"))
             }
             other => Ok(other),
         }
@@ -300,14 +300,14 @@ impl NbdExport {
         for (field, text) in [("name", &options.name), ("description", &options.description)] {
             if text.len() > MAX_STRING {
                 let problem = format!("the export's {field} has {} bytes", text.len());
-                return Err(Error::new(ErrorClass::Config, problem).hint("use at most 4096 bytes"));
+                return Err(Error::new(ErrorClass::Config, problem).hint("use a name and description of at most 4096 bytes"));
             }
         }
         let limits = device.limits();
         let size = limits.sectors.checked_mul(SECTOR_BYTES).filter(|size| i64::try_from(*size).is_ok());
         let size = size.ok_or_else(|| {
             let problem = format!("a device of {} sectors is too large to be exported", limits.sectors);
-            Error::new(ErrorClass::Config, problem).hint("use less than 2^54 sectors")
+            Error::new(ErrorClass::Config, problem).hint("export a device of less than 2^54 sectors")
         })?;
         Ok(Self { options, device, limits, size })
     }

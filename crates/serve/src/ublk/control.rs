@@ -33,14 +33,14 @@ fn ring() -> io::Result<IoUring<Entry128>> {
 /// The error if `io_uring` cannot be used.
 pub(super) fn no_ring(error: &io::Error) -> Error {
     let problem = format!("io_uring, which ublk needs, is not available: {error}");
-    Error::new(ErrorClass::Unsupported, problem).hint("set `sysctl kernel.io_uring_disabled` to 0, or 1 for root alone")
+    Error::new(ErrorClass::Unsupported, problem).hint("set `sysctl kernel.io_uring_disabled` to 0, or to 1 to allow only root")
 }
 
 /// The error if the kernel has no ublk or its module is not loaded.
 fn no_ublk_error() -> Error {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     Error::new(ErrorClass::Unsupported, format!("there is no {PATH}; this kernel is Linux {}", release.trim())).hint(
-        "run `modprobe ublk_drv` as root; it needs Linux 6.0 or later with CONFIG_BLK_DEV_UBLK. A loop device needs neither",
+        "run `modprobe ublk_drv` as root; the driver needs Linux 6.0 or later with CONFIG_BLK_DEV_UBLK. A loop device needs neither",
     )
 }
 

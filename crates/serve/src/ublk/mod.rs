@@ -75,25 +75,23 @@ fn longest_request(limits: &BlockDeviceLimits) -> Result<u32> {
     if longest == 0 {
         let problem =
             format!("the device accepts requests of at most {} sectors, and ublk sends whole pages", limits.max_sectors);
-        return Err(Error::new(ErrorClass::Config, problem).hint("let it accept requests of 8 sectors or more"));
+        return Err(Error::new(ErrorClass::Config, problem).hint("let the device accept requests of 8 sectors or more"));
     }
     Ok(longest)
 }
 
 fn check(limits: &BlockDeviceLimits, options: &UblkOptions) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
-        return Err(
-            Error::new(ErrorClass::Unsupported, "a ublk device needs root").hint("run it as root, or use the FUSE file or NBD")
-        );
+        return Err(Error::new(ErrorClass::Unsupported, "a ublk device needs root")
+            .hint("run emmclab as root, or serve the device as a FUSE file or over NBD"));
     }
     if limits.sectors == 0 {
-        return Err(Error::new(ErrorClass::Config, "a ublk device has at least one sector").hint("choose another size"));
+        return Err(Error::new(ErrorClass::Config, "a ublk device must have at least one sector").hint("choose a larger size"));
     }
     if options.queues == 0 || options.depth == 0 || options.depth > MOST_DEPTH {
         let problem = format!("{} queues of {} requests are impossible", options.queues, options.depth);
-        return Err(
-            Error::new(ErrorClass::Config, problem).hint(format!("give 1 queue or more, of 1 to {MOST_DEPTH} requests each"))
-        );
+        return Err(Error::new(ErrorClass::Config, problem)
+            .hint(format!("give the ublk device 1 queue or more, of 1 to {MOST_DEPTH} requests each")));
     }
     Ok(())
 }
@@ -102,7 +100,7 @@ fn check(limits: &BlockDeviceLimits, options: &UblkOptions) -> Result<()> {
 fn rejected(work: &str, errno: Errno) -> Error {
     Error::new(ErrorClass::Io, format!("ublk_drv refuses to {work}: {}", io::Error::from(errno)))
         .in_file(Path::new(PATH))
-        .hint("see `dmesg` for the reason")
+        .hint("see the output of `dmesg` for the reason")
 }
 
 /// Opens or looks up a file of a new device; waits until the file exists.
@@ -209,7 +207,7 @@ impl UblkDevice {
         let problem = held.unwrap_or_else(|| "it is in use".to_owned());
         Error::new(ErrorClass::Io, problem)
             .in_file(&path)
-            .hint("next time, end these processes before you end the device; for them it no longer exists")
+            .hint("next time, end the processes that use the device before you end the device")
     }
 }
 

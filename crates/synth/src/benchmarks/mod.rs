@@ -94,7 +94,7 @@ impl Benchmark {
         let entry = BENCHMARKS.iter().find(|entry| entry.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
             let names: Vec<_> = BENCHMARKS.iter().map(|entry| entry.name).collect();
             Error::new(ErrorClass::Config, format!("there is no benchmark `{name}`"))
-                .hint(format!("choose one of: {}", names.join(", ")))
+                .hint(format!("choose one of the benchmarks: {}", names.join(", ")))
         })?;
         Ok(Self { stream: (entry.make)(seed)?, left: requests.unwrap_or(u64::MAX), generated: 0, names: Arc::default() })
     }

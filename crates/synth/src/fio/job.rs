@@ -169,33 +169,33 @@ impl FioJob {
     pub fn check(&self, cut: bool) -> Result<()> {
         let Some(size) = self.size.or(self.file_size) else {
             return Err(self
-                .invalid_value("size", "", "is not given, and the size of the job's file is not known here")
-                .hint("give it size=, such as size=1g"));
+                .invalid_value("size", "", "the job has no size, and the size of its file is not known here")
+                .hint("give the fio job an option size=, such as size=1g"));
         };
         let limited = cut || self.number_ios.is_some() || self.is_paced() && self.runtime_ns.is_some();
         if self.time_based && self.runtime_ns.is_none() {
-            return Err(self.invalid_value("time_based", "1", "needs a runtime").hint("give it runtime=, such as runtime=10s"));
+            return Err(self.invalid_value("time_based", "1", "time_based needs a runtime").hint("set a runtime, such as 10s"));
         }
         if self.time_based && !limited {
             return Err(self
-                .invalid_value("time_based", "1", "runs for a time in which the number of requests depends on the device")
+                .invalid_value("time_based", "1", "the job runs for a time in which the number of requests depends on the device")
                 .hint("give the number of requests with --requests, or give the job a rate for each operation"));
         }
         if self.file_length() < self.largest() {
-            let problem = "is too small for one block in each file of the job";
+            let problem = "the size is too small for one block in each file of the job";
             return Err(self
                 .invalid_value("size", &size.to_string(), problem)
-                .hint("give at least the size of a block for each file"));
+                .hint("give the fio job a size= of at least one block for each of its files"));
         }
         if self.verifies() && (!self.covers() || self.pattern.ops == FioOperations::Mixed && self.is_rated()) {
             return Err(self
-                .invalid_value("verify", "1", "reads in an order that depends on fio's own random numbers")
-                .hint("set do_verify=0, or leave norandommap, the distribution and the rate out"));
+                .invalid_value("verify", "1", "the job verifies in an order that depends on fio's own random numbers")
+                .hint("set do_verify=0, or leave out norandommap, random_distribution and the rate"));
         }
         if let FioRates::Each(rates) = self.rates {
             let is_bytes = rates.iter().flatten().map(|rate| matches!(rate, FioRate::BytesPerSecond(_)));
             if is_bytes.clone().any(|is| is) && !is_bytes.clone().all(|is| is) {
-                return Err(self.invalid_value("rate_iops", "", "and rate exclude each other").hint("give one of them"));
+                return Err(self.invalid_value("rate_iops", "", "rate_iops excludes rate").hint("give either rate_iops or rate"));
             }
         }
         Ok(())
@@ -307,7 +307,7 @@ impl FioJob {
         let end = begin.and_then(|begin| begin.checked_add(self.file_length()));
         match (begin, end) {
             (Some(begin), Some(end)) if end < 1 << 63 => Ok(begin),
-            _ => Err(self.invalid_value("offset", &self.offset.to_string(), "and the size reach beyond byte 2^63")),
+            _ => Err(self.invalid_value("offset", &self.offset.to_string(), "the offset and the size reach beyond byte 2^63")),
         }
     }
 }
@@ -368,28 +368,28 @@ impl WorkloadPattern {
 
     fn job(&self, requests: u64) -> Result<FioJob> {
         if requests == 0 {
-            return Err(impossible("requests", requests, "is not a valid number of requests").hint("give 1 and more"));
+            return Err(impossible("requests", requests, "the number of requests is 0").hint("give 1 request or more"));
         }
         for (option, value) in [("reads", self.read_pct), ("random", self.random_pct)] {
             if value > 100 {
-                return Err(impossible(option, value, "is more than 100 percent").hint("give 0 to 100"));
+                return Err(impossible(option, value, "a share is more than 100 percent").hint("give 0 to 100 percent"));
             }
         }
         let fits = self.bytes > 0 && self.bytes.is_multiple_of(512) && self.bytes <= 1 << 30;
         if !fits {
-            return Err(impossible("size", self.bytes, "is not a valid request size in bytes")
-                .hint("give a multiple of 512 bytes up to 1 GiB, such as 4k"));
+            return Err(impossible("size", self.bytes, "this is not a valid request size in bytes")
+                .hint("give a request size that is a multiple of 512 bytes up to 1 GiB, such as 4k"));
         }
         if self.span < self.bytes || self.span > 1 << 50 {
-            return Err(impossible("span", self.span, "is not a valid size in bytes of the part of the disk")
-                .hint("give the size of a request up to 1 PiB, such as 1g"));
+            return Err(impossible("span", self.span, "the size of the part of the disk that the benchmark uses is invalid")
+                .hint("give the part of the disk a size from one request up to 1 PiB, such as 1g"));
         }
         if self.zipf.is_some_and(|theta| !(theta > 0.0 && theta < 10.0)) {
-            return Err(impossible("zipf", self.zipf.unwrap_or(0.0), "is not a supported exponent of a Zipf distribution")
-                .hint("give more than 0 and less than 10, such as 0.9"));
+            return Err(impossible("zipf", self.zipf.unwrap_or(0.0), "this exponent of a Zipf distribution is not supported")
+                .hint("give an exponent of more than 0 and less than 10, such as 0.9"));
         }
         if !(self.iops >= 0.001 && self.iops <= 1e9) {
-            return Err(impossible("iops", self.iops, "is not a valid number of requests per second").hint("give 0.001 to 1e9"));
+            return Err(impossible("iops", self.iops, "this request rate is not possible").hint("give 0.001 to 1e9 per second"));
         }
         let ops = match self.read_pct {
             0 => FioOperations::Only(Op::Write),

@@ -35,14 +35,14 @@ impl FioOption {
     pub fn read<T>(&self, read: impl Fn(&str) -> Option<T>, what: &str) -> Result<T> {
         let error = || match self.text() {
             text if text.starts_with('(') => self
-                .invalid_option("is an expression, which emmclab does not calculate")
-                .hint("write its result into the job file"),
+                .invalid_option("the value is an expression, which emmclab does not calculate")
+                .hint("write the result of the expression into the job file"),
             text if text.ends_with('%') => self
-                .invalid_option("is a share of a file's size, which is not known here")
-                .hint("give a number of bytes, such as 512m"),
+                .invalid_option("the value is a share of a file's size, which is not known here")
+                .hint("give the value as a number of bytes, such as 512m"),
             text if text.ends_with('z') => self
-                .invalid_option("is a number of zones, whose size is not known here")
-                .hint("give a number of bytes, such as 512m"),
+                .invalid_option("the value is a number of zones, whose size is not known here")
+                .hint("give the value as a number of bytes, such as 512m"),
             _ => self.invalid_option(&format!("is not {what}")),
         };
         read(self.text()).ok_or_else(error)
@@ -64,11 +64,11 @@ impl FioOption {
 
     pub fn percent(&self) -> Result<u64> {
         let value = self.number()?;
-        if value > 100 { Err(self.invalid_option("is more than 100 percent")) } else { Ok(value) }
+        if value > 100 { Err(self.invalid_option("the share is more than 100 percent")) } else { Ok(value) }
     }
 
     pub fn flag(&self) -> Result<bool> {
-        flag(self.value.as_deref()).ok_or_else(|| self.invalid_option("is neither 0 nor 1"))
+        flag(self.value.as_deref()).ok_or_else(|| self.invalid_option("the option must be 0 or 1"))
     }
 
     /// A time in nanoseconds; a number without a unit is multiplied by `usual` ns.
@@ -88,7 +88,7 @@ pub(super) fn sections(text: &str, variable: &dyn Fn(&str) -> Option<String>) ->
         }
         if let Some(name) = text.strip_prefix('[') {
             let (name, _) = name.split_once(']').ok_or_else(|| {
-                Error::new(ErrorClass::Syntax, "has no bracket at its end")
+                Error::new(ErrorClass::Syntax, "the name of the section has no closing bracket")
                     .of_field("section", 0, text.as_bytes())
                     .at_line(line)
                     .hint("write the name of a job in brackets, for example [job]")
@@ -98,7 +98,9 @@ pub(super) fn sections(text: &str, variable: &dyn Fn(&str) -> Option<String>) ->
         }
         let option = option_of(text, line, variable)?;
         let Some(section) = sections.last_mut() else {
-            return Err(option.invalid_option("is before the first section").hint("begin the job file with [global] or [NAME]"));
+            return Err(option
+                .invalid_option("the option stands before the first section of the job file")
+                .hint("begin the job file with [global] or [NAME]"));
         };
         section.options.push(option);
     }
@@ -135,12 +137,12 @@ fn with_variables(option: &FioOption, value: &str, variable: &dyn Fn(&str) -> Op
         out.push_str(before);
         let name = after.strip_prefix('{').and_then(|after| after.split_once('}'));
         let Some((name, after)) = name else {
-            return Err(bad("contains a keyword of fio that begins with `$`, which emmclab does not replace".to_owned())
-                .hint("write its value into the job file"));
+            return Err(bad("keywords of fio that begin with `$` are not replaced".to_owned())
+                .hint("write the value of the keyword into the job file"));
         };
         let Some(value) = variable(name) else {
-            return Err(bad(format!("contains the variable `{name}`, which is not set"))
-                .hint(format!("set it, for example `{name}=VALUE emmclab synth --fio ...`")));
+            return Err(bad(format!("the value contains the environment variable `{name}`, which is not set"))
+                .hint(format!("set the environment variable, for example `{name}=VALUE emmclab synth --fio ...`")));
         };
         out.push_str(&value);
         rest = after;
@@ -156,10 +158,10 @@ fn set_base(sections: &mut [FioSection]) -> Result<()> {
         let kb_base = match option.text() {
             "1024" => KbBase::Binary,
             "1000" => KbBase::Si,
-            _ => return Err(option.invalid_option("is neither 1024 nor 1000")),
+            _ => return Err(option.invalid_option("kb_base must be 1024 or 1000")),
         };
         if base.is_some_and(|base| base != kb_base) {
-            return Err(option.invalid_option("differs from that of an earlier section").hint("give one kb_base, in [global]"));
+            return Err(option.invalid_option("kb_base differs between sections").hint("give one kb_base, in [global]"));
         }
         base = Some(kb_base);
     }
@@ -248,13 +250,13 @@ pub(super) fn pattern(option: &FioOption) -> Result<FioPattern> {
         "trimwrite" => (FioOperations::TrimWrite, false),
         "randtrimwrite" => (FioOperations::TrimWrite, true),
         _ => {
-            return Err(option
-                .invalid_option("is not a pattern")
-                .hint("choose one of: read, write, trim, rw, trimwrite, each with rand before it"));
+            return Err(option.invalid_option("unknown I/O pattern").hint(
+                "choose one of the patterns read, write, trim, rw and trimwrite, or their random variants such as randread",
+            ));
         }
     };
     let bad = || {
-        option.invalid_option("has an invalid modifier: it is a number of requests after random patterns, of bytes after others")
+        option.invalid_option("the modifier is invalid: it is a number of requests after random patterns, of bytes after others")
     };
     let (run, hole) = match modifier {
         None => (1, 0),
@@ -273,7 +275,7 @@ pub(super) fn sequencer(option: &FioOption) -> Result<FioSequencer> {
     match option.text() {
         "sequential" => Ok(FioSequencer::Sequential),
         "identical" => Ok(FioSequencer::Identical),
-        _ => Err(option.invalid_option("is neither sequential nor identical")),
+        _ => Err(option.invalid_option("the option must be sequential or identical")),
     }
 }
 
@@ -294,7 +296,7 @@ fn of_each<T: Clone>(option: &FioOption, read: impl Fn(&str) -> Option<T>, what:
         }
     }
     if parts.next().is_some() {
-        return Err(option.invalid_option("has more than three parts: of reads, writes and trims"));
+        return Err(option.invalid_option("there are more than three parts: of reads, writes and trims"));
     }
     Ok(values)
 }
@@ -372,21 +374,21 @@ pub(super) fn distribution(option: &FioOption) -> Result<OffsetDistribution> {
         "random" => Ok(OffsetDistribution::Even),
         "zipf" => finite(parameter(1.1), 0.0, 10.0)
             .map(OffsetDistribution::Zipf)
-            .ok_or_else(|| option.invalid_option("has a theta that is not between 0 and 10")),
+            .ok_or_else(|| option.invalid_option("theta must be between 0 and 10")),
         "pareto" => finite(parameter(0.2), 0.0, 1.0)
             .map(OffsetDistribution::Pareto)
-            .ok_or_else(|| option.invalid_option("has a share that is not between 0 and 1")),
+            .ok_or_else(|| option.invalid_option("the share must be between 0 and 1")),
         "normal" => finite(parameter(0.0), -1e-9, 100.0)
             .map(OffsetDistribution::Normal)
-            .ok_or_else(|| option.invalid_option("has a deviation that is not between 0 and 100 percent")),
+            .ok_or_else(|| option.invalid_option("the deviation of the distribution must be between 0 and 100 percent")),
         "zoned" => zones(number).map(OffsetDistribution::Zoned).ok_or_else(|| {
             option.invalid_option(
-                "has zones that are not ACCESSES/BLOCKS that add up to 100 percent of each, for example zoned:60/10:30/20:10/70",
+                "zones must be written as ACCESSES/BLOCKS that add up to 100 percent of each, for example zoned:60/10:30/20:10/70",
             )
         }),
         _ => Err(option
-            .invalid_option("is a distribution that is not supported")
-            .hint("choose one of: random, zipf, pareto, normal, zoned")),
+            .invalid_option("this distribution of offsets is not supported")
+            .hint("choose one of the distributions random, zipf, pareto, normal and zoned")),
     }
 }
 

@@ -64,8 +64,8 @@ impl FioJobs {
             copies = copies.saturating_add(job.numjobs);
             if copies > MOST_JOBS {
                 return Err(job
-                    .invalid_value("numjobs", &job.numjobs.to_string(), "results in more than 4,096 copies of jobs")
-                    .hint("make numjobs smaller"));
+                    .invalid_value("numjobs", &job.numjobs.to_string(), "the job file results in more than 4,096 copies of jobs")
+                    .hint("give the jobs a smaller numjobs"));
             }
             let process = names.intern(&job.name);
             let mut runners = Vec::new();
@@ -179,17 +179,17 @@ impl FileRegions {
         let (first, room) = *self.files.entry(path.to_owned()).or_insert((end, length));
         if first == end {
             self.end = end.checked_add(room).filter(|end| *end < 1 << 54).ok_or_else(|| {
-                job.invalid_value("size", &job.file_length().to_string(), "and the files before it need more than 2^63 bytes")
-                    .hint("make size= smaller")
+                job.invalid_value("size", &job.file_length().to_string(), "this and earlier files need more than 2^63 bytes")
+                    .hint("give the jobs a smaller size=")
             })?;
         } else if room < length {
             return Err(job
                 .invalid_value(
                     "size",
                     &job.file_length().to_string(),
-                    &format!("is a larger part of file `{path}` than an earlier job uses"),
+                    &format!("the job uses a larger part of file `{path}` than an earlier job"),
                 )
-                .hint("put the job that uses the largest part first, or give its file a name of its own"));
+                .hint("put the job that uses the largest part of the file first, or give its file a separate name"));
         }
         Ok(first)
     }

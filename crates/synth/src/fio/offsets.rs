@@ -72,8 +72,8 @@ impl OffsetSampler {
             BlockCoverage::Any => CoverageState::Any,
             BlockCoverage::OneSize => CoverageState::Permutation { next: 0, keys: keys(dice) },
             BlockCoverage::Sizes if blocks > MOST_MAPPED => {
-                return Err(Error::new(ErrorClass::Config, format!("a random map of {blocks} blocks is too large"))
-                    .hint("add norandommap, or make size= smaller"));
+                return Err(Error::new(ErrorClass::Config, format!("a fio random map of {blocks} blocks is too large"))
+                    .hint("add the option norandommap to the job, or give it a smaller size="));
             }
             BlockCoverage::Sizes => CoverageState::Map(RandomMap::new(blocks)),
         };

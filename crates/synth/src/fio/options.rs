@@ -108,7 +108,7 @@ fn set_places(job: &mut FioJob, option: &FioOption) -> Result<bool> {
         "nrfiles" | "nr_files" => {
             job.number_files = option.count()?;
             if job.number_files > MOST_FILES {
-                return Err(option.invalid_option("is more than 65,536 files"));
+                return Err(option.invalid_option("the job has more than 65,536 files"));
             }
         }
         "file_service_type" => {
@@ -118,8 +118,8 @@ fn set_places(job: &mut FioJob, option: &FioOption) -> Result<bool> {
                 "sequential" => FioFileOrder::Sequential,
                 _ => {
                     return Err(option
-                        .invalid_option("is an order of files that is not supported")
-                        .hint("choose one of: roundrobin, random, sequential"));
+                        .invalid_option("this order of files is not supported")
+                        .hint("choose one of the orders of files roundrobin, random and sequential"));
                 }
             }
         }
@@ -139,7 +139,7 @@ fn set_times(job: &mut FioJob, option: &FioOption) -> Result<bool> {
             job.poisson = match option.text() {
                 "linear" => false,
                 "poisson" => true,
-                _ => return Err(option.invalid_option("is neither linear nor poisson")),
+                _ => return Err(option.invalid_option("the process must be linear or poisson")),
             }
         }
         "stonewall" | "wait_for_previous" => job.stonewall = option.flag()?,
@@ -159,16 +159,16 @@ fn check_other(option: &FioOption) -> Result<()> {
     }
     if let Some((_, what)) = REFUSED_IF_SET.iter().find(|(refused, _)| *refused == name) {
         if option.flag()? {
-            return Err(option.invalid_option(what).hint("set it to 0, or leave it out"));
+            return Err(option.invalid_option(what).hint("set this fio option to 0, or leave it out"));
         }
         return Ok(());
     }
     if name == "include" {
-        return Err(option.invalid_option("includes another file, which emmclab does not read").hint("put its lines here"));
+        return Err(option.invalid_option("the job file includes another file").hint("copy the included lines to this place"));
     }
     Err(option
         .invalid_option("this option of fio is not supported")
-        .hint("leave it out if it does not change what is read and written, or record the job with blktrace"))
+        .hint("leave this fio option out if it does not change what is read and written, or record the job with blktrace"))
 }
 
 /// Whether an engine keeps several requests in flight.
@@ -177,8 +177,8 @@ fn keeps_in_flight(option: &FioOption) -> Result<bool> {
     match (IN_FLIGHT.contains(&name), ONE_AT_A_TIME.contains(&name)) {
         (true, _) => Ok(true),
         (_, true) => Ok(false),
-        _ => Err(option.invalid_option("is not an engine that reads and writes a file or a disk of this machine").hint(format!(
-            "the trace is the same for any of: {}, {}",
+        _ => Err(option.invalid_option("this engine does not read and write a file or a disk of this machine").hint(format!(
+            "use another engine; the trace is the same for any of these engines: {}, {}",
             IN_FLIGHT.join(", "),
             ONE_AT_A_TIME.join(", ")
         ))),

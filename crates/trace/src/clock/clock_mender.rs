@@ -42,9 +42,9 @@ impl MendClock {
         }
         match parse_duration(text).filter(|length| (1_000_000..=LONGEST_NS).contains(&length.0)) {
             Some(length) => Ok(Self::Above(length)),
-            None => Err(Error::new(ErrorClass::Config, "is not the length of a gap")
+            None => Err(Error::new(ErrorClass::Config, "the option needs the length of a gap between requests")
                 .of_field("--mend-clock", 0, text.as_bytes())
-                .hint("give 1ms or more, for example 90s, 30min, 1h or 2d, or `auto` to cut the jumps that are found")),
+                .hint("give a length of 1ms or more, for example 90s, 30min, 1h or 2d, or `auto` to cut the clock jumps that are found")),
         }
     }
 }

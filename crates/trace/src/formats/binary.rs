@@ -70,7 +70,7 @@ impl<F: RecordFormat> RecordSource<F> {
             let problem = format!("the file ends after {got} of the {} bytes of a record", self.raw.len());
             return Err(Error::new(ErrorClass::Truncated, problem)
                 .at_offset(self.offset)
-                .hint("copy it again, or use --lenient to read up to there"));
+                .hint("copy the trace file again, or use --lenient to read it up to the damaged place"));
         }
         Ok(false)
     }

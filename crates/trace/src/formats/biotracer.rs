@@ -77,11 +77,11 @@ impl BiotracerRecord {
         let times = [time("arrival")?, time("start")?, time("issue")?, time("complete")?];
         fields.end()?;
         if let Some(pair) = times.windows(2).find(|pair| pair[1].0 < pair[0].0) {
-            return Err(pair[1].1.refused("is earlier than the time before it"));
+            return Err(pair[1].1.refused("the time is earlier than the time before it"));
         }
         let count = size.unsigned()?;
         if count.checked_mul(SECTOR_BYTES) != Some(bytes.unsigned()?) {
-            return Err(bytes.refused(format!("is not {count} sectors of 512 bytes")));
+            return Err(bytes.refused(format!("the size is not {count} sectors of 512 bytes")));
         }
         let bits = flags.unsigned()?;
         size.sectors()?;
@@ -138,13 +138,13 @@ impl LineWriter for BiotracerWriter {
             let missing = || {
                 Error::new(ErrorClass::Unsupported, "a BIOtracer log needs this time for every request")
                     .of_field(name, 0, b"")
-                    .hint("write Parquet or CSV, which need not have all times")
+                    .hint("write the trace as Parquet or CSV, which need not have all times")
             };
             let Nanos(ns) = time.ok_or_else(missing)?;
             if ns < 0 {
                 return Err(Error::new(ErrorClass::Unsupported, "a BIOtracer log cannot contain negative times")
                     .of_field(name, 0, ns.to_string().as_bytes())
-                    .hint("write Parquet or CSV, which can contain any time"));
+                    .hint("write the trace as Parquet or CSV, which can contain any time"));
             }
             Ok((ns / 1_000_000_000, ns % 1_000_000_000))
         };
@@ -159,7 +159,7 @@ impl LineWriter for BiotracerWriter {
             let problem = "a BIOtracer log marks packed requests by one sector above a multiple of 4 KB";
             return Err(Error::new(ErrorClass::Unsupported, problem)
                 .of_field("sectors", 0, request.sectors.to_string().as_bytes())
-                .hint("write Parquet or CSV, which can contain any size and flag"));
+                .hint("write the trace as Parquet or CSV, which can contain any size and flag"));
         }
         let write = if request.op == Op::Write { WRITE } else { 0 };
         let no_wait = if request.flags.contains(RequestFlags::NO_WAIT) { NO_WAIT } else { 0 };

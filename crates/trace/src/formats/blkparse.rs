@@ -273,7 +273,7 @@ impl<'a> ActionMeaning<'a> {
             return Ok(from.map_or(ActionMeaning::Other, ActionMeaning::Remap));
         }
         let kind = kind_of(letter)
-            .ok_or_else(|| Error::new(ErrorClass::Value, "is not an action of blkparse").of_field("action", column, letter))?;
+            .ok_or_else(|| Error::new(ErrorClass::Value, "unknown action of blkparse").of_field("action", column, letter))?;
         let operation = match rwbs::read(need(&mut fields, "rwbs", column + 1)?, column + 1)? {
             RwbsMeaning::Request(operation) => operation,
             RwbsMeaning::Zone(command) => return Ok(ActionMeaning::Zone(command, kind)),

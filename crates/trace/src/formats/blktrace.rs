@@ -166,7 +166,7 @@ impl BlktraceSource {
             return Ok(());
         };
         let time = i64::try_from(record.time).map_err(|_| {
-            Error::new(ErrorClass::Value, "is longer than 292 years").of_field("time", 0, record.time.to_string().as_bytes())
+            Error::new(ErrorClass::Value, "the time exceeds 292 years").of_field("time", 0, record.time.to_string().as_bytes())
         })?;
         let label = dev_t_label(record.device);
         let (op, flags) = operation(category, record.bytes);
@@ -486,7 +486,7 @@ impl BlktraceFileReader {
     pub fn open(input: DecompressedInput) -> Result<Self> {
         let path = input.path().to_owned();
         let order = byte_order(input.head())
-            .ok_or_else(|| Error::new(ErrorClass::Syntax, "does not begin with a blktrace record").in_file(&path).at_offset(0))?;
+            .ok_or_else(|| Error::new(ErrorClass::Syntax, "there is no blktrace record here").in_file(&path).at_offset(0))?;
         let reader: Box<dyn Read + Send> = Box::new(input.into_reader());
         let mut records = Self {
             path,
@@ -568,11 +568,11 @@ impl BlktraceFileReader {
         if magic & !0xff != MAGIC {
             return Err(Error::new(ErrorClass::Syntax, "a record does not begin with the magic number")
                 .of_field("magic", 0, format!("{magic:#010x}").as_bytes())
-                .hint("copy it again in binary mode: the file is damaged or was copied as text"));
+                .hint("copy the file again in binary mode: it is damaged or was copied as text"));
         }
         let version = magic & 0xff;
         if ![VERSION, WIDE_VERSION].contains(&version) {
-            return Err(Error::new(ErrorClass::Unsupported, format!("is neither version {VERSION} nor {WIDE_VERSION}"))
+            return Err(Error::new(ErrorClass::Unsupported, format!("blktrace versions are {VERSION} and {WIDE_VERSION}"))
                 .of_field("version", 0, version.to_string().as_bytes()));
         }
         Ok(version)
@@ -594,5 +594,5 @@ impl BlktraceFileReader {
 }
 
 fn cut(problem: &str) -> Error {
-    Error::new(ErrorClass::Truncated, problem).hint("use --lenient to read up to there: the recording is incomplete")
+    Error::new(ErrorClass::Truncated, problem).hint("the recording is incomplete: use --lenient to read the part before its end")
 }

@@ -234,7 +234,7 @@ fn alibaba_devices(head: &[u8], path: &Path) -> Option<Error> {
     let two_numbers = || comma_separated(line).count() == 2 && comma_separated(line).all(is_digits);
     (line == b"device_id,capacity" || is_named() && two_numbers()).then(|| {
         let problem = "is not a trace: it lists the devices of the Alibaba traces with their capacities in bytes";
-        Error::new(ErrorClass::UnknownFormat, problem).hint("the requests are in io_traces.csv of the same archive")
+        Error::new(ErrorClass::UnknownFormat, problem).hint("read io_traces.csv of the same archive, which contains the requests")
     })
 }
 

@@ -81,7 +81,7 @@ fn unsigned_checked(field: &[u8], name: &str, column: u64) -> Result<u64> {
 
 #[cold]
 fn not_a_number(field: &[u8], name: &str, column: u64, too_large: bool) -> Error {
-    let problem = if too_large { "is 2^64 or more" } else { "is not an unsigned whole number" };
+    let problem = if too_large { "the number is 2^64 or more" } else { "this is not an unsigned whole number" };
     bad_number(field, problem).of_field(name, column, field)
 }
 
@@ -93,9 +93,9 @@ pub(crate) const LOST_DIGITS: &str = "use the file from before the spreadsheet: 
 pub(crate) fn bad_number(field: &[u8], problem: &str) -> Error {
     let error = |problem| Error::new(ErrorClass::Value, problem);
     if has_decimal_comma(field) {
-        error("has a decimal comma").hint("write decimal points, for example with LC_ALL=C in front of the command that prints")
+        error("the number has a decimal comma").hint("print with decimal points, for example with LC_ALL=C before the command")
     } else if has_lost_digits(field) {
-        error("has lost its last digits in a spreadsheet").hint(LOST_DIGITS)
+        error("the number has lost its last digits in a spreadsheet").hint(LOST_DIGITS)
     } else {
         error(problem)
     }
@@ -121,7 +121,7 @@ pub(crate) fn has_lost_digits(field: &[u8]) -> bool {
 #[inline]
 pub(crate) fn pid(field: &[u8], name: &str, column: u64) -> Result<i32> {
     i32::try_from(unsigned(field, name, column)?)
-        .map_err(|_| Error::new(ErrorClass::Value, "is not a process id").of_field(name, column, field))
+        .map_err(|_| Error::new(ErrorClass::Value, "a process ID must be below 2^31").of_field(name, column, field))
 }
 
 /// Parses a decimal number of `unit`s exactly, in nanoseconds. Digits below a nanosecond are rounded half up, because some tools
@@ -134,10 +134,10 @@ pub(crate) fn decimal_time(field: &[u8], unit: TimeUnit, name: &str, column: u64
         None => (field, &[][..]),
     };
     if field.first() == Some(&b'-') {
-        return bad("is a negative time");
+        return bad("the time is negative");
     }
     if whole.is_empty() && fraction.is_empty() {
-        return bad("is not a time");
+        return bad("this is not a valid time");
     }
     let whole = if whole.is_empty() { 0 } else { unsigned(whole, name, column)? };
     let places = unit.digits() as usize;
@@ -146,22 +146,22 @@ pub(crate) fn decimal_time(field: &[u8], unit: TimeUnit, name: &str, column: u64
     for byte in &fraction[..stated] {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
-            return bad("is not a time");
+            return bad("this is not a valid time");
         }
         rest = rest * 10 + u64::from(digit);
     }
     rest *= 10u64.pow((places - stated) as u32);
     if let Some(beyond) = fraction.get(places..) {
         if !beyond.iter().all(u8::is_ascii_digit) {
-            return bad("is not a time");
+            return bad("this is not a valid time");
         }
         rest += u64::from(beyond.first().is_some_and(|digit| *digit >= b'5'));
     }
     let ns = whole.checked_mul(10u64.pow(unit.digits())).and_then(|ns| ns.checked_add(rest));
     ns.and_then(|ns| i64::try_from(ns).ok()).ok_or_else(|| {
-        Error::new(ErrorClass::Value, "is beyond the year 2262")
+        Error::new(ErrorClass::Value, "the time is beyond the year 2262")
             .of_field(name, column, field)
-            .hint("give --time-unit if it is in another unit")
+            .hint("give --time-unit if the time is in another unit")
     })
 }
 
@@ -169,10 +169,10 @@ pub(crate) fn decimal_time(field: &[u8], unit: TimeUnit, name: &str, column: u64
 #[inline]
 pub(crate) fn sectors(value: u64, field: &[u8], name: &str, column: u64) -> Result<u32> {
     if value == 0 {
-        return Err(Error::new(ErrorClass::Value, "is a request without data").of_field(name, column, field));
+        return Err(Error::new(ErrorClass::Value, "the request transfers no data").of_field(name, column, field));
     }
     u32::try_from(value).map_err(|_| {
-        Error::new(ErrorClass::Value, "is a request of more than 2 TB")
+        Error::new(ErrorClass::Value, "the request exceeds 2 TB")
             .of_field(name, column, field)
             .hint("give --size-unit if the size is in another unit")
     })
@@ -182,11 +182,11 @@ pub(crate) fn sectors(value: u64, field: &[u8], name: &str, column: u64) -> Resu
 #[inline]
 pub(crate) fn sector_span(offset: u64, bytes: u64, (field, name, column): (&[u8], &str, u64)) -> Result<(Sector, u32)> {
     if bytes == 0 {
-        return Err(Error::new(ErrorClass::Value, "is a request without data").of_field(name, column, field));
+        return Err(Error::new(ErrorClass::Value, "the request transfers no data").of_field(name, column, field));
     }
     let end = offset
         .checked_add(bytes)
-        .ok_or_else(|| Error::new(ErrorClass::Value, "reaches beyond byte 2^64").of_field(name, column, field))?;
+        .ok_or_else(|| Error::new(ErrorClass::Value, "the request reaches beyond byte 2^64").of_field(name, column, field))?;
     let first = offset / SECTOR_BYTES;
     let count = sectors(end.div_ceil(SECTOR_BYTES) - first, field, name, column)?;
     Ok((Sector(first), count))
@@ -197,11 +197,11 @@ pub(crate) fn sector_span(offset: u64, bytes: u64, (field, name, column): (&[u8]
 #[inline]
 pub(crate) fn stream_span(offset: u64, bytes: u64, (field, name, column): (&[u8], &str, u64)) -> Result<(Sector, u32, bool)> {
     if bytes == 0 {
-        return Err(Error::new(ErrorClass::Value, "is a request without data").of_field(name, column, field));
+        return Err(Error::new(ErrorClass::Value, "the request transfers no data").of_field(name, column, field));
     }
     let end = offset
         .checked_add(bytes)
-        .ok_or_else(|| Error::new(ErrorClass::Value, "reaches beyond byte 2^64").of_field(name, column, field))?;
+        .ok_or_else(|| Error::new(ErrorClass::Value, "the request reaches beyond byte 2^64").of_field(name, column, field))?;
     let first = offset / SECTOR_BYTES;
     let count = sectors((end / SECTOR_BYTES - first).max(1), field, name, column)?;
     Ok((Sector(first), count, !(offset | end).is_multiple_of(SECTOR_BYTES)))
@@ -328,7 +328,7 @@ impl LineField<'_> {
             bytes if bytes == write => Ok(Op::Write),
             _ => {
                 let [read, write] = [read, write].map(String::from_utf8_lossy);
-                Err(self.refused(format!("is neither {read}, a read, nor {write}, a write")))
+                Err(self.refused(format!("the operation is neither {read}, a read, nor {write}, a write")))
             }
         }
     }
@@ -371,7 +371,7 @@ impl<const N: usize> ColumnPositions<N> {
         if count == self.name_of_column.len() {
             return Ok(values);
         }
-        let problem = format!("has {count} fields, but the heading has {}", self.name_of_column.len());
+        let problem = format!("the line has {count} fields, but the heading has {}", self.name_of_column.len());
         Err(Error::new(ErrorClass::Syntax, problem).of_field("line", count as u64, b""))
     }
 }

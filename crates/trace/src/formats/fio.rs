@@ -96,10 +96,9 @@ impl LineFormat for FioLogFormat {
             b"wait" if !self.timed => {
                 let field = need(&mut fields, "delay", 3)?;
                 let delay = decimal_time(field, self.unit, "delay", 3)?;
-                self.now_ns = self
-                    .now_ns
-                    .checked_add(delay)
-                    .ok_or_else(|| Error::new(ErrorClass::Value, "ends beyond the year 2262").of_field("delay", 3, field))?;
+                self.now_ns = self.now_ns.checked_add(delay).ok_or_else(|| {
+                    Error::new(ErrorClass::Value, "the wait ends beyond the year 2262").of_field("delay", 3, field)
+                })?;
                 context.no_record();
                 return Ok(());
             }
@@ -113,9 +112,9 @@ impl LineFormat for FioLogFormat {
             }
             other => {
                 let problem = if other == b"wait" {
-                    "is not an action of version 3, whose lines have times"
+                    "an I/O log of version 3 cannot have this action, because its lines have times"
                 } else {
-                    "is not an action of an I/O log"
+                    "unknown action of an I/O log of fio"
                 };
                 return Err(Error::new(ErrorClass::Value, problem).of_field("action", shift + 2, other));
             }
@@ -161,11 +160,8 @@ impl LineWriter for FioLogWriter {
             let _ = writeln!(out, "emmclab wait {} 0", now - before);
         }
         let offset = request.sector.0.checked_mul(SECTOR_BYTES).ok_or_else(|| {
-            Error::new(ErrorClass::Unsupported, "is beyond byte 2^64, where the format counts bytes").of_field(
-                "sector",
-                0,
-                request.sector.0.to_string().as_bytes(),
-            )
+            Error::new(ErrorClass::Unsupported, "the sector is beyond byte 2^64, and an I/O log of fio stores addresses in bytes")
+                .of_field("sector", 0, request.sector.0.to_string().as_bytes())
         })?;
         let action = match request.op {
             Op::Read => "read",

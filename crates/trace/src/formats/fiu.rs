@@ -57,7 +57,7 @@ impl LineFormat for FiuFormat {
         let mut fields = [&[][..]; FIELDS];
         let count = split(line, &mut fields);
         let at = operation(&fields[..count]).ok_or_else(|| {
-            let problem = "is not a line of `time pid process lba size W|R major minor digest`";
+            let problem = "the line is not `time pid process lba size W|R major minor digest`";
             Error::new(ErrorClass::Syntax, problem).of_field("operation", 6, fields[5])
         })?;
         let column = |index: usize| index as u64 + 1;

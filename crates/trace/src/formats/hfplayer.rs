@@ -77,7 +77,7 @@ impl LineFormat for HfplayerFormat {
             _ => return Err(command.refused("begins neither with RD nor with WR")),
         };
         let (arrival, took) = (time.time(TimeUnit::Micros)?, latency.time(TimeUnit::Micros)?);
-        let complete = arrival.checked_add(took).ok_or_else(|| latency.refused("ends beyond the year 2262"))?;
+        let complete = arrival.checked_add(took).ok_or_else(|| latency.refused("the request ends beyond the year 2262"))?;
         let count = blocks.sectors()?;
         volume.unsigned()?;
         let device = context.device(volume.bytes)?;

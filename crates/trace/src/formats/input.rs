@@ -98,7 +98,7 @@ impl DecompressedInput {
         let meta = file.file().metadata().map_err(fail)?;
         if meta.is_dir() {
             let error = io::Error::from(io::ErrorKind::IsADirectory);
-            return Err(fail(error).hint("name a trace file in it"));
+            return Err(fail(error).hint("name a trace file in this folder"));
         }
         let done = Arc::new(AtomicU64::new(0));
         let mut raw = BufReader::with_capacity(1 << 16, CountingInputFile { file, bytes_read: done.clone() });

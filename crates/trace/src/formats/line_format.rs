@@ -226,7 +226,7 @@ impl LineSource {
         if self.end > MAX_LINE {
             return Err(Error::new(ErrorClass::Syntax, format!("the line is longer than {MAX_LINE} bytes"))
                 .at_line(self.line + 1)
-                .hint("see `emmclab formats` for what can be read; this is not a text trace"));
+                .hint("this is not a text trace; `emmclab formats` lists the formats that can be read"));
         }
         let n = loop {
             match self.reader.read(&mut self.buffer[self.end..]) {

@@ -102,7 +102,7 @@ pub fn by_name(name: &str, further: &'static [&'static TraceFormat]) -> Result<&
     all.clone().find(|format| format.name == name).ok_or_else(|| {
         let names: Vec<_> = all.map(|format| format.name).collect();
         Error::new(ErrorClass::UnknownFormat, format!("there is no format `{name}`"))
-            .hint(format!("choose one of: {}", names.join(", ")))
+            .hint(format!("choose one of the formats: {}", names.join(", ")))
     })
 }
 
@@ -153,12 +153,12 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
 pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<OpenedTrace> {
     let input = DecompressedInput::open(&blktrace::first_of(path))?;
     if input.head().is_empty() {
-        return Err(Error::new(ErrorClass::Empty, "the file is empty").hint("record or copy it again"));
+        return Err(Error::new(ErrorClass::Empty, "the file is empty").hint("record or copy the trace again"));
     }
     if options.mend_clock == Some(MendClock::Jumps) && !input.is_regular() {
         return Err(Error::new(
             ErrorClass::Unsupported,
-            "jumps are found in a first pass over the file, but a pipe is read once",
+            "clock jumps are found in a first pass over the file, but a pipe can be read only once",
         )
         .of_field("--mend-clock", 0, b"auto")
         .hint("name the length above which a gap is cut, for example `--mend-clock 1h`, or write the trace to a file first"));
@@ -209,10 +209,10 @@ fn unknown(head: &[u8], path: &Path) -> Error {
     known.unwrap_or_else(|| {
         if head.iter().any(|byte| *byte < b'\t') {
             return error("unrecognised trace format: a binary file".to_owned())
-                .hint("see `emmclab formats` for what can be read");
+                .hint("`emmclab formats` lists the formats that can be read");
         }
         error("unrecognised trace format".to_owned())
-            .hint("name it with --format (see `emmclab formats`), or describe its columns with --columns")
+            .hint("name the format with --format (`emmclab formats` lists all), or describe the columns with --columns")
     })
 }
 
@@ -243,7 +243,7 @@ fn changed_numbers(head: &[u8], path: &Path) -> Option<Error> {
         words.map(move |word| (word, number))
     });
     let (word, line) = words.into_iter().find(|(word, _)| fields::has_lost_digits(word))?;
-    let error = Error::new(ErrorClass::UnknownFormat, "has lost its last digits in a spreadsheet").at_line(line);
+    let error = Error::new(ErrorClass::UnknownFormat, "the number has lost its last digits in a spreadsheet").at_line(line);
     Some(error.of_field("number", 0, word).hint(fields::LOST_DIGITS))
 }
 
@@ -264,9 +264,9 @@ fn with_points(text: &[u8], digits: usize) -> Vec<u8> {
 /// Returns an error for an option that the format does not use.
 fn unused_options(format: &TraceFormat, options: &ReadOptions) -> Result<()> {
     let refuse = |option: &str, value: &str| {
-        Err(Error::new(ErrorClass::Config, format!("the format `{}` fixes this", format.name))
+        Err(Error::new(ErrorClass::Config, format!("the format `{}` already determines what this option sets", format.name))
             .of_field(option, 0, value.as_bytes())
-            .hint("leave the option out, or read the file with --format csv"))
+            .hint("leave this option out, or read the file with --format csv"))
     };
     let is_csv = std::ptr::eq(format, &raw const csv::FORMAT);
     match options {
@@ -279,7 +279,7 @@ fn unused_options(format: &TraceFormat, options: &ReadOptions) -> Result<()> {
             if !std::ptr::eq(format, &raw const parquet::FORMAT) =>
         {
             let problem = format!("a file of the format `{}` has no row groups", format.name);
-            Err(Error::new(ErrorClass::Unsupported, problem).hint("convert it to Parquet"))
+            Err(Error::new(ErrorClass::Unsupported, problem).hint("convert the trace to Parquet"))
         }
         _ => Ok(()),
     }

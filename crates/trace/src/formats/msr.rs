@@ -83,9 +83,9 @@ impl MsrFormat {
         let epoch = *self.epoch.get_or_insert(if ticks < UNIX_EPOCH_TICKS { 0 } else { UNIX_EPOCH_TICKS });
         let ns = |ticks: u64| i64::try_from(ticks).ok().and_then(|ticks| ticks.checked_mul(100));
         let arrival = ticks.checked_sub(epoch).and_then(ns);
-        let arrival = arrival.ok_or_else(|| time.refused("is outside the years 1970 to 2262"))?;
+        let arrival = arrival.ok_or_else(|| time.refused("the time is outside the years 1970 to 2262"))?;
         let complete = ns(response.unsigned()?).and_then(|took| arrival.checked_add(took));
-        let complete = complete.ok_or_else(|| response.refused("is longer than 292 years"))?;
+        let complete = complete.ok_or_else(|| response.refused("the time exceeds 292 years"))?;
         let (sector, count) = size.span(offset)?;
         self.raw.clear();
         self.raw.extend_from_slice(host);

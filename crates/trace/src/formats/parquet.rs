@@ -136,9 +136,9 @@ impl ParquetSource {
             entries?.iter().find(|entry| entry.key == key).and_then(|entry| entry.value.clone())
         };
         if let Some(version) = entry(SCHEMA_KEY).filter(|version| version != SCHEMA_VERSION) {
-            return Err(Error::new(ErrorClass::Unsupported, "was written by another version of this tool")
+            return Err(Error::new(ErrorClass::Unsupported, "the trace was written by another version of emmclab")
                 .of_field(SCHEMA_KEY, 0, version.as_bytes())
-                .hint("convert the original again"));
+                .hint("convert the original trace again"));
         }
         let header = entry(HEADER_KEY).map_or_else(|| Ok(foreign_header(path)), |json| described(HEADER_KEY, &json))?;
         let rows = metadata.metadata().file_metadata().num_rows().max(0) as u64;
@@ -204,7 +204,7 @@ impl ParquetSource {
             None => batch,
             Some(_) if self.lenient => batch.sound(),
             Some((row, error)) => {
-                return Err(error.at_line(self.rows_done + row as u64 + 1).hint("give --lenient to skip and count bad rows"));
+                return Err(error.at_line(self.rows_done + row as u64 + 1).hint("use --lenient to skip and count bad rows"));
             }
         };
         self.skipped += rows - batch.len() as u64;
@@ -238,10 +238,10 @@ fn refuse_huge_names(metadata: &ArrowReaderMetadata) -> Result<()> {
         let bytes = column.uncompressed_size().max(0).cast_unsigned();
         let room = NAMES_ROOM + NAME_ROOM * column.num_values().max(0).cast_unsigned();
         if [TraceColumn::Process, TraceColumn::Device].iter().any(|names| names.name() == name) && bytes > room {
-            let problem = format!("has {} of names for {} requests", ByteCount(bytes), column.num_values());
+            let problem = format!("the column has {} of names for {} requests", ByteCount(bytes), column.num_values());
             return Err(Error::new(ErrorClass::Value, problem)
                 .in_field(&name)
-                .hint("shorten the names, or leave the column out"));
+                .hint("shorten the names in this column, or leave the column out"));
         }
     }
     Ok(())
@@ -283,7 +283,7 @@ fn check_frame(file: &mut File) -> std::io::Result<Result<u64>> {
     } else {
         Err(Error::new(ErrorClass::Truncated, "the end of the Parquet file is missing, or the whole file is compressed")
             .at_offset(bytes)
-            .hint("write or copy it again: it was truncated, or packed with gzip, which Parquet does not need"))
+            .hint("write or copy the Parquet file again: it was truncated, or packed with gzip, which Parquet does not need"))
     })
 }
 

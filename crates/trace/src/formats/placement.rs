@@ -62,7 +62,7 @@ impl PartAddresses {
     fn span(&mut self, object: u64, offset: LineField, size: LineField, context: &mut ParseContext) -> Result<(Sector, u32)> {
         let begin = offset.unsigned()?;
         if begin.checked_add(size.unsigned()?).is_none() {
-            return Err(offset.refused("reaches beyond byte 2^64"));
+            return Err(offset.refused("the request reaches beyond byte 2^64"));
         }
         let (sector, count, rounded) = size.stream_span(self.offset(object, begin))?;
         context.round(rounded);
@@ -216,11 +216,11 @@ impl LineFormat for ThesiosFormat {
         let op = match op.bytes {
             b"READ" => Op::Read,
             b"WRITE" => Op::Write,
-            _ => return Err(op.refused("is neither READ nor WRITE")),
+            _ => return Err(op.refused("the operation must be READ or WRITE")),
         };
         let (sector, count) = self.parts.span(object(file.bytes), offset, size, context)?;
         let (begin, took) = (seconds(arrival)?, seconds(latency)?);
-        let complete = begin.checked_add(took).ok_or_else(|| latency.refused("ends beyond the year 2262"))?;
+        let complete = begin.checked_add(took).ok_or_else(|| latency.refused("the request ends beyond the year 2262"))?;
         // The start has one decimal less than the arrival, so it may seem to be slightly earlier and is then omitted.
         let start = Some(seconds(disk)?).filter(|start| *start >= begin && *start <= complete);
         let process = context.process(application.bytes)?;
@@ -318,12 +318,12 @@ fn open_lcs(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn T
     let head = input.head();
     if head.len() < HEADER_BYTES {
         let problem = format!("the file ends within its header of {HEADER_BYTES} bytes");
-        return Err(Error::new(ErrorClass::Truncated, problem).at_offset(head.len() as u64).hint("copy it again"));
+        return Err(Error::new(ErrorClass::Truncated, problem).at_offset(head.len() as u64).hint("copy the trace file again"));
     }
     if !head.starts_with(&MARK) || head[HEADER_BYTES - MARK.len()..HEADER_BYTES] != MARK {
         return Err(Error::new(
             ErrorClass::Syntax,
-            "the header has no magic number at its end: it is of an older layout, or damaged",
+            "the file header has no magic number at its end: it has an older layout, or is damaged",
         )
         .at_offset((HEADER_BYTES - MARK.len()) as u64)
         .hint("convert the original trace again with a current traceConv of libCacheSim"));
@@ -331,7 +331,7 @@ fn open_lcs(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn T
     let version = u64::from_le_bytes(bytes(head, MARK.len()));
     let at = usize::try_from(version).ok().and_then(|version| version.checked_sub(1));
     let layout = at.and_then(|at| LAYOUTS.get(at)).copied();
-    let layout = layout.ok_or_else(|| refused("version", version, "is not a version from 1 to 8").at_offset(8))?;
+    let layout = layout.ok_or_else(|| refused("version", version, "the version must be 1 to 8").at_offset(8))?;
     open(input, options, LCS.name, HEADER_BYTES, layout)
 }
 
@@ -376,8 +376,8 @@ impl RecordFormat for LibCacheSimFormat {
             context.skip();
             return Ok(());
         };
-        let sectors = u32::try_from(size.div_ceil(SECTOR_BYTES))
-            .map_err(|_| refused("obj_size", size, "is an object of more than 2 TB"))?;
+        let sectors =
+            u32::try_from(size.div_ceil(SECTOR_BYTES)).map_err(|_| refused("obj_size", size, "the object exceeds 2 TB"))?;
         let object = u64::from_le_bytes(bytes(raw, 4));
         let arrival = Nanos(i64::from(u32::from_le_bytes(bytes(raw, 0))) * 1_000_000_000);
         let sector = self.objects.sector(object, sectors);

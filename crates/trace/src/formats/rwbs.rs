@@ -74,7 +74,7 @@ pub fn read(field: &[u8], column: u64) -> Result<RwbsMeaning> {
 pub fn parse(field: &[u8], column: u64) -> Result<RwbsOperation> {
     match zone_command(field) {
         None => of_request(field, column),
-        Some(command) => Err(Error::new(ErrorClass::Value, format!("is a {}, which is no request", command.name()))
+        Some(command) => Err(Error::new(ErrorClass::Value, format!("a {} is not a request for data", command.name()))
             .of_field("rwbs", column, field)),
     }
 }
@@ -108,7 +108,7 @@ fn of_request(field: &[u8], column: u64) -> Result<RwbsOperation> {
 }
 
 fn of_letters(field: &[u8], column: u64) -> Result<RwbsOperation> {
-    let bad = || Error::new(ErrorClass::Value, "is not an operation").of_field("rwbs", column, field);
+    let bad = || Error::new(ErrorClass::Value, "unknown operation").of_field("rwbs", column, field);
     let (mut flags, rest) = match field {
         [b'F', rest @ ..] if !rest.is_empty() => (RequestFlags::PREFLUSH, rest),
         rest => (RequestFlags::default(), rest),

@@ -268,7 +268,7 @@ impl SnoopTable {
                 SnoopColumn::Clock => {
                     let now = time_of_day(field.bytes).ok_or_else(|| {
                         let seconds = field.bytes.rsplit(|byte| *byte == b':').next().unwrap_or_default();
-                        bad_number(seconds, "is not a time of day such as 23:59:59.000")
+                        bad_number(seconds, "this is not a time of day such as 23:59:59.000")
                             .of_field(field.name, field.column, field.bytes)
                     })?;
                     // Lines of about the same time may be out of order. Only a time that is more than half a day earlier belongs to the
@@ -301,7 +301,7 @@ impl SnoopTable {
     /// The request of a line; `None` for a command without an address.
     fn request(&mut self, row: &SnoopRow, context: &mut ParseContext) -> Result<Option<Request>> {
         if row.latency_ns > LONGEST_NS {
-            let problem = "is longer than an hour, so it is not a latency: the tool used the completion of another request";
+            let problem = "it is longer than an hour, so it is not a latency: the tool used the completion of another request";
             return Err(row.latency.refused(problem));
         }
         let bytes = row.bytes.unsigned()?;
@@ -515,7 +515,7 @@ fn columns_of_line(line: &[u8]) -> Option<Vec<SnoopColumn>> {
 
 fn open_biosnoop(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let columns = columns(input.head()).ok_or_else(|| {
-        Error::new(ErrorClass::Syntax, "has no heading of biosnoop in its first lines")
+        Error::new(ErrorClass::Syntax, "the file has no heading of biosnoop in its first lines")
             .at_line(1)
             .hint("save the whole output of biosnoop, with the line `TIME(s) COMM PID DISK ...`")
     })?;
@@ -557,7 +557,7 @@ pub(super) static IOSNOOP: TraceFormat = TraceFormat {
 
 fn open_iosnoop(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
     let columns = heading_with(input.head(), b"DEV").and_then(heading).ok_or_else(|| {
-        Error::new(ErrorClass::Syntax, "has no heading of iosnoop in its first lines")
+        Error::new(ErrorClass::Syntax, "the file has no heading of iosnoop in its first lines")
             .at_line(1)
             .hint("save the whole output of iosnoop, with the line `COMM PID TYPE DEV BLOCK BYTES LATms`")
     })?;

@@ -50,7 +50,7 @@ impl TraceFormat {
         recorded: RecordedFeatures::NONE,
         times: FormatTimes::Stored,
         sniff: |_, _| false,
-        open: |_, _| Err(Error::new(ErrorClass::Unsupported, "the format has no reader")),
+        open: |_, _| Err(Error::new(ErrorClass::Unsupported, "the format can only be written, not read")),
         writes: None,
     };
 }
@@ -221,9 +221,9 @@ impl TimeUnit {
 
     pub(crate) fn by_name(name: &str) -> Result<TimeUnit> {
         TimeUnit::CHOICES.into_iter().find(|unit| unit.name() == name).ok_or_else(|| {
-            Error::new(ErrorClass::Config, "is not a unit of time")
+            Error::new(ErrorClass::Config, "unknown unit of time")
                 .of_field("--time-unit", 0, name.as_bytes())
-                .hint("choose one of: s, ms, us, ns; `none` if a table has no times")
+                .hint("choose one of the units of time s, ms, us and ns, or `none` if the table has no times")
         })
     }
 }

@@ -230,7 +230,7 @@ impl UnitGuard {
                     self.responses
                 );
                 return Err(Error::new(ErrorClass::Unit, problem)
-                    .hint("use --mend-clock, which cuts such times and the jump of the clock"));
+                    .hint("use --mend-clock, which cuts these response times and the jump of the clock"));
             }
             let problem = format!("a mean response of {} is implausible", Nanos(mean as i64));
             let fits = |unit| mean as f64 * self.times_larger(unit) <= 1e9;

@@ -103,7 +103,7 @@ impl RecordFormat for VscsiFormat {
         };
         let time = u64::from_le_bytes(bytes(raw, layout.time_at));
         let ns = i64::try_from(time).ok().and_then(|us| us.checked_mul(1_000));
-        let arrival = Nanos(ns.ok_or_else(|| refused("time", time, "is longer than 292 years"))?);
+        let arrival = Nanos(ns.ok_or_else(|| refused("time", time, "the time exceeds 292 years"))?);
         let sector = Sector(u64::from_le_bytes(bytes(raw, layout.block_at)));
         let length = u32::from_le_bytes(bytes(raw, layout.length_at));
         match (op, length) {
@@ -136,11 +136,11 @@ impl LineFormat for VscsiCsvFormat {
         let sector = Sector(fields.next("lbn")?.unsigned()?);
         fields.end()?;
         if !matches!(version.unsigned()?, 1 | 2) {
-            return Err(version.refused("is neither 1 nor 2"));
+            return Err(version.refused("the version must be 1 or 2"));
         }
         let digits = std::str::from_utf8(code.bytes).ok().filter(|text| !text.starts_with('+'));
         let digits = digits.and_then(|text| u8::from_str_radix(text, 16).ok());
-        let op = scsi(digits.ok_or_else(|| code.refused("is not a SCSI operation code in hexadecimal"))?);
+        let op = scsi(digits.ok_or_else(|| code.refused("this is not a SCSI operation code in hexadecimal"))?);
         match op {
             None | Some(Op::Discard) => context.skip(),
             Some(Op::Flush) => out.push(Request::new(arrival, Op::Flush, Sector(0), 0)),

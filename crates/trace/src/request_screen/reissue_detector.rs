@@ -103,9 +103,9 @@ impl ReissueWindow {
             Some(Self { soonest: parse_duration(soonest.trim())?, latest: parse_duration(latest.trim())? })
         });
         range.filter(|range| range.soonest < range.latest && range.latest <= LATEST).ok_or_else(|| {
-            Error::new(ErrorClass::Config, "is not a range of times")
+            Error::new(ErrorClass::Config, "the option needs a range of times")
                 .of_field(OPTION, 0, text.as_bytes())
-                .hint("write SOONEST-LATEST with units, at most 1s, for example 0.5ms-3ms or 0-100ms")
+                .hint("write the range as SOONEST-LATEST with units, at most 1s, for example 0.5ms-3ms or 0-100ms")
         })
     }
 

@@ -124,7 +124,7 @@ impl RequestSelection {
             let hint = if there.is_empty() {
                 format!("the trace does not record the {what} of a request")
             } else {
-                format!("there are: {there}")
+                format!("the trace contains: {there}")
             };
             Err(Error::new(ErrorClass::Config, format!("the trace contains no request of {what} `{value}`"))
                 .of_field(OPTION, 0, format!("{what}={value}").as_bytes())
@@ -149,7 +149,7 @@ impl RequestSelection {
         }
         let span = Nanos(self.last.0.saturating_sub(self.first.unwrap_or_default().0));
         if self.only.from > span {
-            return Err(Error::new(ErrorClass::Config, format!("no request arrives {} after the first", self.only.from))
+            return Err(Error::new(ErrorClass::Config, format!("no request arrives {} or more after the first", self.only.from))
                 .of_field(OPTION, 0, b"from")
                 .hint(format!("give an earlier time: the last request arrives {span} after the first")));
         }
@@ -195,10 +195,10 @@ impl RequestFilter {
                 let (key, values) = condition.split_once('=').unwrap_or((condition, ""));
                 if !KEYS.contains(&key) {
                     let keys = KEYS.join(", ");
-                    let problem = Error::new(ErrorClass::Config, format!("there is no key `{key}`"));
+                    let problem = Error::new(ErrorClass::Config, format!("`--only` has no key `{key}`"));
                     return Err(problem
                         .of_field(OPTION, 0, text.as_bytes())
-                        .hint(format!("use the keys {keys}, as `--only process=kworker/*,from=10s,to=2m30s`")));
+                        .hint(format!("use the keys {keys}, for example `--only process=kworker/*,from=10s,to=2m30s`")));
                 }
                 let wrong = |hint: &str| {
                     let problem = Error::new(ErrorClass::Config, format!("`{values}` cannot be a value of `{key}`"));

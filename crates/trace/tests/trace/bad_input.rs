@@ -40,7 +40,7 @@ fn a_time_before_an_earlier_one_is_named_or_counted() {
         let text = format!("{heading}{line}\n");
         let error = read_plain(&text, "csv").unwrap_err();
         assert_eq!((error.kind(), error.field(), error.line()), (ErrorClass::Value, Some(field), Some(3)), "{line}");
-        let named = if value.is_empty() { "): is ".to_owned() } else { format!("): `{value}`: is ") };
+        let named = if value.is_empty() { "): the ".to_owned() } else { format!("): `{value}`: the ") };
         assert!(error.to_string().contains(&named), "{line}: {error}");
         let trace = read_bytes(text.as_bytes(), "csv", &lenient()).unwrap();
         assert_eq!((trace.requests.len(), trace.ledger.skipped), (1, 1), "{line}");

@@ -194,7 +194,7 @@ fn a_file_that_has_lost_its_checksums_is_damaged() {
     write(&path, &made(500).1);
     copy_as(SEALED_WRITER, &path, &copy);
     let error = read(&copy).map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("damaged since it was written"), "{error}");
+    assert!(error.contains("damaged after it was written"), "{error}");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn damage_is_named_with_its_place_and_does_not_matter_where_nothing_is_read() {
         read_with(&path, &ReadOptions { slice, ..ReadOptions::default() }).map(|(requests, ..)| requests.len())
     };
     let error = read(0..1).unwrap_err().to_string();
-    assert!(error.contains(&format!("byte {place}: the file is damaged since it was written")), "{error}");
+    assert!(error.contains(&format!("byte {place}: the file was damaged after it was written")), "{error}");
     assert_eq!(read(1..2).unwrap(), 20_000);
 }
 
@@ -356,7 +356,7 @@ fn a_name_that_is_longer_than_any_is_refused_and_a_huge_one_before_it_is_unpacke
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("long.parquet");
     for (bytes, said) in
-        [(65_536, None), (65_537, Some("a name of 65537 bytes, more than 65536")), (80 << 20, Some("of names for 1 requests"))]
+        [(65_536, None), (65_537, Some("the name has 65537 bytes, more than 65536")), (80 << 20, Some("of names for 1 requests"))]
     {
         write(&path, &[named_once(&"x".repeat(bytes), 0, 5)]);
         match (read(&path), said) {

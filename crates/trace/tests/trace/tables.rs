@@ -259,7 +259,7 @@ fn rows_of_flushes_without_sectors_are_flushes_and_commands_without_data_are_ski
     assert_eq!((trace.requests[3].flags, trace.requests[5].op), (RequestFlags::SYNC, Op::Write));
     for row in ["1,W,0,0\n", "1,R,8,0\n"] {
         let error = with_columns(row, "arrival_us,op,sector,sectors", None, None).unwrap_err();
-        assert!(error.to_string().contains("without data"), "{error}");
+        assert!(error.to_string().contains("transfers no data"), "{error}");
     }
 }
 

@@ -60,9 +60,9 @@ def learn(
     """Create a program for `emmclab apps run` from a recording of system calls."""
     if output is None:
         raise ConfigError(
-            "`learn` needs an output file",
+            "`emmclab apps learn` needs an output file",
             field="--output",
-            hint="give it, for example `-o my-app.toml`, or `-o -` for stdout",
+            hint="give an output file, for example `-o my-app.toml`, or `-o -` for stdout",
         )
     folders = _folders(partitions)
     with Meter(f"learning from {recording}"):
@@ -91,6 +91,8 @@ def _folders(partitions: list[str]) -> dict[str, str]:
     for word in partitions:
         name, _, folder = word.partition("=")
         if not (name and folder.startswith("/")):
-            raise ConfigError(f"`{word}` is not NAME=FOLDER", field="--partition", hint="write it as data=/data")
+            raise ConfigError(
+                f"`{word}` is not NAME=FOLDER", field="--partition", hint="write partition and folder as data=/data"
+            )
         folders[name] = folder
     return folders

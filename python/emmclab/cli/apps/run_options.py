@@ -129,7 +129,7 @@ def require_single(command: str, device: str, network: str) -> None:
         raise ConfigError(
             f"`{command}` runs one application on one device with one network",
             field="--device" if "," in device else "--network",
-            hint="use `emmclab apps compare` for several",
+            hint="use `emmclab apps compare` for several applications, devices or networks",
         )
 
 

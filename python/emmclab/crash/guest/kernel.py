@@ -186,7 +186,7 @@ def _python() -> tuple[tuple[str, bytes, int], ...]:
     process = run_tool([interpreter, "-IS", "-c", _STUBS + _ASK, str(package.parent)], _PATIENCE_S)
     if process.returncode != 0:
         raise UnsupportedError(
-            f"the Python of this machine ({interpreter}) cannot run in a guest: {_last_line(process.stderr)}",
+            f"the Python of this machine ({interpreter}) cannot run in a guest machine: {_last_line(process.stderr)}",
             hint="use a Python with its standard library, such as Debian's python3",
         )
     files = [Path(line) for line in process.stdout.splitlines()]

@@ -47,7 +47,7 @@ class GuestEndedError(Exception):
 def require(kernel: str, file_system: str | None = None) -> None:
     """Reject a guest that cannot be started on this machine, before any work is done."""
     if platform.machine() != "x86_64":
-        raise UnsupportedError(f"guests run only on x86-64, and this machine is {platform.machine()}")
+        raise UnsupportedError(f"guest machines run only on x86-64, and this machine is {platform.machine()}")
     for tool, package in ((QEMU, "qemu-system-x86"), ("setpriv", "util-linux"), ("ldd", "libc-bin")):
         if shutil.which(tool, path=TOOLS_PATH["PATH"]) is None:
             raise UnsupportedError(f"a guest needs {tool}, which is not installed", hint=f"apt-get install {package}")
@@ -179,7 +179,7 @@ class Guest:
         while b"\n" not in self._pending:
             remaining = end - time.monotonic()
             if remaining <= 0 or not select.select([self._control], [], [], remaining)[0]:
-                raise GuestEndedError(f"it did not answer within {patience_s:g} s")
+                raise GuestEndedError(f"the guest did not answer within {patience_s:g} s")
             data = b""
             with contextlib.suppress(ConnectionResetError):
                 data = self._control.recv(1 << 20)
@@ -278,7 +278,7 @@ def mounted_in_guest(kernel: str, uri: str, file_system: str, options: str | Non
             raise EmmclabError(
                 f"the guest does not mount {file_system}: {error}",
                 kind="failed",
-                hint="check --mount-options, or use another kernel",
+                hint="check --mount-options, or use another kernel for the guest",
             ) from None
         yield guest
 
@@ -303,7 +303,7 @@ class GuestMounts:
         """Mount the image; add the numbers of the blocks that were read to `read`."""
         kind = kind_of(self.disk)
         if not kind:
-            raise NotMountedError("the disk contains no known file system")
+            raise NotMountedError("the guest finds no known file system on the disk")
         try:
             with self._running(kind).mounted(read) as files:
                 yield files

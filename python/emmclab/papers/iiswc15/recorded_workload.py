@@ -64,7 +64,7 @@ def identified(folder: Path, reading: Mapping[str, Any]) -> Recordings:
             f"{printable(folder)}: folder not found",
             file=printable(folder),
             field="--traces",
-            hint=f"unpack {ARCHIVE} and give the folder {INSIDE} in it",
+            hint=f"unpack {ARCHIVE} and give its folder {INSIDE}",
         )
     matches: list[_Match] = []
     left_out: list[tuple[str, str]] = []
@@ -202,7 +202,7 @@ def _most_certain(matches: Iterable[_Match], left_out: list[tuple[str, str]]) ->
                 raise ConfigError(
                     f"{first.file} and {other.file} are both {first.workload} ({first.how}; {other.how})",
                     field="--traces",
-                    hint="leave one of them in the folder",
+                    hint="leave only one of the two files in the folder",
                 )
             left_out.append((other.file, f"{first.file} is a more certain match for {first.workload} ({other.how})"))
         used.append(StandIn(first.file, first.workload, first.how))

@@ -227,7 +227,7 @@ def _no_run(path: Path, lines: int) -> FormatError:
         f"{path}: the log contains no run" + (f" in {lines:,} lines" if lines else ": it is empty"),
         kind="syntax",
         file=str(path),
-        hint="give the log that `--write --log FILE` has written; if this is it, the power was cut before "
+        hint="give the log that `--write --log FILE` has written; if this is that log, the power was cut before "
         "the first line was durable: start `--write` again",
     )
 
@@ -252,9 +252,9 @@ def _add_line(parts: list[Any], runs: dict[int, Run]) -> bool:
                 runs[number] = Run(run_plan, identity, boot, [[] for _ in range(run_plan.writers)])
             case ["begin", _, {"version": int(version)}] if version != VERSION:
                 raise FormatError(
-                    f"the log is of version {version}, and this emmclab reads version {VERSION}",
+                    f"the durability log has version {version}, but this emmclab reads version {VERSION}",
                     kind="version",
-                    hint="use the version of emmclab that wrote it",
+                    hint="use the version of emmclab that wrote the log",
                 )
             case ["ack", int(number), int(writer), int(step)]:
                 run = runs[number]

@@ -67,13 +67,13 @@ class Nbd:
                 f"{address}: no NBD server answers: {getattr(error, 'strerror', None) or error}",
                 file=address,
                 errno=getattr(error, "errno", None),
-                hint="give its address as nbd+unix:///?socket=PATH or nbd://HOST:PORT; TLS is not supported",
+                hint="give the NBD address as nbd+unix:///?socket=PATH or nbd://HOST:PORT; TLS is not supported",
             ) from error
         if not self._flags & _CAN_FLUSH or self._flags & _READ_ONLY:
             raise ConfigError(
                 f"{address}: this disk cannot be {'written' if self._flags & _READ_ONLY else 'flushed'}",
                 field="TARGET",
-                hint="serve it writable, with a cache that can be flushed",
+                hint="serve the disk writable, with a cache that can be flushed",
             )
 
     def _connection(self) -> socket.socket:
@@ -148,7 +148,7 @@ def _negotiated(connection: socket.socket, export: str) -> tuple[int, int]:
     """Negotiate the use of an NBD export; return its size in bytes and its transmission flags."""
     magic, option_magic, offered = _GREETING.unpack(_received(connection, _GREETING.size))
     if magic != _NBD_MAGIC or option_magic != _OPTION_MAGIC:
-        raise OSError(errno.EPROTO, "the server does not use the newstyle protocol of NBD")
+        raise OSError(errno.EPROTO, "the NBD server does not use the newstyle protocol")
     name = export.encode()
     body = struct.pack(">I", len(name)) + name + struct.pack(">H", 0)
     # The client accepts those handshake flags of the NBD server that it knows: fixed newstyle and no zeroes.
@@ -158,14 +158,14 @@ def _negotiated(connection: socket.socket, export: str) -> tuple[int, int]:
         reply_magic, _, kind, length = _OPTION_REPLY.unpack(_received(connection, _OPTION_REPLY.size))
         payload = _received(connection, length)
         if reply_magic != _OPTION_REPLY_MAGIC or kind & _ERROR:
-            raise OSError(errno.EPROTO, f"it refuses the disk `{export}`: {payload.decode(errors='replace')}")
+            raise OSError(errno.EPROTO, f"the server refuses the disk `{export}`: {payload.decode(errors='replace')}")
         if kind == _INFO and length == _EXPORT.size and payload[:2] == b"\0\0":
             _, size, flags = _EXPORT.unpack(payload)
             size_and_flags = size, flags
         if kind == _ACK:
             break
     if size_and_flags is None:
-        raise OSError(errno.EPROTO, "it does not report the size of the disk")
+        raise OSError(errno.EPROTO, "the NBD server does not report the size of the disk")
     return size_and_flags
 
 
@@ -227,7 +227,7 @@ def open_target(target: str, *, write: bool) -> Target:
         raise ConfigError(
             f"there is no file or block device {target}",
             field="TARGET",
-            hint="give one, such as /dev/sdX; `emmclab crash` cuts the power of simulated devices",
+            hint="give a file or block device, such as /dev/sdX; `emmclab crash` cuts the power of simulated devices",
         )
     return Direct(Path(target), write=write)
 
@@ -358,8 +358,8 @@ def _parts_of(disk: int) -> set[int]:
 def lost_io(name: str, error: OSError) -> InputError:
     """Return the error for a target that fails while it is read."""
     return InputError(
-        f"{name}: it cannot be read: {error.strerror or error}",
+        f"{name}: the device cannot be read: {error.strerror or error}",
         file=name,
         errno=error.errno,
-        hint="turn its power on again, and read `dmesg`; a device that stays unreadable did not survive the cut",
+        hint="turn the device on again, and read `dmesg`; a device that stays unreadable did not survive the cut",
     )

@@ -119,9 +119,9 @@ def write(
 def _planned(target: Target, span: int) -> Plan:
     if not LEAST_BYTES <= span <= target.size:
         raise ConfigError(
-            f"a span of {span >> 20} MB is impossible on {target.name} of {target.size >> 20} MB",
+            f"a tested span of {span >> 20} MB is impossible on {target.name} of {target.size >> 20} MB",
             field="--span-mb",
-            hint=f"give {LEAST_BYTES >> 20} to {target.size >> 20} MB",
+            hint=f"give a span of {LEAST_BYTES >> 20} to {target.size >> 20} MB",
         )
     try:
         # This flush before the first write is a part of the test: it makes some devices (Micron Q2J54A) ignore later

@@ -119,7 +119,7 @@ class LivePrograms(GridKind):
         """Find a program of the study."""
         if name not in sources.programs:
             raise ConfigError(
-                f"there is no program `{name}`", field="inputs", hint=f"choose one of: {', '.join(sources.programs)}"
+                f"there is no program `{name}`", field="inputs", hint=f"the programs are {', '.join(sources.programs)}"
             )
         program = sources.programs[name]
         return Input(name, name, synthetic=True, digest=program.digest, seed=seed, program=program.to_json())

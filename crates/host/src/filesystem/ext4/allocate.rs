@@ -328,7 +328,7 @@ impl Ext4Layout {
         let needed = layout.first_data() + journal_blocks + 64;
         if blocks < needed || journal_blocks < 1024 {
             let least = needed.max(2048) * 8;
-            return Err(Error::new(ErrorClass::Config, "too small for ext4 with a journal of at least 4 MB")
+            return Err(Error::new(ErrorClass::Config, "the partition is too small for ext4 with a journal of at least 4 MB")
                 .of_field("sectors", 0, mount.sectors.to_string().as_bytes())
                 .hint(format!("use a partition of {least} sectors or more, and `journal_mb` of 4 or more")));
         }

@@ -147,7 +147,7 @@ impl CardSettings {
     pub(in crate::sdhci) fn check(&self, limits: &BlockDeviceLimits) -> Result<()> {
         let check = |fits: bool, field: &str, value: &dyn Display, hint: &str| {
             let refused = || {
-                Error::new(ErrorClass::Config, "the registers of a card cannot encode this value")
+                Error::new(ErrorClass::Config, "the registers of an eMMC card cannot encode this value")
                     .of_field(field, 0, value.to_string().as_bytes())
                     .hint(hint)
             };

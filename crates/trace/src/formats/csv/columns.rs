@@ -227,9 +227,9 @@ fn size_unit(name: &str) -> Result<u64> {
         "byte" => Ok(1),
         "kb" => Ok(1024),
         "page" => Ok(4096),
-        _ => Err(Error::new(ErrorClass::Config, "is not a unit of size")
+        _ => Err(Error::new(ErrorClass::Config, "unknown unit of size")
             .of_field("--size-unit", 0, name.as_bytes())
-            .hint("choose one of: sector, byte, kb, page")),
+            .hint("choose one of the units of size sector, byte, kb and page")),
     }
 }
 
@@ -249,14 +249,14 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
     let mut columns = Vec::new();
     for (i, name) in names(list, separator).enumerate() {
         let place = |error: Error| error.of_field(named_in, i as u64 + 1, name.as_bytes());
-        let no_unit = |hint: &str| place(config("has no unit in its name".into())).hint(hint);
+        let no_unit = |hint: &str| place(config("the column has no unit in its name".into())).hint(hint);
         let column = match named(name) {
             None => {
-                return Err(place(config("is not a column name".into())).hint(HINT));
+                return Err(place(config("unknown column of a trace".into())).hint(HINT));
             }
             Some(ColumnNameMeaning::Known(ColumnMeaning::Time(..)) | ColumnNameMeaning::TimeWithoutUnit(_)) if without_times => {
-                return Err(place(config("is a time, but --time-unit none is given".into()))
-                    .hint("name the unit of the times, or skip the column with `-`"));
+                return Err(place(config("the column is a time, but --time-unit none is given".into()))
+                    .hint("give the unit of the times with --time-unit, or skip the column with `-`"));
             }
             Some(ColumnNameMeaning::Known(column)) => column,
             Some(ColumnNameMeaning::TimeWithoutUnit(moment)) => {
@@ -269,7 +269,7 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
             }
         };
         if column != ColumnMeaning::Ignored && columns.iter().any(|other| same(*other, column)) {
-            return Err(place(config("is named twice".into())).hint("name each column once; `-` skips a column"));
+            return Err(place(config("the column is named twice".into())).hint("name each column once; `-` skips a column"));
         }
         columns.push(column);
     }
@@ -279,7 +279,7 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
         if let Some(value) = value.as_ref().filter(|_| !used) {
             return Err(config("every column already has a unit".into())
                 .of_field(option, 0, value.as_bytes())
-                .hint("leave the option out, or remove the unit from the column's name"));
+                .hint("leave this option out, or remove the unit from the column's name"));
         }
     }
     check_needed(list, &columns, named_in, without_times)?;
@@ -304,7 +304,7 @@ fn check_needed(list: &str, columns: &[ColumnMeaning], named_in: &str, without_t
         ("op", has(ColumnMeaning::Op(OperationCoding::Names)) || without_times),
     ] {
         if !is_present {
-            let missing = Error::new(ErrorClass::Config, format!("there is no column {name}"));
+            let missing = Error::new(ErrorClass::Config, format!("the table has no column {name}"));
             return Err(missing.of_field(named_in, 0, list.as_bytes()).hint(HINT));
         }
     }

@@ -186,7 +186,7 @@ fn long_time(field: &[u8], seconds: u32, name: &str, column: u64) -> Result<i64>
         None => (field, &[][..]),
     };
     if whole.is_empty() && fraction.is_empty() || !fraction.iter().all(u8::is_ascii_digit) {
-        return Err(bad("is not a time"));
+        return Err(bad("this is not a valid time"));
     }
     let whole = if whole.is_empty() { 0 } else { unsigned(whole, name, column)? };
     let digit = |at: usize| u128::from(fraction.get(at).map_or(0, |byte| byte - b'0'));
@@ -194,7 +194,7 @@ fn long_time(field: &[u8], seconds: u32, name: &str, column: u64) -> Result<i64>
     let unit = u128::from(seconds) * 1_000_000_000;
     let scale = 10_u128.pow(PLACES as u32);
     let ns = u128::from(whole) * unit + (part * unit + scale / 2) / scale;
-    i64::try_from(ns).map_err(|_| bad("is beyond the year 2262"))
+    i64::try_from(ns).map_err(|_| bad("the time is beyond the year 2262"))
 }
 
 /// Parses an unsigned number; hexadecimal after `0x`.
@@ -220,7 +220,7 @@ pub(super) fn hexadecimal(field: &[u8], name: &str, column: u64) -> Result<u64> 
     let digits = field.strip_prefix(b"0x").unwrap_or(field);
     let text = std::str::from_utf8(digits).ok().filter(|text| !text.starts_with('+'));
     text.and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or_else(|| {
-        Error::new(ErrorClass::Value, "is not an unsigned hexadecimal number below 2^64").of_field(name, column, field)
+        Error::new(ErrorClass::Value, "the value must be an unsigned hexadecimal number below 2^64").of_field(name, column, field)
     })
 }
 
@@ -278,7 +278,7 @@ impl OperationCoding {
                 (of(number(field, "op", column)?, opcodes::mmc), "no MMC command that reads, writes or erases")
             }
         };
-        let op = op.ok_or_else(|| Error::new(ErrorClass::Value, format!("is {what}")).of_field("op", column, field))?;
+        let op = op.ok_or_else(|| Error::new(ErrorClass::Value, format!("operation is {what}")).of_field("op", column, field))?;
         Ok(Some(op))
     }
 }

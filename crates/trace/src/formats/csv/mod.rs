@@ -158,7 +158,7 @@ impl CsvFormat {
                 ColumnMeaning::Flags => {
                     let bits = unsigned(raw, "flags", column)?;
                     row.flags = Some(RequestFlags(u16::try_from(bits).map_err(|_| {
-                        Error::new(ErrorClass::Value, "has bits above the 16 that have a meaning").of_field("flags", column, raw)
+                        Error::new(ErrorClass::Value, "the flags have more than 16 bits").of_field("flags", column, raw)
                     })?));
                 }
                 ColumnMeaning::Pid => row.pid = Some(signed_pid(raw, column)?),
@@ -190,7 +190,7 @@ impl CsvFormat {
         match CsvFields::count(line, self.separator) {
             Err(error) => error,
             Ok(count) => {
-                let problem = format!("has {count} fields, but {} columns are named", self.columns.len());
+                let problem = format!("the line has {count} fields, but {} columns are named", self.columns.len());
                 Error::new(ErrorClass::Syntax, problem).of_field("", count as u64, line)
             }
         }
@@ -205,7 +205,7 @@ impl CsvFormat {
             Ok(count) if count != self.columns.len() => self.wrong_count(line),
             _ => error,
         })?;
-        let missing = |name: &str| Error::new(ErrorClass::Value, "is missing").of_field(name, 0, b"");
+        let missing = |name: &str| Error::new(ErrorClass::Value, "the value of the field is missing").of_field(name, 0, b"");
         let start = row.start();
         let mut arrival = row.arrival(start);
         let (mut operation, offset, mut size) = (row.op, row.offset.ok_or_else(|| missing("sector"))?, row.size);
@@ -221,7 +221,7 @@ impl CsvFormat {
         };
         for took in [TimeColumn::Response, TimeColumn::Service] {
             if row.times[took as usize].is_some_and(|took| took < 0) {
-                return Err(self.refused(line, took.name(), "is a negative duration"));
+                return Err(self.refused(line, took.name(), "the duration is negative"));
             }
         }
         let complete = row.times[TimeColumn::Complete as usize]
@@ -246,7 +246,7 @@ impl CsvFormat {
             ..Request::new(Nanos(arrival), op, sector, count)
         };
         match request.early_time() {
-            Some((name, _)) => Err(self.refused(line, name, "is earlier than the time before it")),
+            Some((name, _)) => Err(self.refused(line, name, "the time is earlier than the time before it")),
             None => Ok(Some(request)),
         }
     }
@@ -345,9 +345,9 @@ fn request_range(
     (length_value, length, length_column, length_unit): ScaledField,
 ) -> Result<Option<CsvRequestRange>> {
     let in_bytes = |value: u64, unit: u64, field: &[u8], column| {
-        value
-            .checked_mul(unit)
-            .ok_or_else(|| Error::new(ErrorClass::Value, "is beyond byte 2^64").of_field("sector", column, field))
+        value.checked_mul(unit).ok_or_else(|| {
+            Error::new(ErrorClass::Value, "the address of the request is beyond byte 2^64").of_field("sector", column, field)
+        })
     };
     let (first, into) = match unit {
         SECTOR_BYTES => (offset_value, 0),

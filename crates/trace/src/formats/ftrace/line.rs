@@ -128,7 +128,7 @@ impl<'a> FtraceLine<'a> {
     pub(super) fn time(&self) -> Result<Nanos> {
         let time = decimal_time(self.time, self.unit, "time", 0)?;
         if !self.time.contains(&b'.') {
-            return Err(Error::new(ErrorClass::Value, "is not in seconds")
+            return Err(Error::new(ErrorClass::Value, "an event time without a decimal point is not in seconds")
                 .of_field("time", 0, self.time)
                 .hint("record with a clock that counts time: `echo mono > trace_clock`"));
         }
@@ -196,7 +196,7 @@ fn event_with_system(word: &[u8]) -> Option<(&[u8], usize)> {
 
 /// Splits the task before `[cpu]`: `NAME-PID`, possibly with a thread group `(TGID)`, or `NAME PID` or `NAME PID/TID` of perf.
 fn task_of(field: &[u8]) -> Result<(&[u8], i32)> {
-    let bad = || Error::new(ErrorClass::Syntax, "is not NAME-PID").of_field("task", 1, field);
+    let bad = || Error::new(ErrorClass::Syntax, "the task of an event must have the form NAME-PID").of_field("task", 1, field);
     let field = match memchr::memrchr(b'(', field) {
         Some(open) if field.ends_with(b")") && !field[..open].trim_ascii_end().is_empty() => field[..open].trim_ascii_end(),
         _ => field,
@@ -211,7 +211,7 @@ fn task_of(field: &[u8]) -> Result<(&[u8], i32)> {
 
 /// Splits `NAME/TID` of `perf trace`.
 fn task_of_perf_trace(field: &[u8]) -> Result<(&[u8], i32)> {
-    let bad = || Error::new(ErrorClass::Syntax, "is not NAME/TID").of_field("task", 1, field);
+    let bad = || Error::new(ErrorClass::Syntax, "the task of an event must have the form NAME/TID").of_field("task", 1, field);
     let cut = memchr::memrchr(b'/', field).ok_or_else(bad)?;
     if !is_digits(&field[cut + 1..]) {
         return Err(bad());

@@ -107,7 +107,7 @@ pub(super) fn device_name(field: &[u8], column: u64) -> Result<Cow<'_, str>> {
     let mut parts = field.split(|byte| *byte == b',');
     match (parts.next(), parts.next(), parts.next()) {
         (Some(major), Some(minor), None) if is_digits(major) && is_digits(minor) => Ok(text(field)),
-        _ => Err(Error::new(ErrorClass::Value, "is not MAJOR,MINOR").of_field("device", column, field)),
+        _ => Err(Error::new(ErrorClass::Value, "the device number is not MAJOR,MINOR").of_field("device", column, field)),
     }
 }
 
@@ -120,14 +120,14 @@ pub(super) fn range<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, kind: Block
     match (kind, sign) {
         (BlockEventKind::Split(_), b"/") => Ok((sector, 0, BlockEventKind::Split(value))),
         (BlockEventKind::Split(_), _) | (_, b"/") => {
-            Err(Error::new(ErrorClass::Syntax, "does not belong to this event").of_field("+", 0, sign))
+            Err(Error::new(ErrorClass::Syntax, "a split event has `/`, any other event `+`").of_field("+", 0, sign))
         }
         (kind, b"+") => {
             let sectors = u32::try_from(value)
-                .map_err(|_| Error::new(ErrorClass::Value, "is a request of more than 2 TB").of_field("sectors", 0, number))?;
+                .map_err(|_| Error::new(ErrorClass::Value, "the request exceeds 2 TB").of_field("sectors", 0, number))?;
             Ok((sector, sectors, kind))
         }
-        _ => Err(Error::new(ErrorClass::Syntax, "is not `+`").of_field("+", 0, sign)),
+        _ => Err(Error::new(ErrorClass::Syntax, "the sign between sector and length must be `+`").of_field("+", 0, sign)),
     }
 }
 
@@ -316,7 +316,7 @@ impl FtraceFormat {
     /// Counts an event that is not used; returns false if its name seems to be truncated.
     fn other(&mut self, line: &FtraceLine, context: &mut ParseContext) -> Result<bool> {
         if context.joining {
-            return Err(Error::new(ErrorClass::Syntax, "is no event that was broken").of_field("event", 0, line.event));
+            return Err(Error::new(ErrorClass::Syntax, "this event cannot be a broken line").of_field("event", 0, line.event));
         }
         if let Some(count) = line.event.strip_prefix(b"PERF_RECORD_LOST") {
             let mut numbers = blank_separated(count).filter_map(|word| unsigned(word, "lost", 0).ok());
@@ -344,7 +344,7 @@ impl FtraceFormat {
             let is_damaged = notice == FtraceNotice::Damaged;
             if context.joining || is_damaged || FtraceLine::may_begin(line) && context.waits_for_rest() {
                 if is_damaged || context.joining {
-                    let problem = "is not `task-pid [cpu] time: event: ...`";
+                    let problem = "the line is not `task-pid [cpu] time: event: ...`";
                     return Err(Error::new(ErrorClass::Syntax, problem).of_field("line", 0, line));
                 }
                 return Ok(());

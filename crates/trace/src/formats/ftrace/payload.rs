@@ -150,10 +150,10 @@ impl<'a> NamedBlockEvent<'a> {
                 _ => {}
             }
         }
-        let missing = |name: &str| Error::new(ErrorClass::Syntax, "the line lacks this field").in_field(name);
+        let missing = |name: &str| Error::new(ErrorClass::Syntax, "the line of the event lacks this field").in_field(name);
         let device = device.ok_or_else(|| missing("dev"))?;
         let device = u32::try_from(device).map_err(|_| {
-            Error::new(ErrorClass::Value, "is no device number").of_field("dev", 0, device.to_string().as_bytes())
+            Error::new(ErrorClass::Value, "a device number must be below 2^32").of_field("dev", 0, device.to_string().as_bytes())
         })?;
         let (kind, sectors) = match kind {
             BlockEventKind::Split(_) => (BlockEventKind::Split(new.ok_or_else(|| missing("new_sector"))?), 0),
@@ -165,11 +165,7 @@ impl<'a> NamedBlockEvent<'a> {
             rwbs: rwbs.ok_or_else(|| missing("rwbs"))?,
             sector: sector.ok_or_else(|| missing("sector"))?,
             sectors: u32::try_from(sectors).map_err(|_| {
-                Error::new(ErrorClass::Value, "is a request of more than 2 TB").of_field(
-                    "nr_sector",
-                    0,
-                    sectors.to_string().as_bytes(),
-                )
+                Error::new(ErrorClass::Value, "the request exceeds 2 TB").of_field("nr_sector", 0, sectors.to_string().as_bytes())
             })?,
         })
     }

@@ -75,7 +75,7 @@ impl PerfettoClocks {
 pub(super) fn moved(time: u64, shift: i64) -> Result<u64> {
     let moved = i64::try_from(time).ok().and_then(|time| time.checked_add(shift)).and_then(|time| u64::try_from(time).ok());
     moved.ok_or_else(|| {
-        Error::new(ErrorClass::Value, "is before the machine was booted, or out of range")
+        Error::new(ErrorClass::Value, "the time of an event is before the boot of the machine, or out of range")
             .of_field("timestamp", 0, time.to_string().as_bytes())
             .hint("copy or record the file again: it is damaged")
     })

@@ -278,7 +278,7 @@ impl PacketHandler {
         let behind = Nanos((self.latest_passed_on - time) as i64);
         Err(Error::new(
             ErrorClass::Order,
-            format!("an event is more than {} events after its place in the order of times", self.window),
+            format!("an event comes more than {} events after its place in the order of time", self.window),
         )
         .of_field("timestamp", 0, format!("{behind} before its predecessor").as_bytes())
         .hint(format!(
@@ -307,7 +307,7 @@ impl PacketHandler {
         if self.has_tracks && !self.begun {
             return Err(Error::new(
                 ErrorClass::Unsupported,
-                "it contains only slices and counters, which are for display, and no events of the kernel",
+                "the trace contains only slices and counters, which are for display, and no kernel events",
             )
             .hint("read the trace from which they were made, or record with ftrace block events"));
         }

@@ -106,7 +106,7 @@ impl<'a> Iterator for WireFields<'a> {
 
 #[cold]
 fn damaged() -> Error {
-    Error::new(ErrorClass::Syntax, "a message has an invalid field").hint("copy or record the file again: it is damaged")
+    Error::new(ErrorClass::Syntax, "a protobuf message has a bad field").hint("copy or record the file again: it is damaged")
 }
 
 /// `Trace.packet`: the key of a length-delimited field.
@@ -136,7 +136,7 @@ fn key_and_length(input: &mut impl Read) -> io::Result<Option<(u8, u64)>> {
 pub(super) fn next_packet(input: &mut impl Read, content: &mut Vec<u8>) -> Result<bool> {
     let cut = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => Error::new(ErrorClass::Truncated, "the file ends in the middle of a packet")
-            .hint("use --lenient to read up to there: the recording is incomplete"),
+            .hint("the recording is incomplete: use --lenient to read the part before its end"),
         kind => Error::new(ErrorClass::Io, error.to_string()).hint(match kind {
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => "the compressed data is damaged",
             _ => "reading the file failed",
@@ -149,7 +149,7 @@ pub(super) fn next_packet(input: &mut impl Read, content: &mut Vec<u8>) -> Resul
         } else {
             "this is not a packet".to_owned()
         };
-        return Err(Error::new(ErrorClass::Syntax, problem).hint("the file is damaged, or not a Perfetto trace"));
+        return Err(Error::new(ErrorClass::Syntax, problem).hint("copy the file again: it is damaged, or not a Perfetto trace"));
     }
     content.clear();
     let read = input.by_ref().take(length).read_to_end(content).map_err(cut)?;
