@@ -253,5 +253,5 @@ class ReplayOptions(TypedDict, total=False):
     precondition: Annotated[str, Option('none', "Data before the run: none, sequential:PCT, random:PCT, steady[:CAPACITIES], used:AGE, or a trace.", metavar='WHAT', stored='always')]
     wrap_addresses: Annotated[bool, Option(False, "Wrap addresses beyond the device (modulo its capacity); otherwise, a trace with such addresses is refused.", advanced=True, stored='always')]
     flush_every: Annotated[int, Option(0, "Add a flush after this many writes, for traces that record no flushes; 0 adds none.", least=0, bits=32, metavar='N', advanced=True)]
-    percentiles: Annotated[Iterable[float] | str | None, Option(None, "Percentiles of response times instead of the usual ones, above 0 to 100, for example 50,90,99,99.9; within 0.1 %.", metavar='P,P,...', panel=None, advanced=True, stored='never')]
+    percentiles: Annotated[Iterable[float] | str | None, Option(None, "Percentiles of response times to report instead of the default ones, above 0 to 100, for example 50,90,99,99.9; accurate to 0.1 %.", metavar='P,P,...', panel=None, advanced=True, stored='never')]
     distribution: Annotated[bool, Option(False, "Add the distribution of response times to the result (`response_distribution`).", option=None, stored='never')]

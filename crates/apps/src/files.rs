@@ -27,7 +27,7 @@ struct FileSetState {
     in_use: Option<u64>,
 }
 
-/// The current file of a thread in a set, and its position in that file.
+/// The current file of a thread in a set of files, and the thread's position in this file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FileCursor {
     member: u32,
@@ -229,8 +229,9 @@ impl ProgramFiles {
         Ok(FileOp::Truncate { file, bytes })
     }
 
-    /// Renames the current file of a thread in one set, so that it replaces the thread's current file of another set.
-    /// Errors: if no file of the first set exists.
+    /// Renames the thread's current file of the set `from` to the name of its current file of the set `to`. An existing file with this name
+    /// is replaced.
+    /// Errors: if no file of the set `from` exists.
     pub fn rename(&mut self, (from, to): (u32, u32), cursors: &mut [FileCursor], draws: &mut ThreadDraws) -> Result<FileOp> {
         let old = self.current(from, &mut cursors[from as usize], draws)?;
         let (source, target) = (cursors[from as usize].member, cursors[to as usize].member);

@@ -226,7 +226,7 @@ impl HostSetup {
     }
 
     /// Returns the network with this name.
-    /// Errors: [`ErrorClass::Config`] if there is no such network; the hint lists them.
+    /// Errors: [`ErrorClass::Config`] if there is no such network. The hint lists the networks of this host.
     pub fn network(&self, name: &str) -> Result<&NetworkSettings> {
         self.networks.iter().find(|network| network.name == name).ok_or_else(|| {
             let known: Vec<_> = self.networks.iter().map(|network| network.name.as_str()).collect();

@@ -41,9 +41,9 @@ pub struct UserWaitPart {
     /// The state of the thread that the user waited for, during this part.
     #[schemars(with = "String")]
     pub state: ThreadState,
-    /// Cause of a storage wait, by its name in the host model; `None` in other states than storage.
+    /// Cause of a wait for storage, by its name in the host model; `None` if the thread is not in the state storage.
     pub wait: Option<&'static str>,
-    /// Class of the file that a storage wait belongs to; `None` for `sync`, and in other states than storage.
+    /// Class of the file that a storage wait belongs to; `None` for `sync`, and if the thread did not wait for storage.
     pub class: Option<&'static str>,
     /// Partition of the file that a storage wait belongs to; `None` for `sync`, and in other states than storage.
     pub partition: Option<String>,
@@ -74,7 +74,7 @@ pub struct StatesOverTime {
 /// The states of a thread in each bin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ThreadStateLane {
-    /// Name of the thread. The lane of the critical path is named `the user waits for`.
+    /// Name of the thread; for the critical path, `the user waits for`.
     pub name: String,
     /// Time in each bin by state, in ns; states that do not occur are omitted.
     pub states: BTreeMap<&'static str, Vec<i64>>,
@@ -264,7 +264,8 @@ impl RequestPurpose {
 }
 
 impl WhatIfTarget {
-    /// Whether a request belongs to this part of the storage. `partition` is the name of the mount to which the request belongs.
+    /// Whether a request belongs to the part of the storage that is simulated as infinitely fast. `partition` is the mount name of the
+    /// request.
     pub(crate) fn takes(&self, block: &HostBlockRequest, partition: &str) -> bool {
         match self {
             Self::Partition(name) => name == partition,

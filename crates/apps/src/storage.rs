@@ -51,7 +51,7 @@ pub(crate) trait StorageBackend {
     /// Errors: if an operation failed, or the device has stopped.
     fn advance(&mut self, now: Nanos) -> Result<()>;
 
-    /// Appends the operations that have ended. The waits of each add up to the time from its begin until now.
+    /// Appends the operations that have ended. For each operation, the waits add up to the time from its begin until now.
     fn take_finished(&mut self, out: &mut FinishedOperations);
 }
 
@@ -152,7 +152,7 @@ impl<'a, D: SimulatedBlockDevice> SimulatedStorage<'a, D> {
         }
     }
 
-    /// Collects the request completions that have become known to the device.
+    /// Collects the completions that the device has newly determined. Their times may be in the future.
     fn learn(&mut self) {
         self.device.take_completed(&mut self.known_completions);
         for (number, at) in self.known_completions.drain(..) {
@@ -206,7 +206,7 @@ impl<D: SimulatedBlockDevice> StorageBackend for SimulatedStorage<'_, D> {
 
 /// Maximum time between two checks for an interruption by the user.
 const LOOK: Duration = Duration::from_millis(50);
-/// Maximum number of bytes that one system call reads or writes. File contents repeat after this number of bytes.
+/// Maximum number of bytes that one system call reads or writes. It is also the period of the generated file contents.
 const BUFFER: usize = 1 << 20;
 
 /// The files of a program on this machine, with one folder for each mount.

@@ -15,8 +15,8 @@ pub(crate) fn from_toml<T: DeserializeOwned>(text: &str, hint: &str) -> Result<T
     })
 }
 
-/// Returns the text of a built-in file; its name is not case-sensitive. `sort` is the kind of file, such as `host`, for the error.
-/// Errors: [`ErrorClass::Config`] if there is no such file; the hint lists them.
+/// Returns the text of a built-in file; its name is not case-sensitive. Error messages use `sort`, the kind of file, such as `host`.
+/// Errors: [`ErrorClass::Config`] if there is no such file; the hint lists all files.
 pub(crate) fn preset(sort: &str, known: &[(&str, &'static str)], name: &str) -> Result<&'static str> {
     let preset = known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     preset.map(|(_, text)| *text).ok_or_else(|| {

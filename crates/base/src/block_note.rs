@@ -138,7 +138,7 @@ pub struct BlockNote {
 }
 
 impl BlockNote {
-    /// Creates a note with a role and a length. Home, transaction and changed sectors are not known.
+    /// Creates a note that gives `sectors` sectors a role. Their home block, transaction and changed sectors are not known.
     pub const fn new(role: BlockRole, sectors: u32) -> Self {
         Self { role, sectors, home: None, transaction: None, changed: None }
     }

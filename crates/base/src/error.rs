@@ -72,8 +72,8 @@ impl Error {
         }))
     }
 
-    /// Creates an error for an I/O error on `path`. It is a syntax error if the contents of the file are invalid. If `error` wraps an
-    /// [`Error`], for example of an interruption, the wrapped error is returned with the path.
+    /// Creates an error for an I/O error on `path`. Its class is [`ErrorClass::Syntax`] if the contents of the file are invalid, otherwise
+    /// [`ErrorClass::Io`]. If `error` wraps an [`Error`], this error is returned with the path.
     pub fn io(path: &Path, error: std::io::Error) -> Self {
         let error = match error.downcast::<Self>() {
             Ok(own) => return own.in_file(path),
@@ -124,7 +124,7 @@ impl Error {
         self
     }
 
-    /// Sets the field in which the error occurred, if the value of the field is not the cause.
+    /// Sets the field in which the error occurred. Used if the error has another cause than the value of the field.
     #[must_use]
     pub fn in_field(mut self, field: &str) -> Self {
         self.0.field = Some(field.to_owned());

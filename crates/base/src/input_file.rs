@@ -158,7 +158,7 @@ mod tests {
                 let mut byte = [0];
                 interrupted(&path, InputFile::open(&path).unwrap().read(&mut byte));
                 interrupted(&path, open_pipe(&path));
-                // A read from an empty pipe and a write to a full pipe can also be interrupted.
+                // An interruption ends a read from an empty pipe, and a wait for space in a full pipe.
                 let (reader, writer) = io::pipe().unwrap();
                 let name = PathBuf::from(format!("/proc/self/fd/{}", reader.as_raw_fd()));
                 interrupted(&path, InputFile::open(&name).unwrap().read(&mut byte));

@@ -94,8 +94,8 @@ impl Request {
         Some(Nanos(end.0.saturating_sub(begin.0)))
     }
 
-    /// Name and value of the first of the times start, issue, served and complete that is earlier than a time that must precede it; `None`
-    /// if all times are in order.
+    /// Name and value of the first time that is out of order; `None` if there is none. The order is arrival, start, issue, served,
+    /// complete.
     #[inline]
     pub fn early_time(&self) -> Option<(&'static str, Nanos)> {
         let mut latest = self.arrival;
@@ -184,7 +184,7 @@ bitflags! {
         const PACKED = 1 << 5;
         /// The recorder reported that the queue was empty when the request arrived; valid only with [`RequestFlags::NO_WAIT_KNOWN`].
         const NO_WAIT = 1 << 6;
-        /// The recorder reported whether the request waited in the queue, so that [`RequestFlags::NO_WAIT`] is valid.
+        /// The recorder reported whether the request waited in the queue. Without this flag, [`RequestFlags::NO_WAIT`] has no meaning.
         const NO_WAIT_KNOWN = 1 << 7;
         /// The request was written by the thread of an ext4 journal (`jbd2/...`): descriptors, logged blocks and commit blocks (with `META`
         /// if the kernel marks them), and in rare cases data on which a commit depends.

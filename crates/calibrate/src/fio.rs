@@ -1,11 +1,11 @@
 //! Results of `fio --output-format=json` (fio 3 HOWTO, "JSON output"): completion latency by operation and block size.
 //!
-//! fio prints notes and errors to the same file as its JSON, and with `--output-format=json,normal` also its usual text, after
-//! the JSON. With `--status-interval` it prints several objects; a later one contains everything of an earlier one of the same
-//! jobs. No line of fio's JSON begins with a letter, so lines that do are notes, also inside an object.
+//! fio prints notes and errors to the same file as its JSON. With `--output-format=json,normal`, its usual text follows the JSON. With
+//! `--status-interval`, it prints several objects; a later one contains everything of an earlier one of the same jobs. No line of fio's
+//! JSON begins with a letter. Lines that begin with a letter are therefore notes, even inside an object.
 //!
-//! The size of a request is `io_bytes / total_ios`. The samples are the percentiles of `clat_ns`, or its mean if there are none.
-//! Every second job in order of size is in the held-out half.
+//! The size of a request is `io_bytes / total_ios`. The samples are the percentiles of `clat_ns`, or its mean if there are no percentiles.
+//! The jobs are sorted by size, and every second one is in the held-out half.
 
 use emmclab_trace::{Error, ErrorClass, Op, Result, SECTOR_BYTES};
 use serde_json::Value;
@@ -167,7 +167,8 @@ fn jobs(result: &Value) -> Vec<(&Value, &Value)> {
     entries.map(|entry| (&entry["jobname"], &entry["job options"])).collect()
 }
 
-/// Mean number of requests in flight above which a job had several requests at a time. A job that waits for each request has at most 1.
+/// A job with more requests in flight than this, on average, did not wait for each request. A job that waits for each request has at most
+/// 1.
 const SEVERAL: f64 = 1.5;
 const ONE_AT_A_TIME: &str = "run fio without waiting in its latencies, one request at a time: fio with --iodepth=1 --numjobs=1 --direct=1, \
                              and `stonewall` in each job";
@@ -388,8 +389,8 @@ fn several_sizes(entry: FioJobResult<'_>, field: &str, value: &str) -> Error {
         .hint(ONE_SIZE)
 }
 
-/// Size in bytes of each request of a direction with I/O.
-/// Errors: if the counts contradict the option `bs`, or without that option are not a whole number of sectors for each request.
+/// Returns the size in bytes of each request in a direction that has I/O.
+/// Errors: if the counts contradict the option `bs`; without `bs`, if the size of a request is not a whole number of sectors.
 pub(crate) fn request_bytes(entry: FioJobResult<'_>, side: &str) -> Result<u64> {
     let (count, bytes) = (entry.count(side), entry.value[side]["io_bytes"].as_u64().unwrap_or(0));
     let option = entry.option(&["bs", "blocksize"]).and_then(|sizes| {

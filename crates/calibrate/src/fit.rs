@@ -219,8 +219,8 @@ pub struct DurabilityRow {
     /// Median time in us: of a flush or discard from start to completion, of a preflush from start to issue, of a FUA write from issue to
     /// completion.
     pub median_us: f64,
-    /// The preset key that was fitted to these requests; `None` for fewer than [`ENOUGH`] requests, and for preflushes if the key was
-    /// fitted to flushes.
+    /// The preset key that was fitted to these requests. `None` if there are fewer than [`ENOUGH`] requests. Also `None` for preflushes if
+    /// the key was fitted to flushes.
     pub setting: Option<&'static str>,
 }
 

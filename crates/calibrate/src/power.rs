@@ -40,8 +40,8 @@ pub(crate) fn woken_above(mut delays_us: Vec<f64>) -> f64 {
     3.0 * median(&mut delays_us) + LEAST_WAKE_US
 }
 
-/// Fits idle threshold and wake-up time. The threshold is the idle time that best separates requests without a wake-up from requests with
-/// one; it is the geometric mean of the two idle gaps next to it. `None` if the delays show no sleep.
+/// Fits the idle threshold and the wake-up time of a device. The threshold is the idle time that best separates the requests that woke the
+/// device from the others. It is the geometric mean of the two adjacent idle gaps. `None` if the delays show no sleep.
 pub(crate) fn fit(waits: &[IdleGapDelay]) -> Option<PowerFit> {
     let mut by_gap: Vec<IdleGapDelay> = waits.iter().copied().filter(|wait| wait.gap_us > 0.0).collect();
     by_gap.sort_by(|a, b| a.gap_us.total_cmp(&b.gap_us));
@@ -77,7 +77,7 @@ pub(crate) fn fit(waits: &[IdleGapDelay]) -> Option<PowerFit> {
     })
 }
 
-/// Cumulative shares at which the distribution of wake-up times is stored, in addition to the longest times.
+/// Cumulative shares of the points that are stored for a distribution of wake-up times. The longest times are stored in addition.
 const SHARES: [f64; 8] = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98];
 /// Number of the longest times that are stored individually, because a few of them determine the mean.
 const LONGEST: usize = 3;

@@ -150,7 +150,7 @@ fn write_stalls(out: &mut String, StallSummary { op, row, points }: &StallSummar
     line!(out, "]");
 }
 
-/// A TOML comment with the number of requests from which the queue depth was derived; empty if there are none.
+/// Returns a TOML comment with the number of overlapping requests from which the queue depth was derived; empty without such requests.
 fn queue_note(calibration: &Calibration) -> String {
     match calibration.overlapping {
         0 => String::new(),
@@ -158,8 +158,8 @@ fn queue_note(calibration: &Calibration) -> String {
     }
 }
 
-/// Returns, as text, the number of requests to which a preset key was fitted. Only the first request kind in `kinds` to which a key was
-/// fitted counts.
+/// Returns, as text, the number of requests from which a setting of the preset was fitted. `kinds` are the kinds of requests that may
+/// determine the setting; the first kind from which a setting was fitted is used.
 fn requests_of(calibration: &Calibration, kinds: &[&str]) -> String {
     let fitted = |kind: &&str| calibration.durability.iter().find(|row| row.kind == *kind && row.setting.is_some());
     kinds.iter().find_map(fitted).map_or_else(String::new, |row| format!("{} requests", row.requests))

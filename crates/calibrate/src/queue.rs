@@ -9,8 +9,8 @@ use crate::samples::median;
 
 /// Maximum number of commands in the queue of a simulated eMMC.
 const MOST: usize = 32;
-/// Threshold for parallel service: the maximum ratio between the time that an overlapping request adds after the end of the previous
-/// request, and the time of a single request. With a ratio near 1, the device serves one request at a time.
+/// Threshold for parallel service. The time that an overlapping request adds after the end of the previous request is divided by the time
+/// of a single request. With a ratio near 1, the device serves one request at a time.
 const AT_ONCE: f64 = 0.75;
 
 /// The number of requests that the device serves at a time.

@@ -118,9 +118,10 @@ impl ServiceSamples {
         self.requests.push(TimedRequest { request: *request, begin, complete, gap_ns });
     }
 
-    /// Converts the requests into samples. Without a device queue, the driver fetches the next request while a command runs, so that
-    /// service begins at the start of a request or at the previous completion, whichever is later. With a queue, services overlap and delay
-    /// each other. Then only requests that begin while no other request is served become samples, if there are enough of them.
+    /// Converts the requests into samples of service times. Without a command queue, the driver fetches the next request while a command
+    /// runs. Service of a request then begins at its start or at the previous completion, whichever is later. With a command queue,
+    /// services overlap and delay each other. In this case, only requests that were served alone become samples, if there are enough of
+    /// them.
     fn measure(&mut self) {
         let requests = std::mem::take(&mut self.requests);
         self.queue = queue::of(requests.iter().map(|timed| (&timed.request, timed.begin, timed.complete)));
@@ -204,7 +205,7 @@ impl ServiceSamples {
         for sample in &mut self.measured {
             sample.woken = sample.wait.is_some_and(|wait| wait.woken && wait.gap_us > sleep_after_us);
         }
-        // Half of the samples are held out at random. Holding out every second request could separate pairs of data and metadata.
+        // Half of the samples are held out at random. If data and metadata writes alternate, every second sample would be of the same kind.
         let mut lot = Pcg64::new(HALVES, 0);
         self.measured.iter_mut().for_each(|sample| sample.held_out = below(&mut lot, 2) == 1);
         Ok(())

@@ -208,7 +208,7 @@ impl DevicePromise {
     }
 }
 
-/// A promise that the contents of the flash cells violate at a power cut.
+/// A durability promise that the data in the flash cells violates after a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromiseViolation {
     /// The violated promise.
@@ -232,13 +232,14 @@ pub(crate) struct DurableCells {
     discards: Vec<(u64, u64, Version)>,
     /// Sectors whose flash cells contain older data than promised, with the version that was promised.
     missing: BTreeMap<u64, (Version, DevicePromise)>,
-    /// Programs in progress, each with command, sector and number of sectors. Recorded only if the device leaves writes half done.
+    /// Page programs in progress: command, first sector and number of sectors of each. Recorded only if the device leaves interrupted
+    /// writes half done.
     in_progress: Vec<(u32, u64, u32)>,
-    /// Recent discards that a power cut may repeat; `None` unless the device violates its promises in this way.
+    /// Recent discards that a power cut may repeat; `None` unless the device repeats discards after a power cut.
     repeated: Option<RepeatedDiscards>,
 }
 
-/// The discards that a power cut may repeat, and the promises that writes after these discards fulfilled.
+/// Discards that a power cut may repeat, and promised data that was written after these discards.
 #[derive(Default)]
 struct RepeatedDiscards {
     /// The discarded sectors, with the version of the discard.
@@ -257,7 +258,7 @@ impl RepeatedDiscards {
         self.trims.add(at, (first..end, version));
     }
 
-    /// Called when the flash cells contain the promised version of a sector.
+    /// Called when the flash contains the version of a sector that the device has promised to keep.
     fn note_fulfilled(&mut self, sector: u64, version: Version, promise: DevicePromise) {
         if self.trims.all().any(|(sectors, trim)| sectors.contains(&sector) && *trim < version) {
             self.fulfilled.insert(sector, (version, promise));
@@ -345,8 +346,8 @@ impl DurableCells {
         }
     }
 
-    /// Returns the promises that the flash cells violate after a power cut; adjacent sectors are joined. For a device that leaves
-    /// interrupted writes half done, this includes reliable writes of which only a part is on the disk.
+    /// Returns the durability promises that the data in the flash cells violates after a power cut. Equal violations of adjacent sectors
+    /// are joined. If the device can leave a write half done, this includes reliable writes of which only a part is on the disk.
     pub fn broken(&self, cut: Nanos, reliable: impl Fn(u32) -> bool) -> Vec<PromiseViolation> {
         let mut all: Vec<PromiseViolation> = Vec::new();
         let mut lost = Cow::Borrowed(&self.missing);
@@ -380,8 +381,8 @@ impl DurableCells {
         all
     }
 
-    /// Returns the blocks in which the contents after a power cut differ from the cells before it: programs in progress leave the first
-    /// half of their sectors, and the device may repeat discards.
+    /// Returns the blocks that a power cut changes, with their contents afterwards. A program operation in progress leaves the first half
+    /// of its sectors. The device may also repeat discards, which leaves zeros.
     pub fn cut(&self, cut: Nanos, commands: &[LoggedCommand]) -> BTreeMap<u64, Block> {
         let mut changes = BTreeMap::new();
         for range in self.repeated.iter().flat_map(|late| late.discarded_again(cut)) {

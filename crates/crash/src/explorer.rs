@@ -25,7 +25,7 @@ use crate::state_choice::{ChoiceMethod, ChoiceMethods, Levels, choose, sample};
 pub struct ExploreOptions {
     /// Maximum number of moments (logged events) after which power is cut. If there are fewer moments, all are used.
     pub cuts: usize,
-    /// The methods by which disk states are chosen for each power cut.
+    /// The methods that choose the disk states of each power cut.
     pub ways: ChoiceMethods,
     /// The seed of the random choice of power cuts and disk states.
     pub seed: u64,
@@ -56,10 +56,12 @@ impl Default for ExploreOptions {
     }
 }
 
-/// Number of latest requests that are checked completely after the recovery of layers. Of the other blocks, one in `HOST_SHARE` is checked.
+/// Number of the latest requests whose blocks are all checked after the recovery of layers. Of the blocks of earlier requests, about one in
+/// `HOST_SHARE` is checked.
 const HOST_RECENT: usize = 64;
 const HOST_SHARE: u64 = 16;
-/// Number of consecutive states in one share. Consecutive states differ little, so the outcome of one can often be derived from another.
+/// Number of consecutive states that go to the same part if an exploration is divided. Consecutive states differ little, so the outcome of
+/// one can often be derived from another.
 const STATES_TOGETHER: u64 = 8;
 
 /// A disk state that a power cut may leave.
@@ -89,7 +91,7 @@ pub struct CrashState {
 /// A write that is missing from a disk state, or whose sectors are garbled in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OmittedWrite {
-    /// The command that wrote the data, as an index in [`CrashLogIndex::commands`] at the device.
+    /// The command that wrote the data: an index in the list of device commands ([`CrashLogIndex::commands`]).
     pub command: u32,
     /// First missing sector.
     pub sector: u64,
@@ -110,13 +112,14 @@ pub struct ExplorationCoverage {
     pub legal_log10: f64,
     /// Number of disk states that were chosen, in all shares.
     pub chosen: u64,
-    /// Number of chosen states that have equal disk contents and equal workload acknowledgements to an earlier state.
+    /// Number of chosen states that equal an earlier state: in disk contents, and in the acknowledged lines of the workload.
     pub equal: u64,
     /// Largest number of writes in one cut that the device had not yet promised to keep.
     pub most_unpromised: u64,
-    /// Number of output lines of the workload that are chosen first as moments of power cuts: the lines of the first group, or all lines.
+    /// Number of output lines of the workload after which power is cut first. These are the lines of the first group in [`CutLines`], or
+    /// all lines without groups.
     pub lines: u64,
-    /// Number of output lines counted in `lines` directly after which power was cut so far.
+    /// Number of the lines counted in `lines` after which power has been cut so far.
     pub lines_cut: u64,
 }
 
@@ -131,7 +134,8 @@ pub struct Explorer {
     legal: LegalStates,
     /// The promises of the layers to the host; `None` without layers.
     host: Option<LegalStates>,
-    /// Blocks that are not checked here, because a layer that recognises the journal only has to follow the rules of the journal for them.
+    /// Blocks that contain metadata or belong to a journal. They are not checked here: a layer that recognises the journal need not keep
+    /// the promises of a disk for these blocks.
     metadata_blocks: Arc<FxHashSet<u64>>,
     acknowledged: usize,
     /// Disk contents and number of acknowledgements of each state chosen so far.
@@ -241,8 +245,8 @@ impl Explorer {
         lacking.collect()
     }
 
-    /// Returns a state of the current cut in which only some of the missing writes of `state` are missing: those with the indexes `places`
-    /// in [`Explorer::omitted`]. Writes that the other writes require are added again.
+    /// Returns a copy of a state of the current cut in which fewer writes are missing. Of the missing writes of `state`, only those with
+    /// the indexes `places` in [`Explorer::omitted`] may stay missing. Writes that a present write requires become present, too.
     pub fn with_omitted(&self, state: &CrashState, places: &[usize]) -> CrashState {
         let Some(levels) = &state.levels else { return state.clone() };
         let mut place = 0;
@@ -262,8 +266,8 @@ impl Explorer {
     }
 
     /// Checks the data that layers return after they recovered from a state of the current cut. Returns a description of the first wrong
-    /// sector: one that contains neither the data that the layers promised nor data written later. All sectors of the latest requests are
-    /// checked. Of the other blocks, a sample is checked, which differs between states.
+    /// sector, which contains neither the newest data that must be durable nor later data. All sectors of the latest requests are checked.
+    /// Of the other blocks, each state checks another sample.
     pub(crate) fn host_fault(&self, state: &CrashState, view: &HostView) -> Option<String> {
         let legal = self.host.as_ref()?;
         let share = |block: &u64| (block ^ state.index).is_multiple_of(HOST_SHARE);
@@ -450,7 +454,8 @@ pub struct CutLines {
     /// Output lines directly after which power is cut, in groups of decreasing importance. The moments directly before these lines are
     /// chosen next, and other moments last.
     pub first: Vec<Vec<usize>>,
-    /// Output lines after which power is not cut until the next line. If there are any, power is not cut before the first line either.
+    /// Output lines after which the workload is idle: power is not cut between such a line and the next line. If there are any, power is
+    /// not cut before the first line.
     pub idle: Vec<usize>,
 }
 
@@ -460,11 +465,12 @@ pub(crate) struct CutPlan {
     pub cuts: Vec<usize>,
     /// Number of moments (logged events) at which power could be cut.
     pub possible: usize,
-    /// The moments directly after the output lines of the first group.
+    /// The moments directly after the most important output lines of the workload.
     pub after_first_lines: FxHashSet<usize>,
 }
 
-/// Chooses at most `most` moments for power cuts, from `from` on. Without `lines`, up to half of them follow a line of the workload.
+/// Chooses at most `most` moments for power cuts, from the index `from` on. Without `lines`, up to half of the moments directly follow
+/// output lines of the workload.
 pub(crate) fn choose_cuts(run: &CrashLogIndex, from: usize, most: usize, lines: Option<&CutLines>, seed: u64) -> CutPlan {
     let possible = possible(run, from, lines.map_or(&[], |lines| &lines.idle));
     let mut places = vec![None; run.acknowledgements().len()];
@@ -509,7 +515,8 @@ pub(crate) fn choose_cuts(run: &CrashLogIndex, from: usize, most: usize, lines: 
     CutPlan { cuts: chosen, possible: possible.len(), after_first_lines: after_first.into_iter().collect() }
 }
 
-/// Returns the moments from `from` on at which power could be cut, without those after `idle` lines. If none is left, returns all.
+/// Returns the moments from `from` on at which power can be cut. With `idle` lines, moments before the first output line, and between an
+/// idle line and the next line, are left out, unless no other moments exist.
 fn possible(run: &CrashLogIndex, from: usize, idle: &[usize]) -> Vec<usize> {
     let all: Vec<usize> = (from..run.moments().len()).filter(|place| is_cut(run, *place)).collect();
     if idle.is_empty() {

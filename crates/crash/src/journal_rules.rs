@@ -45,7 +45,7 @@ struct LoggedBlock {
     /// Number of the last transaction that logged the block.
     transaction: u32,
     digest: u64,
-    /// The first of the latest consecutive transactions that logged the block with equal contents.
+    /// The first transaction in the latest series of consecutive transactions that logged the block with the same contents.
     since: u32,
 }
 
@@ -181,7 +181,8 @@ impl JournalRuleChecker<'_> {
         Ok(())
     }
 
-    /// Reports a write or discard outside of the journal to the checker for `data=ordered`.
+    /// Passes a write or discard outside of the journal to the checker for `data=ordered`. `before` states whether it precedes the checked
+    /// part of the run.
     fn changed_in_place(&mut self, logged: &LoggedCommand, version: Version, before: bool) {
         let Some(ordered) = &mut self.ordered else { return };
         let size = self.block_sectors;
@@ -214,7 +215,7 @@ impl JournalRuleChecker<'_> {
         Ok(())
     }
 
-    /// Whether a version of a sector is certainly durable before the command `by` can become durable.
+    /// Whether a version of a sector is certainly durable before the data of the command `by` can be durable.
     fn settled(&self, sector: u64, version: Version, by: &LoggedCommand) -> bool {
         if self.promises.base(sector) >= version {
             return true;
@@ -377,7 +378,7 @@ impl SectorVersions {
     }
 
     /// Records that a transaction makes sectors unreadable as file data. If `stays` is true, the block remains allocated to its file, and
-    /// data written since the second last commit remains recorded. Otherwise the block was freed.
+    /// its last write is kept if it is newer than the second last commit. Otherwise the block was freed, and its writes are forgotten.
     fn leave(&mut self, (first, end): (u64, u64), stays: bool) {
         for sector in first..end {
             match self.sectors.get_mut(&sector) {
@@ -428,7 +429,7 @@ pub(crate) struct OrderedDataChecker {
     /// The first inode of user files; earlier inodes are reserved for the file system.
     first_inode: u32,
     inode_bytes: u64,
-    /// For each inode, the blocks that are readable as its data, if known.
+    /// For each inode whose blocks are known, the blocks that can be read as file data.
     readable: FxHashMap<u32, Extents>,
     written: SectorVersions,
     /// Blocks that were discarded after they were freed.

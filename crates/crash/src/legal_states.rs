@@ -1,5 +1,5 @@
-//! The disk states that a device which keeps its contract may leave after a power cut. Each atom (the unit of atomic writes) contains the
-//! promised version of its data or a newer one.
+//! The states of a disk that a device may leave after a power cut without breaking its durability guarantees. Each atom (the unit of atomic
+//! writes) contains the newest version that must be durable, or a later one.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,8 +19,8 @@ use crate::log::CommandPort;
 use crate::log_index::{CrashLogIndex, LoggedCommand, SectorSource};
 use crate::state_choice::{Levels, UnpromisedWrite};
 
-/// Maximum length of a discard, in atoms, for which states both with and without the discard are tried. A longer discard counts as executed
-/// when it is complete, which the contract allows.
+/// Maximum length of a discard, in atoms (units of atomic writes), for which states with and without the discard are tried. A longer
+/// discard counts as executed when it is complete; the contract allows this.
 const MOST_DISCARDED: u64 = 256;
 
 /// A range of sectors and the version of its data that is promised: first sector, end, version.
@@ -40,15 +40,17 @@ pub(crate) struct LegalStates {
     /// Number of commands that have arrived.
     arrived: usize,
     completed: u32,
-    /// Version of the newest complete reliable write or write with FUA. Everything before it is durable.
+    /// Version of the newest complete reliable write or FUA write. Every disk state contains its data, and all writes that the ordering
+    /// rules require before it.
     newest_durable: Version,
     /// Writes in flight with a preflush, each with the number of commands that were complete when it arrived.
     preflushes: BTreeMap<Version, u32>,
     /// The zones of the device, which are written sequentially.
     zones: Option<DiskZones>,
-    /// For each zone, the newest promised write. A power cut may undo a later reset, but the zone keeps the data up to this write.
+    /// For each zone, the newest write that the device has promised to keep. A power cut may undo a later reset of the zone, but the zone
+    /// keeps the data up to this write.
     promised_zones: BTreeMap<u32, Version>,
-    /// Flushes of a zoned device, each with the number of commands that were complete when it arrived.
+    /// Flushes of a zoned device. The value is the number of commands that were complete when the flush arrived.
     flushes: BTreeMap<Version, u32>,
 }
 
@@ -102,7 +104,7 @@ impl LegalStates {
         self.atoms.values().map(Vec::as_slice).collect()
     }
 
-    /// The atoms with unpromised writes, each with first sector and end.
+    /// Returns the sector range (first, end) of each atomic unit with writes that are not promised to be durable.
     pub fn atoms(&self) -> impl Iterator<Item = (u64, u64)> {
         self.atoms.keys().map(|atom| (atom * self.atom, (atom + 1) * self.atom))
     }
@@ -147,7 +149,7 @@ impl LegalStates {
         }
     }
 
-    /// Called when the command with index `place` is complete. Calls `promised` with each extent that is promised from now on.
+    /// Called when the command with index `place` is complete. Calls `promised` with each extent that must survive every later power cut.
     pub fn completes(&mut self, run: &CrashLogIndex, place: u32, at: Nanos, mut promised: impl FnMut(Extent)) {
         let logged = &run.commands(self.port)[place as usize];
         let (first, end) = (logged.command.sector, logged.end());
@@ -186,7 +188,7 @@ impl LegalStates {
         }
     }
 
-    /// Records that a flush promises the writes among the first `before` completed commands.
+    /// Records a flush, which promises all writes among the first `before` completed commands.
     fn note_flushed(&mut self, before: u32) {
         if self.zones.is_none() {
             return;
@@ -211,7 +213,8 @@ impl LegalStates {
         }
     }
 
-    /// Removes writes that are now promised from the unpromised writes of the atoms in the range.
+    /// Removes writes that the device now promises to keep from the lists of uncertain writes, for all atoms (units that are written
+    /// completely or not at all) in the range.
     fn fold_promised(&mut self, run: &CrashLogIndex, (first, end): (u64, u64), promised: &mut impl FnMut(Extent)) {
         let Self { promises, atoms, atom: size, promised: contents, port, zones, promised_zones, .. } = self;
         let commands = run.commands(*port);
@@ -244,7 +247,7 @@ impl LegalStates {
         }
     }
 
-    /// Marks sectors as empty from now on, so that no disk state contains earlier data of them.
+    /// Marks sectors as empty. Later disk states then contain no earlier data of these sectors.
     fn fold_nothing(&mut self, run: &CrashLogIndex, (first, end): (u64, u64), version: Version) {
         Arc::make_mut(&mut self.promised).clear(run.spool(), first, end);
         let atoms = first.div_ceil(self.atom)..end / self.atom;
@@ -268,13 +271,14 @@ impl LegalStates {
         orders.flat_map(|order| self.promises.required_sectors(&order).collect::<Vec<_>>()).collect()
     }
 
-    /// Returns the ordering rules, which complete a state by the writes that its other writes require.
+    /// Returns the ordering rules. They add to a state the writes that must be present because other writes are.
     pub fn closure(&self) -> OrderingRules<'_> {
         let zoned = self.zones.as_ref().map(|zones| (zones, &self.promised_zones));
         OrderingRules::new(&self.promises, &self.atoms, self.atom, &self.preflushes, self.newest_durable, zoned)
     }
 
-    /// The blocks in which a state differs from the promised contents. `levels` has the number of writes of each atom that are present.
+    /// Returns the blocks in which a disk state differs from the promised contents. `levels` describes the state: for each atom (a fixed
+    /// range of sectors), the number of its unpromised writes that are on the disk.
     pub fn changes(&self, run: &CrashLogIndex, levels: &Levels, seed: u64) -> BTreeMap<u64, Block> {
         let commands = run.commands(self.port);
         let mut changes = BTreeMap::new();
@@ -296,7 +300,7 @@ impl LegalStates {
     }
 }
 
-/// Records that a write to a sector is promised, which also promises earlier data in its zone.
+/// Stores the newest version that must be durable in the zone of a sector. All earlier data in this zone must then be durable.
 fn note_promised(zones: Option<DiskZones>, promised: &mut BTreeMap<u32, Version>, sector: u64, version: Version) {
     if let Some(zone) = zones.and_then(|zones| zones.zone_of(sector)) {
         let newest = promised.entry(zone).or_default();
@@ -309,13 +313,14 @@ fn part(logged: &LoggedCommand, (first, end): (u64, u64)) -> std::ops::Range<u64
     logged.command.sector.max(first)..logged.end().min(end)
 }
 
-/// Versions of the later entries of a packed command, and what must be present if one of them is: atoms, each with its minimum number of
-/// writes.
+/// Versions of the later entries of a packed command, and what must be present if one of these entries is present: the minimum number of
+/// writes of each atom.
 type PackEntry = (Range<Version>, Vec<(usize, u16)>);
 
-/// The unpromised writes to a zone, in the order in which they fill it.
+/// The writes to a zone that a power cut may undo, in the order in which they fill the zone.
 struct ZoneOrder {
-    /// For each write: its version, its atom, and the number of writes of this atom up to and including this write.
+    /// For each write: its version, the index of its atom (unit of atomic writes), and the number of writes to this atom up to and
+    /// including this write.
     writes: Vec<(Version, usize, u16)>,
     /// Number of writes up to and including the newest promised write.
     promised: usize,
@@ -333,10 +338,11 @@ impl ZoneOrder {
 /// The zones of a device, and the version of the newest promised write in each zone.
 type Zoned<'a> = (&'a DiskZones, &'a BTreeMap<u32, Version>);
 
-/// The ordering rules between writes at a power cut. The work for a state is proportional to the number of unpromised writes.
+/// The ordering rules between writes at a power cut. The work for a crash state is proportional to the number of writes that need not be
+/// durable yet.
 pub(crate) struct OrderingRules<'a> {
     atoms: Vec<&'a [UnpromisedWrite]>,
-    /// For each atom and each of its writes, the oldest version whose presence on the disk requires this write.
+    /// For each write of each atom, the oldest version that can be on the disk only together with this write.
     required_since: Vec<Vec<Version>>,
     packs: Vec<PackEntry>,
     zones: Vec<ZoneOrder>,
@@ -346,8 +352,9 @@ pub(crate) struct OrderingRules<'a> {
 }
 
 impl<'a> OrderingRules<'a> {
-    /// Creates the rules. `size` is the number of sectors of an atom, which never spans two zones. `preflushes` has the writes in flight
-    /// with a preflush, each with the number of commands that were complete when it arrived. `promised` is the newest promised version.
+    /// Creates the rules. `size` is the number of sectors of an atom, which never spans two zones. `preflushes` contains the writes in
+    /// flight that have a preflush. Its values are the numbers of commands that were complete when these writes arrived. `promised` is the
+    /// newest version that must be durable.
     pub fn new(
         promises: &DurabilityPromises, atoms: &'a BTreeMap<u64, Vec<UnpromisedWrite>>, size: u64,
         preflushes: &'a BTreeMap<Version, u32>, promised: Version, zoned: Option<Zoned<'_>>,
@@ -361,7 +368,8 @@ impl<'a> OrderingRules<'a> {
         let mut with: Vec<Vec<Version>> = atoms.iter().map(|writes| vec![Version::MAX; writes.len()]).collect();
         for (first, end, version, needed_with) in promises.prerequisites() {
             for place in places(first, end) {
-                // If a required write covers an atom only partly, the earlier writes to the atom are also required.
+                // A required write may cover only a part of an atom (unit of atomic writes). The earlier writes to this atom are then
+                // required as well.
                 let newest = atoms[place].iter().rposition(|write| write.version <= version);
                 if let Some(newest) = newest {
                     with[place][newest] = with[place][newest].min(needed_with);
@@ -385,7 +393,8 @@ impl<'a> OrderingRules<'a> {
         while self.barriers(levels) | self.preflushes(levels) | self.packs(levels) | self.beginnings(levels) {}
     }
 
-    /// Removes from each zone all writes after the first missing one. Otherwise, `apply` would add writes that were left out.
+    /// Removes from each zone all writes after the first missing one. Otherwise, `apply` would add the missing writes, because a zone is
+    /// written in order.
     pub fn drop_behind_gaps(&self, levels: &mut Levels) {
         for order in &self.zones {
             let gap = order.writes.iter().position(|(_, atom, level)| levels[*atom] < *level);
@@ -442,7 +451,7 @@ impl<'a> OrderingRules<'a> {
         changed
     }
 
-    /// Adds the writes that a present entry of a packed command requires: the earlier entries. Returns whether anything was added.
+    /// Adds the earlier entries of a packed command if a later entry is on the disk. Returns whether anything was added.
     fn packs(&self, levels: &mut Levels) -> bool {
         let mut changed = false;
         for (after, needs) in &self.packs {
@@ -457,8 +466,8 @@ impl<'a> OrderingRules<'a> {
         changed
     }
 
-    /// Makes the data in each zone a prefix, as a power cut leaves it: adds the writes before each present write, and the remaining parts
-    /// of a reset. Returns whether anything was added.
+    /// Adds writes until each zone contains a prefix of its writes, as a sequentially written zone does after a power cut. Completes partly
+    /// present resets. Returns whether anything was added.
     fn beginnings(&self, levels: &mut Levels) -> bool {
         let mut changed = false;
         for ZoneOrder { writes, promised } in &self.zones {
@@ -502,7 +511,8 @@ pub enum TearMode {
     None,
     /// Each sector has its old or its new contents.
     Sector,
-    /// Each sector has old or new contents or, in a write in flight that is not reliable, garbage, if the contract permits it.
+    /// Each sector has its old or its new contents. A sector of a write in flight may contain garbage instead, if the contract permits it
+    /// and the write is not reliable.
     Inside,
 }
 

@@ -1,10 +1,11 @@
-//! Power-cut testing: a log of a run, the disk states that a power cut may leave, and the level whose promise a state violates.
+//! Power-cut testing: logs a run, generates the disk states that a power cut may leave, and finds the level of the storage stack that
+//! breaks a promise.
 //!
 //! A live device writes a [log](mod@log) of all commands with their data, of the contents of its flash cells over time, and of the data
 //! that the workload acknowledged as safe. A [`CrashLogIndex`] has the events of such a log in order of time. An [`Explorer`] steps through
 //! it. For each moment at which power may be cut, it generates the state that the simulated device would have left, and a selection of the
-//! states that any device that keeps the contract may leave ([`emmclab_device::contract`]). A [`CrashDiskView`] reads the disk in such a
-//! state without a copy.
+//! states that the durability contract permits ([`emmclab_device::contract`]). A [`CrashDiskView`] reads the disk in such a state without a
+//! copy.
 
 mod annotate;
 mod disk_contents;

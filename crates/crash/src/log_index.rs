@@ -166,7 +166,8 @@ impl CrashLogIndex {
         &self.base
     }
 
-    /// The commands at a port, in order of arrival. Without layers, only the port of the device has commands.
+    /// The commands that were observed at one point of the storage stack, in order of arrival. Without layers, only the point at the device
+    /// has commands.
     pub fn commands(&self, port: CommandPort) -> &[LoggedCommand] {
         &self.commands[port as usize]
     }

@@ -100,7 +100,8 @@ struct StateDisk {
     /// Offset of the device in the state, in sectors. The sectors of several devices follow each other in the state.
     first: u64,
     overlay: RecoveryOverlay,
-    /// The changes that the recovery made to this device, each with its number among all changes, and its sector in the state.
+    /// The changes that the recovery made to this device: the number of the change among those of all devices, its sector in the state, and
+    /// the change.
     changes: Vec<(usize, u64, RecoveryChange)>,
     changed: Arc<AtomicUsize>,
 }
@@ -330,7 +331,7 @@ impl StateViolation {
 pub struct RecoveredState {
     /// The violation at the lowest level of the storage stack; `None` if the state is correct.
     pub problem: Option<StateViolation>,
-    /// The contents of the requested files: `None` for a missing file, and an empty list after a violation.
+    /// The contents of the requested files; `None` for a missing file. The list is empty if a promise was violated.
     pub files: Vec<Option<Vec<u8>>>,
     /// All files and folders below the requested folder; `None` if the folder does not exist, or after a violation.
     pub tree: Option<Vec<TreeNode>>,
@@ -356,9 +357,9 @@ pub struct StateJudge {
 }
 
 impl StateJudge {
-    /// Recovers layers and journal from a state of the current cut of `explorer`, and reads files and a folder. `cut_after` is the number
-    /// of writes of the layers' recovery after which power is lost again.
-    /// Errors: if the state contains something that emmclab does not support, so that no level is at fault.
+    /// Recovers layers and journal from a state of the current cut of `explorer`, and reads files and a folder. With `cut_after`, power is
+    /// lost again after this number of writes during the recovery of the layers.
+    /// Errors: if the state contains something that emmclab does not support. This does not count as a violation.
     pub fn recover(
         &mut self, explorer: &Explorer, state: &CrashState, wanted: &[&str], tree: Option<&str>, cut_after: Option<usize>,
     ) -> Result<RecoveredState> {
@@ -398,8 +399,8 @@ impl StateJudge {
     }
 }
 
-/// Structures that Linux needs before it can replay the journal: their names in errors, and the promise that a damaged one violates. ext4
-/// promises nothing if a power cut tears or garbles one of them.
+/// Structures that Linux needs before it can replay the journal. Each entry has the name of the structure in errors, and the name of the
+/// promise that a damaged structure violates. ext4 promises nothing if a power cut tears or garbles one of these structures.
 const BEFORE_REPLAY: [(&str, &str); 5] = [
     ("`superblock`", "superblock"),
     ("`journal superblock`", "journal superblock"),
@@ -416,17 +417,18 @@ struct ReadSet {
     outcomes: FxHashMap<u128, usize>,
 }
 
-/// The blocks that recoveries of earlier states read, and their outcomes. A state with equal contents in all blocks that an earlier
-/// recovery read has the outcome of that recovery, and need not be recovered.
+/// Outcomes of recoveries, each with the blocks that the recovery read. A disk state has the outcome of an earlier recovery if it has equal
+/// contents in all blocks that this recovery read. Such a state need not be recovered.
 #[derive(Default)]
 pub struct RecoveryReadCache {
-    /// Sets of blocks, by the description of what is read from the recovered disk. The set that matched last comes first.
+    /// Sets of blocks that earlier recoveries read. The key describes what was then read from the recovered disk. In each list, the set
+    /// that matched last comes first.
     sets: FxHashMap<String, Vec<ReadSet>>,
 }
 
 impl RecoveryReadCache {
-    /// Returns the outcome of an earlier recovery that read only blocks with equal contents in this state; `None` if there is none.
-    /// `request` describes what is read from the recovered disk, because the outcome also depends on it.
+    /// Returns the outcome of an earlier recovery, if every block that it read has the same contents in this state; otherwise `None`. The
+    /// outcomes are stored by `request`, which describes what is read from the recovered disk.
     pub fn outcome(&mut self, request: &str, state: &HostView) -> Option<usize> {
         let sets = self.sets.get_mut(request)?;
         let digests = BlockDigests::of(state);

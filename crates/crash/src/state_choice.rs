@@ -13,10 +13,10 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 pub enum ChoiceMethod {
     /// The state that the simulated device of the run would have left.
     Device,
-    /// Five boundary states: only the promised writes; all writes; all complete writes; of the unpromised writes only the newest; and all
-    /// writes, with the newest write that may be garbled replaced by garbage.
+    /// Up to five boundary states. They contain: only the promised writes; all writes; all complete writes; only the newest of the
+    /// unpromised writes; all writes, but garbage instead of the newest write that may be garbled.
     Boundary,
-    /// All writes are on the disk except one, or except one block of a write; or all are, with one of them garbled.
+    /// One write, or one block of a write, is missing on the disk; or one write is garbled. All other writes are on the disk.
     Omit1,
     /// Only one of the unpromised writes is on the disk, possibly garbled.
     Only1,
@@ -27,7 +27,7 @@ pub enum ChoiceMethod {
 }
 
 impl ChoiceMethod {
-    /// All methods with their names, and the default maximum number of states that each chooses for a cut.
+    /// All methods with their names. The number is the default maximum of crash states that the method chooses for one power cut.
     pub const ALL: [(ChoiceMethod, &'static str, usize); 6] = [
         (ChoiceMethod::Device, "device", 1),
         (ChoiceMethod::Boundary, "boundary", 5),
@@ -108,16 +108,18 @@ pub(crate) struct UnpromisedWrite {
     pub version: Version,
     /// Number of commands that were complete when this command completed, including this one; 0 while the command is in flight.
     pub complete: u32,
-    /// Whether this entry stands for garbage that the command may leave instead of its data. The entry of the data follows directly.
+    /// Whether this entry stands for garbage that the command may leave instead of its data. The next entry then stands for the data.
     pub garbled: bool,
     /// Whether the command is a discard, which resets a zone.
     pub discards: bool,
 }
 
-/// A disk state: for each atom with unpromised writes, how many of these writes are on the disk, counted from the oldest.
+/// A disk state. For each atom (unit of atomic writes) with unpromised writes, it contains the number of these writes that are on the disk,
+/// counted from the oldest.
 pub(crate) type Levels = Vec<u16>;
 
-/// Chooses at most `most` disk states of one cut. `atoms` has the unpromised writes of each atom, in order of their versions.
+/// Chooses at most `most` disk states of one power cut. `atoms` contains the unpromised writes of each atom (unit of atomic writes), in
+/// order of their versions.
 pub(crate) fn choose(way: ChoiceMethod, most: usize, atoms: &[&[UnpromisedWrite]], seed: u64) -> Vec<Levels> {
     let all = || -> Levels { atoms.iter().map(|writes| writes.len() as u16).collect() };
     let none = || -> Levels { vec![0; atoms.len()] };
@@ -180,11 +182,12 @@ fn key(write: &UnpromisedWrite) -> Key {
     (write.version, write.garbled)
 }
 
-/// Writes that are missing from a disk state: for each affected atom, its index and the number of writes that remain.
+/// The writes that a disk state omits. An entry is the index of an atom (a fixed range of sectors), and the number of its writes that
+/// remain.
 type Omission = Vec<(usize, u16)>;
 
-/// Returns the ways to omit writes: each single write of an atom, and each command that writes several atoms. Omitting only the data entry
-/// of a write keeps its garbage entry, so that the write is garbled.
+/// Returns the ways to omit writes: each single write of an atom, and each command that writes several atoms. A write may have two entries,
+/// one with garbled and one with correct data. If only the entry with correct data is omitted, the write is garbled.
 fn omissions(atoms: &[&[UnpromisedWrite]]) -> Vec<Omission> {
     let single =
         atoms.iter().enumerate().flat_map(|(atom, writes)| (0..writes.len()).map(move |level| vec![(atom, level as u16)]));

@@ -168,7 +168,8 @@ pub struct ZoneCounters {
     pub most_active: u32,
     /// Number of times a zone took the write buffer of another zone.
     pub buffer_conflicts: u64,
-    /// Number of buffer conflicts in which data of the zone that lost its buffer was written to the flash first.
+    /// Number of buffer conflicts in which the taken buffer still contained data of its previous zone. This data was written to the flash
+    /// first.
     pub premature_flushes: u64,
     /// Number of map units that were written to the flash by premature flushes.
     pub premature_units: u64,

@@ -22,7 +22,7 @@ struct UndoEntry {
     to: Ppn,
     /// Location of the previous version of the unit; `None` if there is none, or if its block has been erased since.
     from: Option<Ppn>,
-    /// Whether the program only copied the previous version of the unit, without new data of the host.
+    /// Whether the page program only copied the unit from its previous location, without new data of the host.
     carried: bool,
 }
 
@@ -49,7 +49,8 @@ impl UndoLog {
         }
     }
 
-    /// Removes programs that are durable at `now`, and discards that a cut no longer repeats. No later cut may be before `now`.
+    /// Removes programs that are durable at `now`, and discards that a power cut can no longer repeat. Later power cuts must not be before
+    /// `now`.
     pub fn retire(&mut self, now: Nanos) {
         self.planned.retain(|planned| planned.durable > now);
         self.trims.retire(now);

@@ -372,8 +372,8 @@ impl Device {
         self.controller.idle_from()
     }
 
-    /// Ages the device: distributes `erases[g]` erases evenly over the used blocks of each block group `g`, as if the workload had
-    /// continued. Wear becomes even in the long run unless data stays in place for ever.
+    /// Ages the device: distributes `erases[g]` erases evenly over the used blocks of each block group `g`. A workload wears the blocks
+    /// evenly in the long run, unless data stays in place for ever.
     /// Errors: [`ErrorClass::Config`] if a block would reach its erase limit; the device is then unchanged.
     pub fn wear_on(&mut self, erases: &[u64]) -> Result<()> {
         let mut worn: Vec<(BlockId, u32)> = Vec::new();
@@ -436,7 +436,7 @@ impl Device {
         }
         let idle = if gc.idle_free_blocks == 0 { gc.high_watermark } else { gc.idle_free_blocks };
         let levels = [(gc.urgent_free_blocks, 3), (gc.low_watermark, 2), (idle, 1)];
-        // Of the pools that are collected while a write waits, the one with the fewest free blocks determines the urgency level.
+        // The pool with the fewest free blocks determines the urgency level. Pools for whose collection no write waits are not considered.
         let collected = (0..self.ftl.pools()).map(PoolId).filter(|pool| !self.ftl.core.is_skipped(*pool));
         let free = collected.map(|pool| self.ftl.free_blocks(pool)).min().unwrap_or(u32::MAX);
         levels.into_iter().find(|(most, _)| free <= *most && *most > 0).map_or(0, |(_, level)| level)

@@ -91,8 +91,8 @@ impl ZoneLayout {
 
 /// The structure of the device, and the layout of physical addresses.
 ///
-/// Physical page numbers count map units, page by page. The numbers of each block start at a multiple of a power of two, so that block and
-/// page are parts of the bits of a [`Ppn`].
+/// Physical page numbers count map units, page by page. The numbers of each block start at a multiple of a power of two. A [`Ppn`] thus has
+/// separate bits for the block and for the page in the block.
 ///
 /// Clustered planes count as one plane, whose pages and blocks are larger by the factor [`Geometry::clustered_planes`].
 #[derive(Clone, Debug)]
@@ -328,7 +328,8 @@ fn clustered(settings: &DeviceSettings) -> (GeometrySettings, u32) {
     (flash, planes)
 }
 
-/// The planes in striping order: the chosen coordinate changes fastest, then channel, chip, die, plane.
+/// The planes in striping order. The coordinate that `order` names changes fastest, followed by the others in the order channel, chip, die,
+/// plane.
 fn stripe(flash: &GeometrySettings, order: StripeOrder) -> Vec<PlaneId> {
     let counts = [flash.channels, flash.chips_per_channel, flash.dies_per_chip, flash.planes_per_die];
     let first = match order {

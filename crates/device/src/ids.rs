@@ -28,8 +28,8 @@ ids! {
     /// Logical page number: the number of a map unit in the address space of the host. Units of a mapping table on the flash have higher
     /// numbers.
     Lpn,
-    /// Physical page number: the location of one map unit in the flash, which is a part of a page if a page contains several. The numbers
-    /// of a block start at a multiple of a power of two.
+    /// Physical page number: the location of one map unit in the flash. A flash page may contain several map units. The first number of
+    /// each block is a multiple of a power of two.
     Ppn,
     /// Number of an erase block in the device, plane by plane.
     BlockId,

@@ -84,8 +84,8 @@ impl<'a> WordReader<'a> {
         Ok(u64::from(self.word()?) | u64::from(self.word()?) << 32)
     }
 
-    /// Reads a table of `count` entries that [`WordWriter::differences`] wrote. An entry is an address below `most` plus one, or 0 for no
-    /// address. Calls `put` with the index and the address of each entry with an address.
+    /// Reads a table of `count` entries that [`WordWriter::differences`] wrote. An entry is 0 (no address), or an address plus one.
+    /// Addresses are below `most`. Calls `put` with the index and the address of each entry that has an address.
     pub fn addresses(&mut self, count: usize, most: usize, mut put: impl FnMut(u32, u32)) -> Result<()> {
         let words = self.0.get(..4 * count).ok_or_else(cut)?;
         self.0 = &self.0[4 * count..];

@@ -87,8 +87,8 @@ impl LruSet {
         true
     }
 
-    /// Makes consecutive keys from `key` on the newest, in order, up to the first that is not in the set. Returns their number, at most
-    /// `most`.
+    /// Makes consecutive keys the newest, in ascending order. The first key is `key`; the last one precedes the first key that is not in
+    /// the set. Returns the number of these keys, which is at most `most`.
     #[inline]
     pub fn touch_all(&mut self, key: u32, most: u32) -> u32 {
         let indices = &self.indices[key as usize..][..most as usize];
@@ -199,7 +199,7 @@ impl<T: Copy> LinkedLists<T> {
         self.renew_chain(list, place, place);
     }
 
-    /// Makes values of a list its newest, in the order of `places`, which are their indices.
+    /// Moves values to the newest end of their list, in the order of `places`. `places` contains the indices of the values.
     #[inline]
     pub fn renew_all(&mut self, list: &mut ListEnds, mut places: impl Iterator<Item = u32>) {
         let Some(mut first) = places.next() else { return };
@@ -215,7 +215,8 @@ impl<T: Copy> LinkedLists<T> {
         self.renew_chain(list, first, last);
     }
 
-    /// Makes consecutive values of a list, from index `first` to `last`, its newest.
+    /// Moves consecutive values of a list to its newest end. `first` is the index of the first of these values, `last` that of the last
+    /// one.
     #[inline]
     fn renew_chain(&mut self, list: &mut ListEnds, first: u32, last: u32) {
         if list.newest != last {
@@ -236,7 +237,7 @@ impl<T: Copy> LinkedLists<T> {
         self.nodes[place as usize].newer
     }
 
-    /// Appends linked values, from index `first` to `last`, to a list as its newest.
+    /// Appends a chain of linked nodes to a list as its newest part. The chain begins at index `first` and ends at index `last`.
     #[inline]
     fn link(&mut self, list: &mut ListEnds, first: u32, last: u32) {
         let older = std::mem::replace(&mut list.newest, last);

@@ -1,7 +1,7 @@
 //! Durable contents of a simulated device, checked against its promises.
 //!
-//! [`PersistenceTracker`] tracks both sides of the [contract](crate::contract): the promises, derived only from commands and completions,
-//! and the actual contents, derived only from page programs. As an observer, it costs nothing if it is not used.
+//! [`PersistenceTracker`] derives the promises of the [contract](crate::contract) only from commands and completions, and the actual
+//! contents only from page programs. It is an observer, so a run without it has no additional cost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -20,7 +20,7 @@ enum CommandReport {
     Completed,
 }
 
-/// Sort key of commands and completions: (time, version of the first command, whether it is a completion).
+/// Sort key of commands and completions: (time, version of the command or of the first packed command, whether it is a completion).
 type Moment = (Nanos, Version, bool);
 
 /// A version of the data of a sector, and the time from which the flash contains this version. The newest version on the flash determines
@@ -46,7 +46,7 @@ impl ContentsVersion {
 #[derive(Debug)]
 pub struct PersistenceTracker {
     unit_sectors: u32,
-    /// Difference between the number of a command in the device and its version in the tracker.
+    /// Difference between the number that the device gives a command and the version that this tracker gives it.
     offset: u64,
     next: Version,
     /// Durability promises at the last call of `retire`.
@@ -144,7 +144,7 @@ impl PersistenceTracker {
         promised + self.flash.len() + self.cached.len() + self.messages.len()
     }
 
-    /// Removes the promises and programs up to `now`. No later call may ask about an earlier time.
+    /// Drops the history up to `now`. No later call may ask about an earlier time.
     pub fn retire(&mut self, now: Nanos) {
         let later = self.messages.split_off(&(now, Version::MAX, true));
         for (moment, message) in std::mem::replace(&mut self.messages, later) {
@@ -192,7 +192,8 @@ impl PersistenceTracker {
         command.wrapping_sub(self.offset)
     }
 
-    /// Records a version that the flash contains in sectors `first..end` from a certain time on.
+    /// Records that from a certain time on, the flash contains a version of the sectors `first..end`. `step` contains the time and the
+    /// version.
     fn store(&mut self, first: u64, end: u64, step: ContentsVersion) {
         self.flash.update(first, end, |steps| {
             let mut steps = steps.unwrap_or_default();

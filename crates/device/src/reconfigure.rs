@@ -51,7 +51,8 @@ pub const CHANGEABLE: &[&str] = &[
     "timing.command_ns",
 ];
 
-/// Reasons why other settings cannot change, by patterns of [`fits`]; the first match applies.
+/// Reasons why a setting of a running device cannot change, by a pattern for the key of the setting (see [`fits`]). The first match
+/// applies.
 const REASONS: &[(&str, &str)] = &[
     ("_mw", "the energy of a whole run is computed with one value"),
     ("_uj", "the energy of a whole run is computed with one value"),

@@ -46,7 +46,8 @@ impl<T: DiskReader + ?Sized> DiskReader for &T {
 impl DiskReader for File {
     fn size(&self) -> io::Result<u64> {
         let about = self.metadata()?;
-        // The metadata of a device file has the size 0. All reads have explicit offsets, so moving the cursor has no effect.
+        // The metadata of a device file has the size 0, so the size of a device is the position of its end. Moving the cursor does no harm,
+        // because all reads have explicit offsets.
         if about.is_file() {
             Ok(about.len())
         } else {

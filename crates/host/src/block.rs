@@ -578,7 +578,7 @@ impl BioId {
 pub(crate) enum BioContents {
     /// Pages of a file, from `page` on.
     Pages { inode: u32, page: u32 },
-    /// Blocks of the file system. The file system itself checks whether the bio is complete.
+    /// Blocks of the file system instead of pages of a file. The file system checks whether the bio is complete.
     Blocks,
 }
 

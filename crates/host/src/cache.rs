@@ -349,7 +349,8 @@ impl PageCache {
         }
     }
 
-    /// Drops the pages from `from` on, none of which may be in use by a bio. Returns how many of them were delayed.
+    /// Drops the pages of a file from `from` on; none of them may be in use by a bio. Returns the number of dropped pages whose allocation
+    /// was delayed.
     pub fn truncate(&mut self, inode: u32, from: u32) -> u64 {
         let (mut at, mut delayed) = (from, 0);
         while let Some((index, slot)) = self.inodes[inode as usize].pages.next(at) {
@@ -416,7 +417,7 @@ impl PageCache {
 pub(crate) struct FileReadAhead {
     start: u64,
     size: u64,
-    /// The next window is read when this number of pages of the current window is unused.
+    /// Number of unused pages in the current read-ahead window at which the next window is read.
     left: u64,
     previous: Option<u64>,
 }
@@ -456,8 +457,8 @@ impl FileReadAhead {
         self.window()
     }
 
-    /// Returns the next window after the use of a marked page. If the mark belongs to an older window, as with interleaved readers, the
-    /// window starts at `missing`, the first page after the mark that is not in memory.
+    /// Returns the next window after a marked page was used. If readers are interleaved, the mark may belong to an older window. The window
+    /// then starts at `missing`, the first page after the mark that is not in memory.
     pub fn window_for_marked(&mut self, page: u64, missing: u64, most: u64) -> ReadAheadWindow {
         if page == self.start + self.size - self.left {
             return self.next(most);

@@ -12,7 +12,7 @@ use crate::operation::FileClass;
 pub enum ElevatorKind {
     /// Requests are issued in order of arrival.
     None,
-    /// Reads come before writes, for at most two batches in a row. Each batch is ordered by address.
+    /// Reads come before writes. After two batches of reads, waiting writes get a batch. Each batch is ordered by address.
     Deadline,
     /// Requests that a thread waits for (reads and synchronous writes) come before write-back. Each batch is ordered by address.
     Cfq,
@@ -122,8 +122,8 @@ pub struct HostConfig {
     pub elevator: ElevatorKind,
     /// The commands by which file systems enforce order and durability.
     pub barrier: BarrierMode,
-    /// Whether a sync of a folder on ext4 commits all transactions that are not durable, and does nothing if there are none (as in Linux
-    /// since 5.10, which introduced fast commits). If false, the sync of a folder works like the sync of a file.
+    /// Whether a sync of a folder on ext4 commits all transactions that are not durable. If all are durable, the sync does nothing. Linux
+    /// behaves like this since 5.10, which introduced fast commits. If false, the sync of a folder works like the sync of a file.
     pub folder_sync_commits: bool,
     /// Classes of files whose syncs are executed.
     #[serde(default)]
@@ -183,7 +183,7 @@ impl HostConfig {
         ERAS.iter().map(|(name, _)| *name)
     }
 
-    /// The settings of an era.
+    /// The settings of an era, which is a range of Linux versions.
     /// Errors: if the name is not among [`HostConfig::eras`].
     pub fn era(name: &str) -> Result<Self> {
         let era = ERAS.iter().find(|(known, _)| *known == name);

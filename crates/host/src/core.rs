@@ -131,11 +131,11 @@ pub(crate) struct HostTask {
     /// First byte of a write; `until` is the end.
     pub offset: u64,
     pub until: u64,
-    /// Whether the operation has ended, and only its files are to be freed.
+    /// Whether the operation has ended. Then only its files remain to be freed.
     pub ended: bool,
     /// The next page of a read or write, or a value that the file system uses.
     pub cursor: u64,
-    /// Number of pages of the space reserved for the operation that the write may still use.
+    /// Number of pages that the write may still use of the space that is reserved for its operation.
     pub reserved: u64,
     pub bytes: u64,
     pub cpu_ns: u64,
@@ -182,7 +182,7 @@ impl HostTask {
         self.since = now;
     }
 
-    /// Returns the waiting times of the task by reason, until its last step.
+    /// Returns the waiting times of the task by reason, up to the last step that it has executed.
     pub fn waits(&self) -> WaitBreakdown {
         self.waits
     }
@@ -233,7 +233,7 @@ impl TaskTable {
         self.idle.push(id);
     }
 
-    /// Adds a completion for which the task waits. `held` is whether the limit `nr_requests` holds back its request.
+    /// Adds a completion for which the task waits. `held` is true if the limit `nr_requests` holds back the request of this completion.
     pub fn await_completion(&mut self, id: TaskId, held: bool) {
         let task = &mut self.all[id as usize];
         task.pending += 1;

@@ -245,7 +245,7 @@ pub struct FinishedOperation {
 }
 
 impl FinishedOperation {
-    /// Returns an operation that was executed without this simulated host, so that its requests are unknown.
+    /// Returns an operation that the simulated host did not execute. Its requests are unknown, so their list is empty.
     pub const fn alone(caller: CallerId, begun: Nanos, at: Nanos, bytes: u64, waited: WaitBreakdown) -> Self {
         Self { caller, begun, at, cpu_ns: 0, bytes, waits: waited, requests: 0..0 }
     }

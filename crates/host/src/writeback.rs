@@ -18,7 +18,7 @@ const TURN: u64 = 1024;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WritebackRound {
     pub cause: IoCause,
-    /// The task that waits for the round. The task also waits for writes that are already in progress.
+    /// The task that waits until the writes of this round are complete. It also waits for writes of the file that are already in progress.
     pub waiter: Option<TaskId>,
     /// Whether only pages with allocated blocks are written.
     pub only_placed: bool,
@@ -27,7 +27,7 @@ pub(crate) struct WritebackRound {
 }
 
 impl WritebackRound {
-    /// Returns a round that writes all dirty pages of a file, without a task that waits for them.
+    /// Returns the state of a write-back round that writes all dirty pages of a file. No task waits for the round.
     pub fn all(cause: IoCause) -> Self {
         Self { cause, waiter: None, only_placed: false, pages: u64::MAX }
     }
@@ -36,7 +36,7 @@ impl WritebackRound {
 /// The dirty pages of a file that remain after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WritebackRemainder {
-    /// Whether there are more dirty pages than the round was allowed to write.
+    /// Whether dirty pages remain because the round reached its maximum number of pages.
     pub has_more: bool,
     /// Whether a page is dirty again while it is being written, so that it must be written once more.
     pub redirtied: bool,
@@ -61,7 +61,7 @@ pub(crate) fn write_pages<F: FilesystemModel + ?Sized>(
             end += 1;
         }
         if end == first {
-            // The page is being written, and a page has at most one write in progress.
+            // The page is being written, and a page has at most one write in progress. The page must be written again later.
             redirtied = true;
             at = first + 1;
             continue;
@@ -83,8 +83,8 @@ pub(crate) fn write_pages<F: FilesystemModel + ?Sized>(
     WritebackRemainder { has_more: left == 0 && core.cache.next_dirty(inode, at).is_some(), redirtied }
 }
 
-/// Writes all dirty pages of a file for a task, which waits for them and for the writes in progress. Returns `None` if the file system is
-/// not ready, otherwise whether a page must be written once more.
+/// Writes all dirty pages of a file for a task. The task waits for these writes and for writes that are already in progress. Returns `None`
+/// if the file system is not ready. Otherwise returns whether a page must be written once more.
 pub(crate) fn write_all(core: &mut HostCore, fs: &mut dyn FilesystemModel, inode: u32, task: TaskId) -> Option<bool> {
     let round = WritebackRound { waiter: Some(task), pages: TURN, ..WritebackRound::all(core.cause(task)) };
     loop {

@@ -1,4 +1,4 @@
-//! Executes the plans of a stack of layers on real data, one command at a time.
+//! Executes the command sequences (plans) of a stack of layers on real data, one command at a time.
 
 use std::io;
 
@@ -28,9 +28,10 @@ pub trait SectorDisk {
 /// A plan in progress.
 #[derive(Debug)]
 pub struct RunningPlan {
-    /// Index of the level that receives the commands to disk 0. Disk 0 receives them if no level has this index.
+    /// Index of the layer to which the plan's commands for disk 0 are sent. If there is no such layer, they are sent to disk 0 itself.
     below: usize,
-    /// Level and number of the planned request; `None` for background work and expanded requests.
+    /// Index of the layer and number of the request that is planned. `None` for background work, and for a request that is expanded into
+    /// several requests.
     request: Option<(usize, u64)>,
     plan: CommandPlan,
     next: usize,
@@ -45,8 +46,8 @@ struct ImmediateLevel {
     layer_memory: Vec<u8>,
 }
 
-/// A stack of layers over disks. A request is executed while it is submitted. Background work advances by one stage with each call of
-/// [`ImmediateStack::background`], and while a request is deferred.
+/// A stack of layers over disks. A request is executed within its submission. Each call of [`ImmediateStack::background`] executes one
+/// stage of background work. Background work also continues while a request is deferred.
 pub struct ImmediateStack<D> {
     levels: Vec<ImmediateLevel>,
     disks: Vec<D>,
@@ -66,7 +67,7 @@ impl<D: SectorDisk> RecoveryReader for LevelDisks<'_, D> {
     }
 
     fn write_pointer(&mut self, disk: u8, sector: u64) -> io::Result<Option<u64>> {
-        // Layers have no zones, so only the disks below the last layer have write pointers.
+        // Disk 0 of this level is another layer, which has no zones and therefore no write pointers.
         if disk == 0 && self.level + 1 < self.executor.levels.len() {
             return Ok(None);
         }
@@ -75,14 +76,15 @@ impl<D: SectorDisk> RecoveryReader for LevelDisks<'_, D> {
 }
 
 impl<D: SectorDisk> ImmediateStack<D> {
-    /// Starts `layers`, from the top to the bottom, on `disks`. If `recover` is true, they start after a power cut, otherwise on new disks.
+    /// Starts `layers`, which are in order from the top to the bottom, on `disks`. If `recover` is true, the layers start after a power
+    /// cut, otherwise on new disks.
     pub fn start(layers: Vec<Box<dyn Layer>>, disks: Vec<D>, recover: bool) -> io::Result<Self> {
         let mut executor = Self::stopped(layers, disks);
         executor.wake(recover)?;
         Ok(executor)
     }
 
-    /// Returns a stack whose layers have not accessed their disks yet. [`ImmediateStack::wake`] must follow.
+    /// Returns a stack of layers that are not started yet and have not accessed their disks. Call [`ImmediateStack::wake`] to start them.
     pub fn stopped(layers: Vec<Box<dyn Layer>>, disks: Vec<D>) -> Self {
         let level =
             |layer| ImmediateLevel { layer, in_flight: InFlightRequests::default(), background: None, layer_memory: Vec::new() };
@@ -154,8 +156,9 @@ impl<D: SectorDisk> ImmediateStack<D> {
         self.at_level(0, &request(op, sector, sectors, CommandFlags::empty()), &[], &mut [])
     }
 
-    /// Begins a request that may run concurrently with others; `None` if the layer defers it. [`ImmediateStack::advance`] completes it. A
-    /// request with flags that the top layer does not accept is expanded into several requests, which are executed one at a time.
+    /// Begins a request that may run concurrently with others; [`ImmediateStack::advance`] completes it. Returns `None` if the layer cannot
+    /// accept the request yet. If the top layer does not accept the flags of the request, the request is replaced by several requests,
+    /// which are executed one at a time.
     pub fn begin(&mut self, op: Op, sector: u64, sectors: u32, modifiers: CommandFlags) -> Option<RunningPlan> {
         self.begin_at(0, &request(op, sector, sectors, modifiers), &[])
     }
@@ -171,7 +174,7 @@ impl<D: SectorDisk> ImmediateStack<D> {
         Ok(complete)
     }
 
-    /// Executes the next stage of a level's background work. Returns false if there is nothing to do now.
+    /// Executes the next stage of the background work of the layer with the index `level`. Returns false if this layer has no work now.
     pub fn background(&mut self, level: usize) -> io::Result<bool> {
         let mut running = if let Some(running) = self.levels[level].background.take() {
             running
@@ -283,7 +286,8 @@ impl<D: SectorDisk> ImmediateStack<D> {
         if op == Op::Read { Ok(()) } else { self.forward(below, disk, &sent, &mut data) }
     }
 
-    /// Removes the buffer of the layer that created the plan, and returns it. An expanded request belongs to no layer and uses no buffer.
+    /// Removes the memory of the layer that created the plan, and returns it. The plan of an expanded request was not created by a layer,
+    /// and uses no such memory.
     fn take_held(&mut self, running: &RunningPlan) -> Vec<u8> {
         let level = running.below.checked_sub(1).and_then(|level| self.levels.get_mut(level));
         level.map_or_else(Vec::new, |level| std::mem::take(&mut level.layer_memory))

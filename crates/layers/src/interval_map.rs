@@ -168,8 +168,8 @@ impl IntervalMap {
         self.up_to(end, self.seek(sector))
     }
 
-    /// Position of the first run that ends after `sector` in the list of the sector or in the previous list; if there is none, the end of
-    /// the list of the sector.
+    /// Position of the first run that ends after `sector`. It is in the list of the sector or in the list before it. If there is no such
+    /// run, the position is the end of the list of the sector.
     #[inline]
     fn seek(&self, sector: u64) -> (usize, usize) {
         let list = ((sector >> self.shift) as usize).min(self.lists.len() - 1);
@@ -183,8 +183,8 @@ impl IntervalMap {
         (list, self.lists[list].partition_point(|entry| entry.offset + entry.sectors <= offset))
     }
 
-    /// Returns a position unchanged if it refers to a run. If it is the end of a list, returns the position of the next run. Returns `None`
-    /// if the run does not begin before `end`.
+    /// Returns a position (list and index) unchanged if there is a run at it. If the position is the end of a list, returns the position of
+    /// the next run. Returns `None` if the run begins at or after `end`.
     #[inline]
     fn up_to(&self, end: u64, (mut list, mut index): (usize, usize)) -> Option<(usize, usize)> {
         while index == self.lists[list].len() {

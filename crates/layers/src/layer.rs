@@ -23,7 +23,8 @@ pub enum DeferReason {
 pub enum RequestDecision {
     /// The request is complete when all steps of the plan are complete.
     Run,
-    /// The layer changed no state, and the plan is discarded. The driver repeats the request after each call of [`Layer::background`].
+    /// The request must wait. The layer changed no state, and the plan is discarded. The driver repeats the request after each call of
+    /// [`Layer::background`].
     Defer(DeferReason),
 }
 
@@ -101,7 +102,7 @@ pub struct DisksBelow {
 }
 
 impl DisksBelow {
-    /// Disks of these sizes without zones. Disk 0 has a cache of 256 KB and reliable writes, and programs 16 KB at a time.
+    /// Describes disks of these sizes. They have no zones. Disk 0 has a cache of 256 KB, reliable writes, and program units of 16 KB.
     pub const fn new(main: u64, second: Option<u64>) -> Self {
         Self { main, second, durable_writes: true, program_sectors: 32, cache_sectors: 512, erase_sectors: 0, zones: None }
     }
@@ -157,14 +158,15 @@ pub trait Layer: Send {
     /// Plans the writes that precede the first request.
     fn start(&mut self, _plan: &mut CommandPlan) {}
 
-    /// Flags that requests may have in addition to `META`. Plans must keep the guarantees of these flags. A layer may pass a durable write
-    /// to a disk below only if the same command also makes the resulting change of the layer's map durable. It may pass on a preflush or
+    /// Flags that requests to this layer may have, besides `META`. A plan must keep the guarantees of the flags. If the layer has a map, it
+    /// may pass on a durable write only if the same command also makes the change of the map durable. A layer may pass on a preflush or
     /// barrier only if all data is on one disk.
     fn accepts(&self) -> CommandFlags {
         CommandFlags::empty()
     }
 
-    /// Whether decisions depend on the notes of a write, which describe the blocks of the file system. Only the top layer receives notes.
+    /// Whether decisions of the layer depend on block notes: the roles of the written blocks in the file system. Only the top layer
+    /// receives them.
     fn reads_notes(&self) -> bool {
         false
     }

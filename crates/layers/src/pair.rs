@@ -41,7 +41,7 @@ enum PairRouting {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct PairSettings {
-    /// How requests are divided; `internal` does not use the second device, and `by_size` stores no contents.
+    /// How requests are divided between the devices. `internal` uses only the first device. With `by_size`, no contents are stored.
     pub routing: PairRouting,
     /// Length of a stripe, a multiple of 4 KB.
     pub chunk: ByteSize,
@@ -97,7 +97,7 @@ struct RequestPart {
 fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
     let settings: PairSettings = read_settings(KIND.name, table)?;
     let refuse = |problem: String, hint: &str| Err(Error::new(ErrorKind::Config, problem).hint(hint));
-    // Without a second device, all data goes to the first one, which the user must choose explicitly (`routing = internal`).
+    // A second device is not required if the user explicitly chooses the first one (`routing = internal`).
     let alone = settings.routing == PairRouting::Internal && table.contains_key("routing");
     if !alone && below.second.is_none() {
         return refuse(
@@ -177,7 +177,7 @@ impl PairLayer {
         RequestPart { sector, sectors: sectors as u32, ..part }
     }
 
-    /// Adds the commands for the parts of a request on one disk. Returns their number of sectors.
+    /// Adds the commands for the parts of a request on one disk. Returns the total number of sectors of these parts.
     fn add_commands(&self, disk: u8, request: &HostRequest, plan: &mut CommandPlan) -> u64 {
         let (mut end, mut sum) = (None, 0);
         for part in self.parts(request).filter(|part| part.disk == disk) {
@@ -222,7 +222,8 @@ impl Layer for PairLayer {
     }
 
     fn accepts(&self) -> CommandFlags {
-        // Each part of a split write becomes durable independently. The driver handles flushes and the order of writes across both disks.
+        // Each part of a split write can be durable by itself. The driver replaces the other flags, because a flush or an order of writes
+        // concerns both disks.
         if self.routing == PairRouting::Internal { CommandFlags::all() } else { CommandFlags::DURABLE }
     }
 
@@ -272,7 +273,7 @@ impl DiskStripes {
         ((stripe % 2) as u8, stripe / 2 * self.0 + offset, self.0 - offset)
     }
 
-    /// Capacity in sectors of disks of these sizes: twice the whole stripes of the smaller one.
+    /// Capacity in sectors of two disks of these sizes: twice the whole stripes of the smaller disk.
     pub fn capacity(self, disks: [u64; 2]) -> u64 {
         disks[0].min(disks[1]) / self.0 * self.0 * 2
     }

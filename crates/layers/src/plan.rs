@@ -7,17 +7,18 @@ use emmclab_base::{CommandFlags, Op, SECTOR_BYTES};
 use crate::layer::HostRequest;
 use crate::records::checksum;
 
-/// The location of data while a plan is executed. The driver owns the bytes, and a layer only refers to them.
+/// The kind of memory that contains data while a plan (a list of commands to the disks) is executed. The driver owns the bytes; a layer
+/// only refers to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanMemory {
     /// Data of the planned request.
     Payload,
-    /// Buffer of the plan, with [`CommandPlan::scratch_sectors`] sectors.
+    /// Temporary buffer for the commands of one plan, with [`CommandPlan::scratch_sectors`] sectors.
     Scratch,
     /// Bytes that the layer created ([`CommandPlan::meta`]).
     Meta,
-    /// Memory of the layer that persists between plans and is lost with the power. [`CommandPlan::copy`] fills it, and it grows as
-    /// necessary.
+    /// Memory of the layer that is kept from plan to plan, and is lost when the power fails. [`CommandPlan::copy`] fills it, and it grows
+    /// as necessary.
     Held,
 }
 
@@ -52,7 +53,7 @@ fn sectors(first: u32, count: u32) -> Range<usize> {
 fn place<'a>(memory: PlanMemory, bytes: &'a mut PlanBuffers<'_>, range: Range<usize>) -> &'a mut [u8] {
     match memory {
         PlanMemory::Payload => &mut bytes.payload[range],
-        // A layer reads no metadata while it plans, so metadata also uses the scratch buffer.
+        // Layers read no metadata while they plan, so metadata can share the scratch buffer.
         PlanMemory::Scratch | PlanMemory::Meta => &mut bytes.scratch[range],
         PlanMemory::Held => {
             if bytes.layer_memory.len() < range.end {
@@ -63,7 +64,8 @@ fn place<'a>(memory: PlanMemory, bytes: &'a mut PlanBuffers<'_>, range: Range<us
     }
 }
 
-/// Stores the checksums in the record header at the start of `data`; `sectors` further sectors belong to the header.
+/// Stores two checksums in the record header, which is the first sector of `data`: one of the header itself, and one of the `sectors`
+/// sectors after it.
 fn seal(data: &mut [u8], sectors: u32) {
     let (head, rest) = data.split_at_mut(SECTOR_BYTES as usize);
     let mut put = |at: usize, sum: u64| head[at..at + 8].copy_from_slice(&sum.to_le_bytes());
@@ -73,7 +75,7 @@ fn seal(data: &mut [u8], sectors: u32) {
     head[CommandPlan::CHECKSUM_AT..CommandPlan::CHECKSUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The buffers of the memories of a plan, except the bytes created by the layer.
+/// The buffers for the memories to which a plan refers ([`PlanMemory`]), except for bytes that the layer created.
 #[derive(Debug)]
 pub struct PlanBuffers<'a> {
     /// Buffer for [`PlanMemory::Payload`].
@@ -119,7 +121,7 @@ pub struct PlanCommand {
 pub enum PlanStep {
     /// A command. Commands between two waits run concurrently, or in order if the disk executes one at a time.
     Command(PlanCommand),
-    /// A copy between memories. The data of a read is available after the next wait.
+    /// Copies sectors between two memories. To copy data that a command reads, the plan must wait for this command first.
     Copy(MemoryCopy),
     /// Waits until all previous steps are complete.
     Wait,
@@ -286,7 +288,7 @@ impl CommandPlan {
         self.push(MemoryRange { memory: PlanMemory::Meta, offset, sectors: self.meta_sectors() - offset, seals: None });
     }
 
-    /// Appends the data of a write to `data`: its pieces, with the checksums of its records.
+    /// Appends the data of a write to `data`. Stores the checksums in the headers of the records in this data.
     pub fn gather(&self, command: &PlanCommand, bytes: &PlanBuffers<'_>, data: &mut Vec<u8>) {
         let start = data.len();
         for piece in self.pieces(command) {

@@ -51,7 +51,7 @@ impl<'a> AreaReader<'a> {
         Self { disks, area, first: 0, bytes: Vec::new() }
     }
 
-    /// Returns the sectors from `place` on, which must be before `end`.
+    /// Returns `sectors` sectors from sector `place` on. They must not extend beyond `end`.
     pub fn at(&mut self, place: u32, sectors: u32, end: u32) -> io::Result<&[u8]> {
         let held = (self.bytes.len() / SECTOR) as u32;
         if place < self.first || place + sectors > self.first + held {

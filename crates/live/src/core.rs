@@ -52,7 +52,7 @@ pub(crate) struct LiveCore {
     refusals: RefusalsByRule,
     /// The error that ended the service: a violated invariant, or a recording that cannot be written.
     pub broken: Option<Error>,
-    /// Whether an error has ended the service. It stays true after `broken` was reported.
+    /// Whether an error has ended the service. It stays true after the error was reported.
     ended: bool,
     powered: bool,
     deliveries: Deliveries,
@@ -112,7 +112,7 @@ impl LiveCore {
         let now = self.clock.now();
         self.log_lines();
         if self.image_error.is_some() {
-            // The file system that contains the image may have free space again, so the failed write to the image is repeated.
+            // A write to the image has failed. It is repeated now, because the file system of the image may have free space again.
             self.image_error = self.stack.land(now).err();
         }
         for request in requests.drain(..) {

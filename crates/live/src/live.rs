@@ -126,7 +126,7 @@ impl LiveDevice {
         Ok(())
     }
 
-    /// Returns the workload's lines that were logged since the last call.
+    /// Returns the output lines of the workload that were logged since the last call.
     pub fn new_lines(&self) -> Vec<String> {
         self.shared.core().new_lines()
     }
@@ -240,7 +240,7 @@ impl LiveDevice {
         self.shared.wake.notify_all();
         let thread = self.clock.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A panic of the clock thread does not affect the state that is used after it.
+            // A panic of the clock thread is ignored. The state that is needed to end the device remains valid.
             let _ = thread.join();
         }
     }

@@ -32,7 +32,7 @@ struct SharedLogWriter {
 #[derive(Default)]
 struct LoggedCommandNumbers {
     next: u64,
-    /// For each device, the number in the log of each command, by its number in the device.
+    /// For each device, a map from the number of a command on the device to its number in the log.
     log_numbers: [BTreeMap<u64, u64>; 2],
 }
 
@@ -62,7 +62,8 @@ impl SharedLogWriter {
 /// A log that is being written.
 pub(crate) struct RunLog {
     shared: Arc<Mutex<SharedLogWriter>>,
-    /// Whether there are no layers. Without layers, host requests are the commands of the device, and the port of the device logs them.
+    /// Whether there are no layers above the device. In this case, requests of the host are commands of the device, so only the
+    /// `LoggingPort` of the device logs them.
     plain: bool,
 }
 
@@ -204,7 +205,8 @@ fn write_base(media: &DeviceContents, shift: u64, writer: &mut CrashLogWriter) -
 }
 
 impl LoggingPort {
-    /// Adds a record about a command to the log, by the command's number in the log. Does nothing if this number is no longer stored.
+    /// Adds a record about a command to the log. The record contains the command's number in the log. Does nothing if this number is no
+    /// longer stored.
     fn add<'a>(&self, number: u64, record: impl FnOnce(u64) -> CrashLogRecord<'a>) {
         let mut shared = lock(&self.shared);
         let known =

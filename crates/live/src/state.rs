@@ -34,7 +34,7 @@ pub struct PreviousRun {
     pub image: bool,
     /// Whether the last run ended with an orderly shutdown.
     pub clean: bool,
-    /// Number of map units that were in the image but not in the saved tables, and were written again.
+    /// Number of map units whose data was in the image, but which the saved mapping tables did not contain. They were written again.
     pub units_entered: u64,
     /// Settings that were changed during the last run.
     pub setting_changes: Vec<SettingChange>,
@@ -112,7 +112,7 @@ pub(crate) struct ImageBackups {
 enum ImageBackup {
     /// The image did not exist, or was an empty file.
     Nothing { image: PathBuf, was_empty: bool },
-    /// The image existed with this state. The state file is kept open, because it may be replaced.
+    /// The image existed. Its state file, if there is one, is kept open, because the file may be replaced.
     State { image: PathBuf, state: Option<fs::File> },
 }
 
@@ -335,7 +335,7 @@ fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Op
         content.split_first_chunk().and_then(|(length, rest)| rest.split_at_checked(u32::from_le_bytes(*length) as usize));
     let (head, tables) = parts.ok_or_else(damaged)?;
     let head: StateFileHeader = serde_json::from_slice(head).map_err(|_| damaged())?;
-    // Settings that can change in a device in use may also differ between two runs.
+    // The settings may differ from those of the image, but only in settings that can change in a device in use.
     let made_with = DeviceConfig::from_toml(&head.device).map_err(|_| damaged())?;
     made_with.changes(config, Nanos::ZERO).map_err(|error| {
         Error::new(ErrorClass::Config, format!("the image was created with another device: {error}"))

@@ -59,7 +59,7 @@ impl LiveRecording {
         })
     }
 
-    /// Restarts the trace with an empty file. The ledger counts the requests before `next` as filtered out.
+    /// Restarts the trace with an empty file. In its ledger, the requests before number `next` count as filtered out.
     pub fn restart(&mut self, next: u64) -> Result<()> {
         self.writer = TraceWriter::create(&self.path, &self.header, &WriteOptions::default())?;
         self.batch = BatchBuilder::of_noted(true);
@@ -188,8 +188,8 @@ impl DiskReader for LiveDeviceContents<'_> {
 }
 
 impl LiveAnnotator {
-    /// Creates an annotator and reads the file system on the stack. A file system under a layer that moves data cannot be read; its
-    /// structure is then derived from the writes, beginning with those of mkfs.
+    /// Creates an annotator and reads the file system of the device. If a layer moves data, the file system cannot be read. Its structure
+    /// is then derived from the writes, beginning with those of mkfs.
     pub fn of(stack: &LiveStack, layers: &[LayerConfig]) -> Self {
         let mut annotator = Annotator::new();
         let mut unread = None;

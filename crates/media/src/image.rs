@@ -165,7 +165,7 @@ impl RawImage {
         let _ = self.file.unlock();
     }
 
-    /// Syncs the file, so that its contents survive a power loss of the host.
+    /// Syncs the file, so that its contents survive a power failure of this machine.
     pub fn sync(&self) -> io::Result<()> {
         match self.file.sync_data() {
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),

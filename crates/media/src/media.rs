@@ -29,7 +29,7 @@ impl PendingWriteData {
     }
 }
 
-/// The newest write of sectors whose newest version is not in the image yet.
+/// The newest write to sectors whose latest data is not in the image yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LastWrite {
     command: u64,

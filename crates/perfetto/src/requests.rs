@@ -40,7 +40,7 @@ pub struct RequestTracks {
 }
 
 impl RequestTracks {
-    /// Creates a group of tracks with this name. The counter of requests in progress shows at most 1,048,576.
+    /// Creates a group of tracks with this name. Its counter of requests in progress stops at 1,048,576.
     pub fn new<W: Write>(tracks: &mut TrackWriter<W>, name: &str) -> io::Result<Self> {
         let group = tracks.group(None, name)?;
         Ok(Self {

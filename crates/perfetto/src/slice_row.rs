@@ -7,7 +7,7 @@ use emmclab_base::Nanos;
 use crate::messages::TrackEventType;
 use crate::tracks::{Argument, TrackId, TrackWriter};
 
-/// Maximum number of lanes of a row, each with its own track. Slices beyond it are shown as instants.
+/// Maximum number of lanes (tracks) in a row. Slices that need another lane are shown as instants.
 pub const MOST_LANES: usize = 64;
 
 /// A slice to draw.
@@ -59,8 +59,8 @@ impl SliceRow {
         self.lanes.iter().map(|lane| lane.free).max().unwrap_or(Nanos::MIN)
     }
 
-    /// Draws a slice. The part before the origin of the trace is omitted. If no lane is free, the slice is drawn as an instant
-    /// with its length as an argument.
+    /// Draws a slice in the first free lane (one of the parallel tracks of this row). The part before the origin of the trace is omitted.
+    /// If no lane is free, the slice is drawn as an instant with its length as an argument.
     pub fn slice<W: Write>(&mut self, tracks: &mut TrackWriter<W>, slice: &TrackSlice<'_>) -> io::Result<()> {
         let (begin, end) = (slice.begin.max(tracks.origin()), slice.end.max(slice.begin));
         if end < begin {

@@ -106,7 +106,7 @@ fn slice(begin: i64, end: i64) -> TrackSlice<'static> {
 }
 
 proptest! {
-    /// Tests slices that are drawn in any order of time. Devices also report events whose time has not come yet.
+    /// Draws slices in any order of time, because devices may report an event before its time.
     #[test]
     fn slices_of_a_row_that_overlap_stand_side_by_side(
         drawn in prop::collection::vec((0i64..1_000, 0i64..200), 0..200),

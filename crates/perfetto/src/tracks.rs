@@ -144,7 +144,7 @@ impl<W: Write> TrackWriter<W> {
         self.describe(descriptor).map(CounterTrack)
     }
 
-    /// A lane of a row; the viewer shows the lanes of the same `row` as one track.
+    /// Adds a track with the key `row`. The viewer shows all tracks with the same `row` as one track.
     pub(crate) fn lane(&mut self, parent: TrackId, name: &str, row: u64) -> io::Result<TrackId> {
         let uuid = self.next_number();
         self.describe(TrackDescriptor {

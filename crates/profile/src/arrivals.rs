@@ -130,7 +130,8 @@ impl ArrivalCounters {
         (gaps > 0).then(|| self.gaps_ns as f64 / gaps as f64 / 1e6)
     }
 
-    /// Mean time between arrivals without the gaps longer than `longest_ns`. At most [`MOST_JUMPS`] gaps may be that long.
+    /// Mean time between arrivals, computed without the gaps that are longer than `longest_ns`. There must be at most [`MOST_JUMPS`] of
+    /// these gaps.
     pub fn mean_gap_up_to_ms(&self, longest_ns: u64) -> Option<f64> {
         self.mean_gap_without_ms(self.longest.values().partition_point(|(gap, ())| *gap > longest_ns))
     }
@@ -146,7 +147,8 @@ impl ArrivalCounters {
         Some((self.gaps_ns - longest_ns) as f64 / left as f64 / 1e6)
     }
 
-    /// Mean time between arrivals if the trace were `added_ns` longer and had `less` fewer gaps.
+    /// Returns the mean time between arrivals in ms, after `added_ns` is added to the sum of all gaps, and `less` is subtracted from their
+    /// number.
     pub fn mean_gap_stretched_ms(&self, added_ns: i128, less: u64) -> Option<f64> {
         let left = self.gaps.total().checked_sub(less).filter(|left| *left > 0)?;
         let ns = self.gaps_ns.checked_add_signed(added_ns)?;

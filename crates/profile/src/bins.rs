@@ -312,7 +312,7 @@ impl HdrDistribution {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// A nearest-rank quantile (0 to 1), in units of `unit`. It is the lower end of the histogram's bucket, so that integer sizes remain
+    /// A nearest-rank quantile (0 to 1), in units of `unit`. The value is the lower end of a histogram bucket, so that integer sizes remain
     /// integers.
     pub fn quantile(&self, quantile: f64, unit: f64) -> Option<f64> {
         let histogram = self.histogram.as_ref()?;

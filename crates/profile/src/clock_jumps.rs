@@ -11,8 +11,8 @@ pub(crate) struct ProfileClockJumps<'a> {
     gaps: &'a ArrivalGaps,
     /// All jumps, in the order of the requests.
     jumps: Vec<ClockJump>,
-    /// Nanoseconds between the first and the last arrival, without the clock jumps. It is set only if the reader has sorted requests after
-    /// a backward jump among earlier requests. The gaps between requests do not show this jump.
+    /// Time between the first and the last arrival without the clock jumps, in ns. It is set only if the clock jumped backward and the
+    /// reader has sorted the later requests among the earlier ones. The gaps between requests do not show such a jump.
     without_ns: Option<i64>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> ProfileClockJumps<'a> {
         self.jumps.iter().map(row).collect()
     }
 
-    /// Returns the key figures without the clock jumps that are still in the trace; `None` if there are no jumps.
+    /// Returns the key figures without clock jumps; `None` if the trace has no clock jumps.
     pub fn figures_without(
         &self, tables: &PaperTables, arrivals: &ArrivalCounters, queue: &QueueStatistics,
     ) -> Option<KeyFigures> {
@@ -62,13 +62,13 @@ impl<'a> ProfileClockJumps<'a> {
         let (shortest_ns, _) = *self.gaps.jumps().last()?;
         let jumped_ns: u128 = self.gaps.jumps().iter().map(|(length_ns, _)| u128::from(*length_ns)).sum();
         let duration_s = tables.duration_s - jumped_ns as f64 / 1e9;
-        // Gaps that are not jumps are at most a tenth of the shortest jump, so half of the shortest jump separates jumps from other gaps.
+        // A jump is at least ten times as long as any other gap. Half of the shortest jump therefore separates jumps from other gaps.
         let mean_ms = arrivals.mean_gap_up_to_ms(shortest_ns / 2);
         Some(key_figures(tables, duration_s, mean_ms, queue.busy_and_idle_s(shortest_ns / 2)))
     }
 }
 
-/// Computes the key figures for a duration of `duration_s`, with the number of seconds in which the device is busy and idle.
+/// Computes the key figures of a trace that lasts `duration_s`. `busy_and_idle_s` are the busy and the idle time of the device.
 pub(crate) fn key_figures(
     tables: &PaperTables, duration_s: f64, mean_inter_arrival_ms: Option<f64>, busy_and_idle_s: Option<(f64, f64)>,
 ) -> KeyFigures {

@@ -7,21 +7,21 @@
 use crate::FEW_GAPS;
 use crate::report::{Finding, FindingKind, FindingVerdict, ProfileReport};
 
-/// The smallest percentage of 4 KB requests among the 15 traces for which the paper reports characteristic 2.
+/// Characteristic 2 of the IISWC 2015 paper: in 15 traces, at least this percentage of the requests has 4 KB.
 const SMALL_PCT: f64 = 44.9;
 /// Percentage of requests that did not wait, which 15 of the 18 traces reach (characteristic 3).
 const NO_WAIT_PCT: f64 = 63.0;
-/// Percentage of requests that did not wait above which the paper calls parallel queues useless (implication 1).
+/// If more than this percentage of requests did not wait, parallel queues are useless (implication 1 of the IISWC 2015 paper).
 const NO_WAIT_HIGH_PCT: f64 = 80.0;
 /// The largest spatial locality among the 18 traces (Table IV: `YouTube`), in percent.
 const WEAK_SPATIAL_PCT: f64 = 47.61;
 /// The largest temporal locality among the 18 traces (Table IV: Twitter), in percent.
 const WEAK_TEMPORAL_PCT: f64 = 52.90;
-/// Spatial locality below which implications 3 and 4 can apply, in percent.
+/// Spatial locality below which implications 3 and 4 of IISWC 2015 can apply, in percent.
 const LOW_SPATIAL_PCT: f64 = 30.0;
-/// Temporal locality below which implications 3 and 4 can apply, in percent.
+/// Temporal locality below which implications 3 and 4 of IISWC 2015 can apply, in percent.
 const LOW_TEMPORAL_PCT: f64 = 40.0;
-/// Mean time between arrivals in ms that 13 of the 18 traces reach (characteristic 6).
+/// Mean time between arrivals in ms that 13 of the 18 traces of IISWC 2015 reach (characteristic 6).
 const LONG_GAP_MS: f64 = 200.0;
 /// Size of a typical write buffer in a device, KB.
 pub(crate) const BUFFER_KB: u64 = 16 * 1_024;
@@ -209,8 +209,8 @@ fn either(measured: f64, holds: bool, yes: String, no: String) -> (f64, FindingV
     if holds { (measured, FindingVerdict::Yes, yes) } else { (measured, FindingVerdict::No, no) }
 }
 
-/// The outcome "unknown" of a rule whose verdict changes without the [`FEW_GAPS`] longest gaps. `without` describes the trace without these
-/// gaps.
+/// The outcome "unknown" of a rule. Its verdict would change if the [`FEW_GAPS`] longest gaps were removed from the trace. `without`
+/// describes the trace without these gaps.
 fn depends_on_few(measured: f64, without: &str) -> (f64, FindingVerdict, String) {
     let reason = format!("unknown: the verdict depends on the {FEW_GAPS} longest gaps; without them, {without}");
     (measured, FindingVerdict::Unknown, reason)

@@ -18,7 +18,8 @@ pub(crate) struct SequentialCounters {
     first: Option<DeviceSector>,
     /// The sector at which the next request must start to be sequential.
     next: Option<DeviceSector>,
-    /// The first run, stored when it ends. It is not counted yet, because it may have begun in the previous piece of the recording.
+    /// The first sequential run, stored when it ends. It is not counted yet, because it may continue a run of the previous piece of the
+    /// recording.
     head: Option<SequentialRun>,
     current: SequentialRun,
     runs: RunBins,
@@ -95,7 +96,8 @@ impl SequentialCounters {
         } else if self.current.requests > 0 {
             self.close();
         }
-        // If the two recordings are joined, the first sequential run of `other` continues the last run of this one.
+        // Now the first sequential run of `other` is added to the last run here. The last run is not empty only if both recordings are
+        // joined.
         let other_head = other.head.unwrap_or(other.current);
         self.current.requests += other_head.requests;
         self.current.sectors += other_head.sectors;

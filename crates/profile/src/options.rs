@@ -16,9 +16,10 @@ pub struct ProfileOptions {
     pub bin: BinWidth,
 }
 
-/// The assumed cost of reclaiming one erase block: each valid page is read and programmed, then the block is erased, one after another.
+/// The assumed cost of reclaiming one erase block: each valid page is read and programmed, and then the block is erased. The operations do
+/// not overlap.
 ///
-/// The default is the paper's 4PS device (Table V) with half of the victim's pages valid.
+/// The default is the device 4PS of the IISWC 2015 paper (Table V), with half of the victim's pages valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct GcCost {
     /// Size of a flash page, KB.
@@ -60,7 +61,7 @@ impl GcCost {
     }
 }
 
-/// The relation of a profile to the profile into which it is merged.
+/// Whether a profile continues the profile into which it is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeRelation {
     /// The next piece of the same recording: runs and gaps continue across the boundary.

@@ -35,7 +35,7 @@ pub(crate) struct PageStatistics {
     overwrites: u64,
     intervals: IntervalBins,
     untracked: u64,
-    /// Number of pages in the other merged recordings by their number of accesses, separately for reads and writes.
+    /// Pages of merged recordings that have their own address spaces: number of pages by number of accesses, for reads and for writes.
     other_recordings: [BTreeMap<u32, u64>; 2],
 }
 
@@ -339,9 +339,11 @@ type Leaf = [PageAccessState; LEAF_PAGES as usize];
 /// The states of the pages of all devices, as a table of two levels. It needs 12 bytes for each page of an allocated leaf.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageTable {
-    /// Direct tables for the first devices: the index of a leaf plus one, by leaf number; 0 if the leaf is not allocated.
+    /// Tables for the first devices, indexed by the number of a leaf. An entry is the index of the leaf plus one; 0 if the leaf is not
+    /// allocated.
     near: [Vec<u32>; NEAR_SPACES],
-    /// Index of all other leaves plus one, by device and leaf number. The order of iteration does not affect the output.
+    /// Leaves without a place in a direct table, by device and leaf number. The value is the index of the leaf plus one. The order of
+    /// iteration does not affect the output.
     far: FxHashMap<(u32, u64), u32>,
     slabs: Vec<Box<[Leaf]>>,
     used: u32,
@@ -382,7 +384,8 @@ impl PageTable {
         self.used
     }
 
-    /// The leaf of this device with this number (page number / [`LEAF_PAGES`]).
+    /// Returns the page states of a device in the leaf with this number, and allocates the leaf if necessary. The number is the page number
+    /// / [`LEAF_PAGES`].
     #[inline]
     pub fn leaf(&mut self, space: u32, number: u64) -> &mut Leaf {
         let index = self.find(space, number);

@@ -209,7 +209,7 @@ pub(crate) struct NameMap {
 }
 
 impl NameMap {
-    /// Updates [`NameMap::profile_ids`] for the names of this table of the trace.
+    /// Adds the names of a name table of the trace to [`NameMap::profile_ids`].
     pub fn follow(&mut self, theirs: &NameTable) {
         // The name table of each batch begins with the names of the previous batch, possibly millions, which are not processed again.
         let known = if theirs.continues(&self.trace_names) { self.trace_names.len() } else { 0 };
@@ -228,7 +228,7 @@ impl NameMap {
         }
     }
 
-    /// Returns the index of a name in the profile: its id in the profile plus one; 0 for a request without a name.
+    /// Returns the index of a trace's name in the profile; 0 for a request without a name.
     #[inline]
     pub fn index(&self, theirs: Option<NameId>) -> u32 {
         theirs.and_then(|id| self.profile_ids.get(id.0 as usize)).map_or(0, |ours| ours + 1)

@@ -60,7 +60,8 @@ impl Profile {
         Self { queue: QueueStatistics::new(options.gc), timeline: IoTimeline::new(options.bin), options, ..Self::default() }
     }
 
-    /// Also divides the waits for durability of this recording into parts. A profile with waits is not merged with others.
+    /// Returns the profile with an analysis of the recorded waits for durability, which are divided into parts. A profile with such an
+    /// analysis is not merged with others.
     #[must_use]
     pub fn with_waits(mut self, activity: RecordedActivity) -> Self {
         self.fsync = Some(Box::new(FsyncProfile::new(activity)));
@@ -91,7 +92,7 @@ impl Profile {
             for request in &ahead {
                 black_box(self.pages.warm(request, self.devices.index(request.device)));
             }
-            // Separate loops, because the requests within each loop are independent of each other.
+            // Each loop updates a single structure. Its iterations do not depend on each other, so the processor can overlap them.
             for request in &ahead {
                 self.processes.add(request, request.process);
             }
@@ -199,7 +200,7 @@ impl Profile {
         let mut report = ProfileReport {
             name: self.options.name.clone(),
             ledger: ledger.clone(),
-            // The report contains the clock jumps in a separate list.
+            // The report contains the clock jumps in its own list, so the header omits them.
             header: TraceHeader { clock_jumps: None, ..header.clone() },
             clock_jumps: jumps.rows(),
             key_figures: key_figures(&tables, tables.duration_s, self.arrivals.mean_gap_ms(), busy_and_idle_s),

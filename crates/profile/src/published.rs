@@ -39,7 +39,7 @@ pub struct PublishedRow {
     pub access_rate_kb_per_s: f64,
     /// Column *`NoWait` Req. Ratio* of the paper's Table IV, percent.
     pub no_wait_pct: f64,
-    /// Column *Mean Serv.* of the paper's Table IV: the mean service time, ms.
+    /// Mean service time, ms: column *Mean Serv.* of Table IV of the IISWC 2015 paper.
     pub mean_service_ms: f64,
     /// Column *Mean Resp.* of the paper's Table IV: the mean response time, ms.
     pub mean_response_ms: f64,
@@ -56,13 +56,14 @@ pub struct Inconsistency {
     pub name: String,
     /// The inconsistent column.
     pub column: &'static str,
-    /// How the figure was checked: `data_size / mean_size`, `arrival_rate x duration`, `access_rate x duration` or `another row`.
+    /// The value with which the figure was compared: `data_size / mean_size`, `arrival_rate x duration`, `access_rate x duration`, or the
+    /// value in `another row`.
     pub check: &'static str,
     /// The value as printed.
     pub published: f64,
-    /// The smallest value that the other figures allow, considering their rounding.
+    /// The smallest value that is consistent with the related published figures, considering their rounding.
     pub low: Option<f64>,
-    /// The largest value that the other figures allow, considering their rounding.
+    /// The largest value that is consistent with the related published figures, considering their rounding.
     pub high: Option<f64>,
     /// An explanation for users.
     pub explanation: String,

@@ -167,8 +167,8 @@ impl QueueStatistics {
         })
     }
 
-    /// Returns busy and idle time in seconds; `None` without completion times. The idle time excludes gaps longer than `longest_ns`, of
-    /// which there may be at most [`MOST_JUMPS`].
+    /// Returns busy and idle time in seconds; `None` without completion times. Gaps longer than `longest_ns` do not count as idle time. At
+    /// most [`MOST_JUMPS`] gaps may be longer.
     pub fn busy_and_idle_s(&self, longest_ns: u64) -> Option<(f64, f64)> {
         let long = self.longest.values().iter().map(|(gap, ())| *gap).filter(|gap| *gap > longest_ns);
         let idle_ns = self.gap_ns.iter().sum::<u128>() - long.map(u128::from).sum::<u128>();

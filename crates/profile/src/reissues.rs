@@ -53,7 +53,7 @@ struct FirstIssue {
     bin: u8,
 }
 
-/// Counters of the paper's figures, computed without the re-issued requests.
+/// Counters for the figures of the IISWC 2015 paper, computed without the re-issued requests.
 #[derive(Clone, Debug, Default)]
 struct FiguresWithoutReissues {
     requests: u64,
@@ -144,14 +144,14 @@ impl ReissueCounters {
         }
     }
 
-    /// Returns two idle times in ms: up to the first, hardly any request is issued again; above the second, nearly all are. Both are `None`
-    /// if there are no such idle times.
+    /// Returns two idle times in ms. After idle times up to the first one, hardly any request is issued again. After idle times above the
+    /// second one, nearly all requests are. Both are `None` if there are no such idle times.
     fn edges(&self) -> (Option<u64>, Option<u64>) {
         let judged = |bin: &usize| self.requests[*bin] >= ENOUGH;
         let share = |bin: usize| 100.0 * self.reissues_by_bin[bin] as f64 / self.requests[bin] as f64;
         let awake = (0..BINS).filter(judged).take_while(|bin| share(*bin) <= AWAKE_PCT).last();
         let asleep = (0..BINS).rev().filter(judged).take_while(|bin| share(*bin) >= ASLEEP_PCT).last();
-        // The limits are known only if at least one bin counts as awake and at least one as asleep.
+        // Both limits are unknown unless at least one idle time has few re-issues (awake) and at least one has many (asleep).
         awake.zip(asleep).map(|(awake, asleep)| (EDGES_MS[awake], EDGES_MS[asleep - 1])).unzip()
     }
 
@@ -216,7 +216,7 @@ impl FiguresWithoutReissues {
         self.sequences.merge(&other.sequences, join, space_of);
     }
 
-    /// The figures without re-issues. Rates use the duration of all requests.
+    /// Returns the figures without re-issued requests. The rates use the duration of the whole trace.
     fn figures(&self, all: &ReissueFigures) -> ReissueFigures {
         let share = self.requests as f64 / all.requests.max(1) as f64;
         let data_size_kb = self.sectors as f64 / 2.0;

@@ -12,10 +12,10 @@ use crate::report::ReuseDistanceRow;
 
 /// Maximum number of tracked pages; the error of a sample of this size is below 1 %.
 const FOLLOWED: usize = 1 << 14;
-/// Number of positions in the order of touches; they are renumbered when all are used.
+/// Number of positions. Positions order the pages by their last touch; when all are used, the pages are renumbered.
 const POSITIONS: usize = 4 * FOLLOWED;
 const WORDS: usize = POSITIONS / 64;
-/// Number of bitmap words in a group. The set bits are counted for each word and each group.
+/// Number of bitmap words in a group. There is a count of the set bits for each word and for each group.
 const GROUP_WORDS: usize = 16;
 const GROUPS: usize = WORDS / GROUP_WORDS;
 /// Number of slots in the hash table of tracked pages, a power of two; at most a quarter of them is used.
@@ -33,9 +33,9 @@ pub(crate) struct ReuseDistances {
     /// Hash table of the tracked pages with linear probing; a page keeps its slot until the sampling changes.
     slots: Vec<TrackedPage>,
     tracked: usize,
-    /// The page and its slot in the hash table at each position; outdated if the position's bit is not set.
+    /// The page and its slot in the hash table, for each position. The entry is valid only if the bit of the position is set.
     page_at: Vec<(u64, u32)>,
-    /// The last repeated touch; `None` after positions were renumbered.
+    /// The last touch of a page that was touched before; `None` after the positions of touches were renumbered.
     last: Option<RepeatTouch>,
     bits: Vec<u64>,
     /// Number of set bits in each word of the bitmap, by group.
@@ -58,7 +58,7 @@ struct TrackedPage {
 
 const EMPTY: TrackedPage = TrackedPage { page: 0, position: NOWHERE };
 
-/// Returns the slot at which the search for a page in the hash table begins; eight neighbouring pages share two cache lines.
+/// Returns the slot at which the search for a page begins. Eight neighbouring pages use neighbouring slots, which occupy two cache lines.
 #[inline]
 fn home(page: u64) -> usize {
     let group = (page / 8).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - (SLOTS / 8).ilog2());
@@ -153,7 +153,8 @@ impl ReuseDistances {
         }
     }
 
-    /// Finds the slot of a page. Often no search is needed, because pages recur in the order of their last touch.
+    /// Finds the slot of a page. Pages are often touched in the same order as before, so the page after the last one in this order is tried
+    /// first.
     #[inline]
     fn slot_of(&self, page: u64) -> u32 {
         if let Some(last) = self.last {
@@ -169,9 +170,8 @@ impl ReuseDistances {
         slot as u32
     }
 
-    /// Returns the reuse distance for a touch of the page at position `before`. If the page directly follows the page of the previous
-    /// touch, the distance of the previous touch is reused: one page fewer lies after the position, but the page of the previous touch has
-    /// moved to the end.
+    /// Returns the reuse distance for a touch of the page at position `before`. If this page directly follows the previously touched page,
+    /// both have the same distance: one page fewer is after this page, but the previously touched page is now after it.
     #[inline]
     fn touch_before(&self, before: usize) -> RepeatTouch {
         match self.last {
@@ -220,7 +220,8 @@ impl ReuseDistances {
             self.tracked = 0;
         }
         for word in 0..words {
-            // A new position is never after the position that is read at the moment, so the arrays are renumbered in place.
+            // The arrays are renumbered in place. A page never moves to a later position, so entries are not overwritten before they are
+            // read.
             let mut bits = std::mem::take(&mut self.bits[word]);
             while bits != 0 {
                 let (page, slot) = self.page_at[64 * word + bits.trailing_zeros() as usize];
@@ -266,14 +267,15 @@ impl ReuseDistances {
         rows.iter().rfind(|row| row.high_kb.is_some_and(|high| high <= cache_kb)).map(|row| row.hit_pct)
     }
 
-    /// Number of touches by distance. The difference between the true and the sampled number of touches is added to the shortest distance.
+    /// Number of touches by reuse distance. Only a sample of the touches is measured. The difference between the number of all touches and
+    /// the size of the sample is added to the shortest distance.
     fn adjusted(&self) -> [u64; BINS] {
         let mut distances = self.distances;
         distances[0] = distances[0].saturating_add(self.touches).saturating_sub(self.sampled);
         distances
     }
 
-    /// Upper edges of the bins in KB, and the number of touches in each bin. First touches are in an additional bin at the end.
+    /// Upper edges of the reuse distances in KB, and the number of page accesses in each bin. An additional last bin counts first accesses.
     pub fn histogram(&self) -> (Vec<f64>, Vec<u64>) {
         let edges = (0..BINS).map(|bin| (4_u64 << bin) as f64).collect();
         (edges, self.adjusted().into_iter().chain([self.first_touches]).collect())

@@ -23,8 +23,8 @@ const MIN_LONG: u64 = 10;
 const MIN_RATIO: u64 = 3;
 /// Condition for a threshold: minimum difference between the median delays after long and after short gaps, in nanoseconds.
 const MIN_COST_NS: u64 = 200_000;
-/// Condition for a threshold: after long gaps, the percentage of requests with a long delay must be higher than after short gaps by at
-/// least this many percentage points. A delay is long if it is above the middle of the two median delays.
+/// Condition for a threshold: minimum difference, in percentage points, between the share of long delays after long gaps and that after
+/// short gaps. A delay is long if it is above the midpoint of the two median delays.
 const MIN_PARTED_PCT: f64 = 60.0;
 /// Minimum percentage of delayed (or undelayed) requests for a range of gaps to count as delayed (or undelayed).
 const MOSTLY_PCT: f64 = 75.0;
@@ -75,7 +75,7 @@ impl WakeUpDelays {
         }
     }
 
-    /// Merges the delays of another part of the trace. `gap_ns` is the idle gap between both parts, if there is one.
+    /// Merges the delays of another part of the trace. `gap_ns` is the idle gap between the two parts; `None` if there is none.
     pub fn merge(&mut self, other: &Self, join: MergeRelation, gap_ns: Option<u64>) {
         self.by_issue.merge(&other.by_issue);
         self.by_service.merge(&other.by_service);
@@ -207,7 +207,8 @@ impl DelayHistograms {
         crate::bins::pct(self.delayed(gap..gap + 1, from), self.total(gap..gap + 1))
     }
 
-    /// The best division of the ranges into short and long gaps; `None` if there is no threshold.
+    /// Divides the lengths of gaps into short and long gaps, so that the shares of delayed requests differ most. `None` if no division
+    /// separates these shares clearly.
     fn threshold(&self) -> Option<PowerSaving> {
         let mut best: Option<(f64, u64, u64, usize)> = None;
         for split in 1..GAP_BINS {
@@ -230,7 +231,7 @@ impl DelayHistograms {
             }
         }
         let (_, short_ns, long_ns, from) = best?;
-        // A range of gaps may be neither mostly delayed nor mostly undelayed. The bounds of the threshold are the first mostly delayed
+        // Some ranges of gap lengths are neither mostly delayed nor mostly undelayed. The threshold is between the first mostly delayed
         // range and the last mostly undelayed range before it.
         let asleep = (0..GAP_BINS).find(|gap| self.delayed_pct(*gap, from).is_some_and(|pct| pct >= MOSTLY_PCT))?;
         let awake = (0..asleep).rev().find(|gap| self.delayed_pct(*gap, from).is_some_and(|pct| pct <= 100.0 - MOSTLY_PCT))?;

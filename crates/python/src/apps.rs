@@ -162,7 +162,8 @@ pub(crate) struct RunOptionsInput {
 }
 
 impl RunOptionsInput {
-    /// Returns the host with the selected file systems and syncs, and the options of the run.
+    /// Returns a host with the selected file systems, on which only syncs of the selected file classes are kept, and the options of the
+    /// run.
     fn checked(self, host: &HostSetup) -> Result<(HostSetup, ProgramRunOptions), Error> {
         let mut host = host.clone();
         for choice in &self.filesystems {
@@ -211,8 +212,8 @@ pub(crate) fn run_app<'py>(
     })
 }
 
-/// Writes the files that a program expects before its run to folders, one for each mounted partition of the host on a device of `capacity`
-/// bytes.
+/// Writes the files that a program expects before its run. Each of the `folders` stands for one mounted partition of the host on a device
+/// of `capacity` bytes.
 #[pyfunction]
 pub(crate) fn prepare_app(
     py: Python<'_>, program: &PyProgram, host: &PyHostSetup, capacity: u64, folders: Vec<PathBuf>, seed: u64,

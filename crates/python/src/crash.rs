@@ -48,7 +48,8 @@ struct ExploreOptionsInput {
     lines: Option<WorkloadLineInput>,
 }
 
-/// Output lines of a workload that are preferred for power cuts, and lines after which it is idle, as passed by Python.
+/// Lines of a workload's output, as passed by Python. Power cuts are preferred at the lines in `first`. After the lines in `idle`, the
+/// workload is idle.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WorkloadLineInput {
@@ -243,7 +244,7 @@ pub(crate) struct PyExplorer {
     /// The crash state that the explorer chose. `state` is the state that is tested; it may have fewer missing writes than the chosen one.
     chosen: Option<CrashState>,
     state: Option<CrashState>,
-    /// The disk in the tested state as seen by a host, if it was requested.
+    /// The data that the host would read from the disk in the tested state; `None` until it is requested.
     host: Mutex<Option<io::Result<HostView>>>,
 }
 
@@ -257,7 +258,7 @@ impl PyExplorer {
         *self.host.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Returns the disk of the tested state as a host sees it, and the cache of the reads of earlier recoveries. The inner error means that
+    /// Returns the disk of the tested state as a host sees it, and the cache of the reads of earlier recoveries. The disk is an error if
     /// the layers cannot recover.
     fn host_view(&mut self) -> Result<(&io::Result<HostView>, &mut RecoveryReadCache), Error> {
         let host = self.host.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -309,7 +310,7 @@ impl PyExplorer {
         })
     }
 
-    /// Returns the next state of this explorer's share of the states; `None` at the end.
+    /// Returns the next disk state that this process explores; `None` at the end.
     fn next_state<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.chosen = self.explorer.next_state();
         self.set_state(self.chosen.clone());
@@ -381,14 +382,15 @@ impl PyExplorer {
         self.explorer.run().header().sectors * SECTOR_BYTES
     }
 
-    /// Returns the outcome that was passed to `learn_reads` for an earlier disk state if a recovery of the tested state would read the same
-    /// data; otherwise `None`.
+    /// Looks for an earlier disk state whose recovery read only data that is equal in the tested state. Returns the outcome that was passed
+    /// to `learn_reads` for the earlier state; `None` if there is no such state.
     fn known_outcome(&mut self, py: Python<'_>, request: &str) -> PyResult<Option<usize>> {
         let (host, reads) = self.host_view().map_err(|error| to_python(py, &error))?;
         Ok(host.as_ref().ok().and_then(|host| reads.outcome(request, host)))
     }
 
-    /// Records which 4 KiB blocks of the host's disk the recovery of the tested state read, and the number of the outcome of this test.
+    /// Stores the numbers of the 4 KiB blocks that the recovery of the tested state read from the host's disk. `outcome` is the number of
+    /// the outcome of this test.
     fn learn_reads(&mut self, py: Python<'_>, request: &str, blocks: Vec<u64>, outcome: usize) -> PyResult<()> {
         let (host, reads) = self.host_view().map_err(|error| to_python(py, &error))?;
         if let Ok(host) = host {
@@ -402,9 +404,16 @@ impl PyExplorer {
         self.reads = RecoveryReadCache::default();
     }
 
-    /// Returns the coverage so far: points of the log at which power could be cut, power cuts tested, decimal logarithm of the number of
-    /// disk states that the device may leave (an upper bound), states chosen, states equal to an earlier one, maximum number of unpromised
-    /// writes at a cut, output lines of the workload after which power is cut first, and how many of these were tested.
+    /// Returns the coverage so far:
+    ///
+    /// 1. points of the log at which power could be cut
+    /// 2. power cuts tested
+    /// 3. decimal logarithm of the number of disk states that the device may leave (an upper bound)
+    /// 4. states chosen
+    /// 5. states equal to an earlier one
+    /// 6. maximum number of unpromised writes at a cut
+    /// 7. output lines of the workload after which power is cut first
+    /// 8. lines among these whose cut was tested
     fn covered(&self) -> (u64, u64, f64, u64, u64, u64, u64, u64) {
         let covered = self.explorer.covered();
         (

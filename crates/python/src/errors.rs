@@ -94,8 +94,8 @@ fn interrupted() -> bool {
     FOLLOWED.with_borrow(|followed| followed.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)))
 }
 
-/// Whether core code on this thread must end, because a signal that raises an exception (Ctrl-C) has arrived, or the interruption flag of
-/// the thread is set.
+/// Whether Rust code on this thread must end. This is the case if a signal that raises an exception in Python (Ctrl-C) has arrived, or if
+/// the interruption flag of the thread is set.
 fn signalled() -> bool {
     if interrupted() {
         SIGNAL.set(Some(PyKeyboardInterrupt::new_err(())));

@@ -43,7 +43,7 @@ impl LiveExports {
     }
 }
 
-/// Deletes the ublk devices of a killed process, which marked them with the number `token`.
+/// Deletes the ublk devices that a killed process left behind. The process had marked its devices with the number `token`.
 #[pyfunction]
 #[pyo3(name = "delete_left_ublk")]
 pub(crate) fn delete_left(py: Python<'_>, token: u64) -> PyResult<()> {
@@ -92,9 +92,10 @@ impl PyLive {
 
 #[pymethods]
 impl PyLive {
-    /// Creates a device. `clock` is real, free, or x and a factor. `options` are replay options, of which only preconditioning and its seed
-    /// are used. `image` is the file of the device's contents; its state is stored next to it. `second` is a second device for layers that
-    /// use one, and `second_image` its file. `record` is a trace to write. `images` is a folder with preconditioned devices.
+    /// Creates a device. `clock` is `real`, `free`, or `x` with a factor, such as `x0.5`. Of the replay `options`, only preconditioning and
+    /// its seed are used. `image` is the file of the device's contents; the state of the device is stored next to it. `second` is a second
+    /// device for layers that use one, and `second_image` the file of its contents. `record` is a trace to write. `images` is a folder with
+    /// preconditioned devices.
     #[new]
     #[pyo3(signature = (config, options, *, clock, think=false, layers=None, image=None, second=None, second_image=None, record=None, log=None, check=false, images=None, images_limit=None))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
@@ -137,7 +138,7 @@ impl PyLive {
         self.device.limits().sectors * emmclab_trace::SECTOR_BYTES
     }
 
-    /// Returns information about an earlier run, which that run stored with the image.
+    /// Returns the description of an earlier run that is stored with the image.
     fn found<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         run_to_python(py, || Ok(self.device.previous_run()))
     }
@@ -228,8 +229,8 @@ impl PyLive {
         })
     }
 
-    /// Provides the device as a ublk device. Returns its path. `cleaner` is a command that runs if this process is killed; a number is
-    /// appended as its last argument, with which the command calls `delete_left_ublk`.
+    /// Provides the device as a ublk device, and returns its path. `cleaner` is a command that runs if this process is killed. A number is
+    /// appended as its last argument; the command calls `delete_left_ublk` with this number.
     #[pyo3(signature = (*, cleaner))]
     fn serve_ublk(&self, py: Python<'_>, cleaner: Vec<String>) -> PyResult<PathBuf> {
         run(py, || {
@@ -368,7 +369,8 @@ impl PyLive {
         run(py, || self.device.make_plain())
     }
 
-    /// Makes the layers move all logged data to its final location. Needs a free clock and no requests in progress. Returns the result.
+    /// Makes the layers move all logged data to its final location, and returns the result. The device must have the clock `free` and no
+    /// requests in progress.
     fn drain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         run_to_python(py, || self.device.drain())
     }

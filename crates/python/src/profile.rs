@@ -99,7 +99,7 @@ impl PyJournalProfiler {
     }
 }
 
-/// The published Tables III and IV of the paper, and the figures in them that contradict others of the same row.
+/// Tables III and IV of the IISWC 2015 paper, and the figures in them that contradict others of the same row.
 #[pyfunction]
 #[pyo3(name = "published")]
 pub(crate) fn published_tables(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {

@@ -184,7 +184,8 @@ pub(crate) fn layer((name, settings): &(String, Vec<(String, String)>)) -> Layer
     settings.iter().fold(LayerConfig::named(name), |layer, (key, value)| layer.with(key, value))
 }
 
-/// Adds layers above the device of a simulation, from top to bottom, and a second device that is prepared in the same way.
+/// Adds layers above the device of a simulation, from top to bottom. The second device, if there is one, is prepared with the same options
+/// as the first device.
 pub(crate) fn under_layers(
     simulation: Simulation, layers: Option<LayerOptionList>, second: Option<&DeviceConfig>, options: &ReplayOptions,
     images: Option<&ImageStore>,
@@ -252,7 +253,8 @@ impl PySimulation {
             recorder.feed(simulation, &batch.0)
         });
         if let Some(fault) = self.inner().as_ref().and_then(|running| running.fault.take()) {
-            // After an exception in the Python policy, the device has collected no further block, so the result would be invalid.
+            // The Python policy raised an exception. Since then the device has collected no block, so the result of the run would be
+            // invalid.
             *self.inner() = None;
             return Err(fault);
         }

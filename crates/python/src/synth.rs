@@ -54,7 +54,7 @@ pub(crate) fn workload_presets() -> Vec<(&'static str, Vec<&'static str>)> {
     presets::groups().collect()
 }
 
-/// The benchmarks: name, description, and the claims and figures from which each was created.
+/// The benchmarks: name, description, and the published statements and figures on which each benchmark is based.
 #[pyfunction]
 pub(crate) fn benchmark_names() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
     BENCHMARKS.iter().map(|entry| (entry.name, entry.about, entry.made_from.to_vec())).collect()
@@ -143,8 +143,7 @@ impl PyGeneratedTrace {
         trace.total = Some(total);
         trace.header.source.clone_from(&model.0.source);
         trace.header.note.clone_from(&model.0.note);
-        // A model describes sizes, addresses, times and which writes belong to a journal, but not which data the application wanted to be
-        // durable.
+        // Only flags for syncs and metadata are known. A model does not describe which data the application wanted to be durable.
         trace.header.recorded = Some(RecordedFeatures::of(&[], RequestFlags::SYNC.union(RequestFlags::META)));
         Ok(trace)
     }

@@ -247,7 +247,7 @@ impl WatchedDevices {
             let is_any = event.host == fixed(b"mmc") && !self.hosts.is_empty();
             return is_any || self.hosts.contains_key(&event.host);
         }
-        // Events of a UFS controller have no field for the disk. UFS disks are SCSI disks.
+        // Events of a UFS controller do not name a disk. UFS disks are SCSI disks, so any of the SCSI disks may be meant.
         self.disks.values().any(|name| name.starts_with("sd"))
     }
 

@@ -43,7 +43,7 @@ pub enum HelperFrame {
     End,
 }
 
-/// Reads the output of the helper, from a live connection or from a file.
+/// Reads the output of the helper (the program that records on the other machine), from a live connection or from a file.
 pub struct HelperStream<R> {
     input: BufReader<R>,
     line: Vec<u8>,

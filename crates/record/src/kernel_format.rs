@@ -54,9 +54,9 @@ pub struct RingPageSummary {
 }
 
 impl KernelFormat {
-    /// Reads the layout from `events/header_page`, `events/header_event`, the `format` files of the block events and, if they
-    /// exist, of MMC, UFS and file-system events, and from `byte_order` (1 for little-endian, 2 for big-endian, from the ELF
-    /// header of a program of the machine).
+    /// Reads the layout from `events/header_page`, `events/header_event` and the `format` files of the block events. Also reads the
+    /// `format` files of MMC, UFS and file-system events, if they exist. The byte order is read from `byte_order`: 1 for little-endian, 2
+    /// for big-endian, from the ELF header of a program of the machine.
     /// Errors: [`ErrorClass::Unsupported`] if a required file is missing or describes another layout.
     pub fn from_files(files: &Files) -> Result<Self> {
         Self::read(files, true)
@@ -185,7 +185,7 @@ pub(crate) const EVENTS: [(&str, bool); 9] = [
     ("block_rq_complete", false),
 ];
 
-/// Events that replace block request events in recordings of other tools, and the kind of event that each replaces.
+/// Events that other tools record in place of block request events. Each has the kind of the event that it replaces.
 pub(crate) const ACCOUNTED: [(&str, BlockEventKind); 2] =
     [("block_io_start", BlockEventKind::Insert), ("block_io_done", BlockEventKind::Complete)];
 

@@ -393,7 +393,7 @@ mod tests {
         words(3, &[blocks, address, 512, flags, name, opcode, argument, count, opcode], host)
     }
 
-    /// Creates a record of the end of an MMC command. The opcode is also used as the pointer that identifies the request.
+    /// Creates a record of the end of an MMC command. Its opcode is also stored in the field of the pointer that identifies the request.
     fn mmc_done(opcode: u32, error: u32, host: &[u8]) -> Vec<u8> {
         words(5, &[opcode, 0, error, 3, ((host.len() as u32) << 16) | 0x1c], host)
     }

@@ -174,7 +174,8 @@ impl TracefsRecorder {
         self.worker.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Statistics since the last call. They lag by the pause between two rounds.
+    /// Returns the statistics since the last call. The recorder reads the CPUs in rounds with a pause between them, so the newest events
+    /// may be missing.
     pub fn stats(&self) -> RecordStatistics {
         let LiveFigures { meter, processes, ledger } = &mut *self.shared.live();
         meter.take(processes, ledger)
@@ -323,8 +324,8 @@ impl RecorderWorker {
     fn give(&mut self, at_least: usize) -> bool {
         let mut any = false;
         loop {
-            // If the caller has not taken earlier batches, a partial batch may grow instead of being sent. The worker must not wait for the
-            // caller here, because it would not see the end of the recording.
+            // If earlier batches still wait for the caller, a partial batch is not sent, so it can grow. The worker must not wait for the
+            // caller here, because it would miss the end of the recording.
             let at_least = if self.has_room() { at_least } else { BATCH_ROWS };
             let Self { pipeline, transport, recorder_tasks: own, shared, .. } = &mut *self;
             let mut live = shared.live();
@@ -407,9 +408,10 @@ pub enum RecordTarget {
     Adb {
         /// The phone's serial number; `None` if only one phone is connected.
         serial: Option<String>,
-        /// Port of the adb server of this host; `None` for `$ANDROID_ADB_SERVER_PORT` or 5037.
+        /// Port of the adb server on this host. `None`: the port in `$ANDROID_ADB_SERVER_PORT`, or 5037 if the variable is not set.
         port: Option<u16>,
     },
-    /// Any other connection: a command whose standard input and output are connected to the helper, which [`crate::helper_command`] runs.
+    /// Any other connection: a command that connects its standard input and output to the helper program on the recorded machine.
+    /// [`crate::helper_command`] returns the command that runs the helper there.
     Command(Vec<String>),
 }

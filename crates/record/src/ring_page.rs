@@ -196,7 +196,7 @@ impl<'a> RingPage<'a> {
                     continue;
                 }
                 TYPE_PADDING => {
-                    // A discarded event. Its time delta is valid, but the kernel stores 1 instead of 0, because 0 marks the end of a page.
+                    // A discarded event with a valid time delta. The kernel stores the delta 0 as 1, because 0 marks the end of a page.
                     let length = self.order.u32(self.records, self.at + 4)? as usize;
                     self.time = self.time.wrapping_add(if delta == 1 { 0 } else { delta });
                     self.at = self.at.checked_add(length)?.checked_add(4)?;

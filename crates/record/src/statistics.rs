@@ -36,7 +36,7 @@ pub struct ProcessStatistics {
     pub no_wait: u64,
 }
 
-/// Counts of requests in an interval, and counts of records (ledger) since the recording began.
+/// Counts of the requests in an interval, and counts of all records since the recording began (ledger).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RecordStatistics {
     /// Time on the trace's clock, from the first arrival to the last completion of the interval.

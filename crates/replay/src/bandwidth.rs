@@ -111,7 +111,7 @@ impl UsedDevice {
     pub fn half_full(config: &DeviceConfig) -> Result<Self> {
         let half = DirectIo::new(config).capacity() / 2;
         let mut io = DirectIo::filled_to(config, half)?;
-        // The flush is needed because idle time starts at the end of a command.
+        // Idle time starts at the end of a command. The flush provides this command before the pause.
         io.flush()?;
         io.pause(REST);
         Ok(Self { used: half, ..Self::of(config, &io)? })
@@ -167,8 +167,8 @@ impl UsedDevice {
         Ok(writes as f64 / took.as_secs_f64())
     }
 
-    /// Measures the rate in MB/s of transfers over a file of `file_bytes` bytes, each of which is one request. All are submitted at once,
-    /// so the device's queue is always full.
+    /// Measures the rate in MB/s at which a file of `file_bytes` bytes is read or written, with one request for each transfer. All requests
+    /// are submitted at once, so the device's queue is always full.
     pub fn queued_rate(&self, op: Op, unit_kb: u64, random: bool, file_bytes: u64) -> Result<f64> {
         let mut io = self.start();
         let file = self.file(unit_kb, file_bytes)?;

@@ -28,8 +28,8 @@ pub(crate) struct SimulatedDisk {
     reorders: bool,
     /// Maximum number of entries of a packed write.
     packed_writes: u32,
-    /// Time of the last action of the disk. No command is fetched before this time, even if a tag was free earlier: a device that reports
-    /// completions in order of arrival may report them late.
+    /// Time of the last action of the disk; no command is fetched before it. A tag may have been free earlier, because a device that
+    /// reports completions in order of arrival may report them late.
     now: Nanos,
     /// The commands that were fetched last; the memory is reused.
     fetched: Vec<DeviceCommand>,
@@ -137,7 +137,7 @@ impl SimulatedDisk {
         Ok(changes)
     }
 
-    /// Writes to the image the data that the device has programmed up to `now`.
+    /// Writes all data that the device has programmed until `now` to the image.
     pub fn land(&mut self, now: Nanos) -> io::Result<()> {
         self.contents.as_mut().map_or(Ok(()), |contents| {
             contents.undo.retire(now);
@@ -405,7 +405,8 @@ impl<O: Observer> DiskPair<'_, O> {
 /// Receives the commands of a device, their completions, and the changes of the stored data. Times are simulated. Completions and programs
 /// are reported as soon as they are known, possibly before the simulated time at which they happen.
 pub trait DeviceEventSink: Send {
-    /// Called when a command arrives; `packed_after` entries of the same packed command follow. `data` is the data of a write.
+    /// Called when a command arrives. `packed_after` is the number of later entries of the same packed command. `data` is the data of a
+    /// write.
     fn command(&mut self, number: u64, command: &DeviceCommand, packed_after: u16, data: &[u8]);
     /// Called for a command that is complete at `at`.
     fn completed(&mut self, number: u64, at: Nanos);

@@ -1,8 +1,8 @@
 //! The replay engine, through which all commands reach the devices.
 //!
-//! A [`ReplayEngine`] accepts commands in order of arrival and reports their completions to an observer. It drives one device, bare or with
-//! host queue and checker, or a stack of layers over one or two such disks. The completion of a command may become known later: a device
-//! that reorders reports it when the last page of the request has begun.
+//! A [`ReplayEngine`] accepts commands in order of arrival and reports their completions to an observer. It drives one device, directly or
+//! through a host queue, or a stack of layers over one or two devices. If a device reorders commands, a completion becomes known only when
+//! the last page operation of the command has begun.
 
 use emmclab_device::{Device, DeviceCommand, DeviceConfig, NullObserver, Observer, RequestCompleted, StopReason};
 use emmclab_trace::{BlockNote, Error, ErrorClass, Nanos, Result};
@@ -57,8 +57,8 @@ impl ReplayEngine {
         }
     }
 
-    /// Adds layers above the device, from top to bottom, and a second device. The first `first_writes` writes of the layers to the device
-    /// are recorded.
+    /// Adds layers above the device, from top to bottom, and optionally a second device. Records the first `first_writes` writes that the
+    /// layers send to the device.
     /// Errors: for an unknown layer, invalid settings, and a second device without a layer that uses it.
     pub fn with_layers(mut self, layers: &[LayerConfig], second: Option<SimulatedDisk>, first_writes: u32) -> Result<Self> {
         if layers.is_empty() {
@@ -169,8 +169,8 @@ impl ReplayEngine {
         }
     }
 
-    /// Shuts the device down cleanly, so that all host writes count as programmed, and checks the contents of the devices. The second
-    /// device begins all its commands, but does not write back its cache.
+    /// Shuts the main device down in an orderly way, so that all data of the host is programmed, and checks the contents of the devices. A
+    /// second device begins all its remaining commands, but does not write back its cache.
     pub fn finish<O: Observer>(&mut self, observer: &mut O) -> Result<()> {
         if self.is_bare {
             self.main.device.power_off(observer);
@@ -231,7 +231,7 @@ impl ReplayEngine {
 /// Known completions that the caller has not taken yet.
 #[derive(Default)]
 pub(super) struct CompletionQueue {
-    /// Numbers under which the caller knows the requests (counted from 0), by their numbers in the layers.
+    /// Maps the number of a request in the layers to its number at the caller, counted from 0.
     numbers: FxHashMap<u64, u64>,
     next_number: u64,
     completions: Vec<(u64, Nanos)>,

@@ -60,8 +60,8 @@ pub fn fitted_figures(config: &DeviceConfig) -> Result<Vec<FittedFigure>> {
     config.published().iter().map(|published| measured.compare(config, published)).collect()
 }
 
-/// Devices that were filled for measurements, and results that several figures share. The key of a device is whether it is full, and its
-/// settings.
+/// Simulated devices on which figures are measured, and measured values that several figures use. The key of a device is whether it is
+/// filled, and its settings.
 #[derive(Default)]
 struct MeasuredDevices<'a> {
     devices: BTreeMap<(bool, &'a BTreeMap<String, String>), UsedDevice>,
@@ -115,7 +115,7 @@ impl<'a> MeasuredDevices<'a> {
                 device.rate(&TransferPattern { op, unit_kb, random, sync }, bytes)
             }
             LastingWrites => {
-                // A rate may be published both in MB/s and in operations per second, so the measured rate is reused.
+                // The rate is measured only once, because it may be published both in MB/s and in operations per second.
                 let mb_s = match self.lasting_mb_s {
                     Some(mb_s) => mb_s,
                     None => device.lasting_random_writes_per_s(FILE_BYTES, LASTING)? / 256.0,

@@ -25,7 +25,7 @@ const ENDING: &str = "emmcimg";
 /// Time between two checks whether another process has finished an image.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Maximum number of map units of a device that is kept in memory; its copy takes about 8 bytes per unit.
+/// Maximum size, in map units, of a device that stays in memory for the next run. A copy of the device takes about 8 bytes for each unit.
 const MOST_UNITS: u32 = 1 << 26;
 
 /// The device that a limited image store of this process returned last, with the path of its image and its settings. A run on the same
@@ -59,8 +59,8 @@ impl ImageStore {
         Self { limit: Some(limit), ..self }
     }
 
-    /// The image file of a device. `recipe` contains the settings that determine the contents. The name is a hash (xxh3, not cryptographic)
-    /// of the recipe, the version and [`FORM`]. Devices that differ only in other settings share the file.
+    /// The path of the image file of a device. `recipe` contains the settings that determine the contents of the device. The file name is a
+    /// hash of the recipe, the version and [`FORM`], so devices that differ only in other settings share the file.
     fn path(&self, recipe: &str) -> PathBuf {
         let text = format!("{recipe}\n{}\n{FORM}", env!("CARGO_PKG_VERSION"));
         self.folder.join(format!("{:032x}.{ENDING}", xxh3_128(text.as_bytes())))

@@ -49,7 +49,8 @@ pub struct LiveCompletion {
 struct SubmittedRequest {
     id: u64,
     command: DeviceCommand,
-    /// Number of the request in the engine if it was passed there; `notes` and `data` are then empty.
+    /// Number of the request in the engine; `None` if the request has not been passed to the engine yet. Passing it empties `notes` and
+    /// `data`.
     engine_number: Option<u64>,
     notes: Vec<BlockNote>,
     data: Vec<u8>,
@@ -280,9 +281,8 @@ impl LiveStack {
         Ok(())
     }
 
-    /// Appends the requests that are complete by `now`. Returns false if there are none. A known completion may be later than `now`: a
-    /// request that arrives before the layers are ready is executed at once, but its completion time is after the time at which they are
-    /// ready.
+    /// Appends the requests that are complete by `now`. Returns false if there are none. A request that arrives before the layers are ready
+    /// is executed at once, but completes only after they are ready. Its completion may thus be later than `now`.
     fn take_done(&mut self, now: Nanos, answers: &mut Vec<LiveCompletion>) -> bool {
         self.simulated.take_done(&mut self.completed);
         let (taken, mut any) = (&mut self.submitted, false);

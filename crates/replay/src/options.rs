@@ -74,10 +74,15 @@ impl RateFactor {
     }
 }
 
-/// Options of a replay. The doc comment of a field is the help of the option everywhere: in Python, on the command line, in studies and in
-/// the reference. `default` is given where the package has another default. `option` is the name on the command line if it differs from the
-/// field (null: no command has the option), `advanced` options are only in `--help-all`, `panel` is the panel of the help, `python` the
-/// type in Python, and `stored` the place where results repeat it. `make generate` writes the declarations for Python from this struct.
+/// Options of a replay. The doc comment of a field is the help text of the option in Python, on the command line, in studies and in the
+/// reference. `make generate` writes the declarations for Python from this struct. Fields have these schema attributes:
+///
+/// - `default`: the default of the Python package, if it differs from the default here.
+/// - `option`: the name on the command line, if it differs from the name of the field; null if no command has the option.
+/// - `advanced`: whether only `--help-all` lists the option.
+/// - `panel`: the panel of the help.
+/// - `python`: the type in Python.
+/// - `stored`: the place where results repeat the option.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
@@ -117,7 +122,7 @@ pub struct ReplayOptions {
     /// Add a flush after this many writes, for traces that record no flushes; 0 adds none.
     #[schemars(extend("advanced" = true, "metavar" = "N"))]
     pub flush_every: u32,
-    /// Percentiles of response times instead of the usual ones, above 0 to 100, for example 50,90,99,99.9; within 0.1 %.
+    /// Percentiles of response times to report instead of the default ones, above 0 to 100, for example 50,90,99,99.9; accurate to 0.1 %.
     #[schemars(extend("advanced" = true, "default" = null, "metavar" = "P,P,...", "panel" = null, "python" = "Iterable[float] | str | None", "stored" = "never"))]
     pub percentiles: Vec<f64>,
     /// Add the distribution of response times to the result (`response_distribution`).
@@ -223,7 +228,7 @@ impl ModeChoice {
 /// Reason for open loop if no completion was recorded.
 const NO_COMPLETIONS: &str = "no completions are recorded";
 
-/// Chooses the mode for a trace of which only the first batch is known.
+/// Chooses the replay mode from the first batch of a trace, when the rest of the trace is not known.
 pub(crate) fn by_first_batch(batch: &Batch) -> ModeChoice {
     let missing = batch.iter().filter(is_incomplete).count();
     // The last request of the batch may be the last one of the trace, so it is not counted as incomplete.
@@ -250,7 +255,8 @@ struct TraceRequirements {
     completions: bool,
     /// Whether a request without a recorded completion is an error.
     all_complete: bool,
-    /// Whether the run has only one trace. Then no request waits for the last request of the trace.
+    /// Whether the run has only one trace. The last request of the trace then needs no recorded completion, because no request waits for
+    /// it.
     single_trace: bool,
 }
 
@@ -271,7 +277,7 @@ impl TraceFaults {
     fn incomplete_words(&self) -> String {
         match self.requests {
             0 => format!("{} requests have no recorded completion", self.incomplete),
-            // The last request of the trace may not be counted in `incomplete`.
+            // No request has a completion. The last request of the trace may not be counted in `incomplete`, hence the addition of 1.
             read if self.incomplete + 1 >= read => NO_COMPLETIONS.to_owned(),
             read if self.stopped_early => {
                 format!("{} of the first {read} requests have no recorded completion", self.incomplete)

@@ -213,8 +213,8 @@ impl RunMeasurement {
         std::array::from_fn(|part| sums.iter().map(|sums| sums[2 + part]).sum())
     }
 
-    /// Percentage of reads and writes, of reads, and of writes that arrived when no earlier request was unfinished, as in the profile of a
-    /// trace.
+    /// Percentages of requests that arrived when no earlier request was unfinished, as in the profile of a trace: of reads and writes
+    /// together, of reads, and of writes.
     pub(crate) fn no_wait_pct(&self) -> [f64; 3] {
         let [read, write] = self.arrival_state.counts;
         [&[read, write][..], &[read], &[write]].map(|all| {
@@ -283,7 +283,7 @@ pub(crate) struct RecordedTotals {
     write: RecordedSums,
     /// Time at which all requests so far are complete; `None` before the first recorded completion.
     idle_from: Option<Nanos>,
-    /// Number of reads and writes that arrived within [`SOON`] after `idle_from`.
+    /// Number of reads and writes that arrived at most [`SOON`] after all earlier requests were complete.
     soon: u64,
 }
 

@@ -114,8 +114,8 @@ impl Simulation {
     }
 
     /// Simulates a batch of requests. Returns false if the device has stopped. The simulation can be interrupted.
-    /// Errors: for a request beyond the device without wrapped addresses, closed loop without recorded completions, and a broken invariant
-    /// under `check`.
+    /// Errors: for a request beyond the end of the device, unless addresses are wrapped; for a closed loop, if completions are not
+    /// recorded; and for a broken invariant under `check`.
     #[inline(always)]
     pub fn feed<O: Observer>(&mut self, batch: &Batch, observer: &mut O) -> Result<bool> {
         self.feed_batch(batch, observer).map_err(|error| self.locate_error(error))
@@ -211,7 +211,7 @@ impl Simulation {
         self.engine.submit(&command, notes, &mut listeners)
     }
 
-    /// Ends the run and returns its result, with the counts of the readers in `ledger`.
+    /// Ends the run and returns its result. `ledger` contains the counts of the trace readers, if there are any.
     pub fn finish<O: Observer>(mut self, ledger: Option<&Ledger>, observer: &mut O) -> Result<SimulationResult> {
         self.engine.settle(&mut (&mut self.measure, &mut *observer))?;
         let drain = if self.options.drain { Some(self.engine.drain(observer)?) } else { None };

@@ -33,7 +33,7 @@ const HALF: u32 = 10;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TimeHistogram(Vec<u64>);
 
-/// The class of a time, computed from its leading eleven bits and the number of bits after them.
+/// The class of a time in the histogram. It is computed from the leading eleven bits of the time, and the number of bits after them.
 #[inline]
 const fn class(ns: u64) -> usize {
     let shift = (ns | 1 << HALF).ilog2() - HALF;
@@ -83,8 +83,8 @@ impl<'a> RankCursor<'a> {
         self.tallies.iter().filter_map(|tally| tally.0.get(class)).sum()
     }
 
-    /// The time that is not exceeded by the fraction `share` of all times, rounded up to the maximum of its class; 0 without times.
-    /// Fractions must ascend from call to call.
+    /// The time that the fraction `share` of all times does not exceed; 0 if there are no times. The time is rounded up to the maximum of
+    /// its histogram class. Fractions must ascend from call to call.
     pub fn time_at(&mut self, share: f64) -> u64 {
         if self.count == 0 {
             return 0;

@@ -55,7 +55,8 @@ impl RunTracks {
         Ok(())
     }
 
-    /// Records the senders of the requests of the next batch. Without this call, all requests are drawn in one row.
+    /// Adds the senders of the requests in the next batch, so that requests are drawn in a row for each sender. Without senders, all
+    /// requests are drawn in one row.
     pub fn expect(&mut self, batch: &Batch) {
         if let Some(picture) = &mut self.state {
             let known = picture.names.len();
@@ -203,9 +204,9 @@ const POWER: &str = "power";
 const BUFFER: &str = "write buffer";
 const COLLECTION: &str = "collection";
 
-/// Draws the operations of a device: power, write buffer, and for each channel its bus and its planes. An event lasts as long as the
-/// operation occupies its way (a chip, die or plane that executes one operation at a time), and is drawn in the row of the plane. The read
-/// of a page move has the times of the whole move, and is drawn together with its program.
+/// Draws the operations of a device: power, write buffer, and for each channel its bus and its planes. An operation is drawn in the row of
+/// its plane. The event lasts until the plane, or the die or chip that works as one with it, is free again. A page move is a single event:
+/// only its program is drawn, with the times of the whole move.
 pub(super) struct DeviceTracks {
     blocks_per_plane: u32,
     planes_per_channel: u32,

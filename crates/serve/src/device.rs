@@ -117,7 +117,7 @@ pub struct BlockDeviceLimits {
     pub max_sectors: u32,
     /// Alignment and minimum length of a discard that has an effect, in sectors.
     pub discard_sectors: u32,
-    /// Whether completed writes may be volatile, so that flushes are needed.
+    /// Whether a completed write may be volatile until the next flush.
     pub write_cache: bool,
 }
 

@@ -422,7 +422,7 @@ impl SplitFuseRequest {
             Err(failure) => self.failure = self.failure.or(Some(failure)),
             // Usual case: the request has a single part, whose data need not be copied.
             Ok(data) if part == 0 && self.parts_left == 0 && self.data.is_empty() => self.data = data,
-            // Only reads return data. A large discard may have many parts without data.
+            // Only reads return data, so nothing is copied for parts of other requests.
             Ok(data) if data.is_empty() => {}
             Ok(data) => {
                 let at = part * self.part_bytes;
@@ -549,7 +549,8 @@ impl FuseRequestSender {
         self.limits.max_sectors.max(1)
     }
 
-    /// Sends requests for the range to the device in parts; the reply is sent when all parts are complete.
+    /// Splits the range into requests of at most the allowed length and sends them to the device. The reply is sent when all of them are
+    /// complete.
     fn submit(&self, answer: FuseReply, range: FuseSectorRange, mut action: impl FnMut(u32) -> BlockAction) {
         let part = |range: FuseSectorRange| {
             let sectors = range.sectors as u32;

@@ -472,8 +472,8 @@ fn mount(device: &Path, options: &LinuxMountOptions) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Returns an error if the folder is not empty: the mount would hide its files, which may have been written there after a killed
-/// server had left its mount point.
+/// Returns an error if the folder is not empty, because the mount would hide its files. After a server was killed, a program may have
+/// written files to the folder instead of the disk.
 fn refuse_files(folder: &Path) -> Result<()> {
     let mut entries = match folder.read_dir() {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

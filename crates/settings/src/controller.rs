@@ -93,7 +93,7 @@ pub struct CacheSettings {
     pub flush_us: f64,
     /// Size of the read cache, which evicts the least recently used data; 0 = none.
     pub read_kb: u32,
-    /// Promise of the persistence contract that the device breaks, to simulate defective firmware. Every result reports this setting.
+    /// The promise about written data that the device breaks on purpose, to simulate defective firmware. Every result reports this setting.
     pub lies: CacheLie,
 }
 
@@ -109,7 +109,7 @@ impl CacheSettings {
     }
 }
 
-/// A device with [`CacheLie::Recent`] loses what it programmed within this time before a power cut, ms.
+/// A device with [`CacheLie::Recent`] loses the data that it programmed less than this time before a power cut, ms.
 pub const RECENT_MS: i64 = 10;
 
 /// A device with [`CacheLie::LateTrim`] repeats the discards within this time before a power cut, ms.

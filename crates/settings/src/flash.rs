@@ -152,7 +152,7 @@ pub enum ParallelUnit {
     None,
     /// The dies of a chip work in parallel.
     Interleave,
-    /// A chip works on one die at a time, whose planes work in parallel.
+    /// A chip works on one die at a time. The planes of this die work in parallel.
     MultiPlane,
     /// Every plane works independently.
     Both,
@@ -176,7 +176,7 @@ pub enum WriteComplete {
 pub struct SlcSettings {
     /// The purpose of the blocks.
     pub mode: SlcMode,
-    /// Number of blocks of each plane in SLC mode, taken from `group`.
+    /// Number of blocks in each plane that are in SLC mode. They belong to the block group `group`.
     pub blocks: u32,
     /// Block group from which the SLC blocks are taken, counted from 0.
     pub group: u32,
@@ -196,8 +196,8 @@ pub struct SlcSettings {
     pub flush: BoosterFlush,
     /// UFS: a flush in idle time starts if at most this share of `WriteBooster` is free (Linux requests it at 40); 100 = always.
     pub flush_at_pct: u32,
-    /// UFS: `WriteBooster` does not reduce the capacity (`bWriteBoosterBufferPreserveUserSpaceEn`). It uses spare flash, and shrinks with
-    /// the free space of the user.
+    /// UFS: `WriteBooster` uses spare flash and does not reduce the capacity (`bWriteBoosterBufferPreserveUserSpaceEn`). It becomes smaller
+    /// when the user's free space becomes smaller.
     pub preserve_user_space: bool,
     /// UFS: only the logical unit in the first MB of the address space uses `WriteBooster`, up to this limit; 0 = all logical units share
     /// it (`bWriteBoosterBufferType`).
@@ -264,13 +264,13 @@ pub const WHOLE: u32 = 100;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BoosterFlush {
-    /// `WriteBooster` is flushed after `fold_after_us` of idle time, or when it is full, as an SLC cache is folded.
+    /// `WriteBooster` is flushed in the same cases as an SLC cache: after `fold_after_us` of idle time, or when it is full.
     #[default]
     Idle,
     /// `WriteBooster` is flushed during hibernation (`fWriteBoosterBufferFlushDuringHibernate`).
     Hibernate,
-    /// `WriteBooster` is flushed in times without commands, after the exception event `WRITEBOOSTER_FLUSH_NEEDED`, until all data that may
-    /// be moved has been moved. The device raises the event when at most `flush_at_pct` is free, and the host then sets
+    /// `WriteBooster` is flushed while no commands arrive, until all data that may be moved has been moved. The device requests this flush
+    /// by the exception event `WRITEBOOSTER_FLUSH_NEEDED`. It raises the event when at most `flush_at_pct` is free, and the host then sets
     /// `fWriteBoosterBufferFlushEn`.
     Event,
 }
@@ -294,11 +294,11 @@ pub enum PartialFlush {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BoosterResize {
-    /// The size changes only when `size_pct` of a device in use is changed.
+    /// The host does not resize `WriteBooster`. Its size changes only if `size_pct` is changed while the device is in use.
     #[default]
     Off,
-    /// The size changes at the beginning of a time without commands, by at most an eighth of the blocks. The buffer shrinks if the free
-    /// space of the user is smaller than the buffer. It grows if it was full and the free space permits.
+    /// The device resizes the buffer at the beginning of an idle time, by at most an eighth of the buffer's blocks. The buffer shrinks if
+    /// the free space of the user is smaller than the buffer. It grows if it was full and there is enough free space.
     Hint,
 }
 
@@ -309,15 +309,15 @@ pub enum SlcMode {
     /// No blocks are in SLC mode.
     #[default]
     Off,
-    /// The blocks store a region at the beginning of the address space.
+    /// The blocks in SLC mode store the beginning of the address space.
     Region,
     /// The blocks receive small writes, which are later folded into the other blocks.
     Cache,
 }
 
 /// Zones that the host manages (zoned UFS, JESD220-5; ZBC). A zone is written sequentially at its write pointer, and reset as a whole. The
-/// blocks in SLC mode (`slc.mode` = "region") store the conventional zones. They also store data that a flush programs before it fills a
-/// page.
+/// blocks in SLC mode (`slc.mode` = "region") store the conventional zones. If a flush must program data that does not fill a page, these
+/// blocks also store this data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ZoneSettings {

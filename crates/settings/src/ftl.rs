@@ -14,8 +14,8 @@ pub struct MappingSettings {
     /// Which planes work as one: their pages form a clustered page, their blocks a clustered block (Kang et al., J. Systems Architecture
     /// 2007).
     pub clustering: PlaneClustering,
-    /// Size of a map unit in KB: 4, 8 or 16. If it is smaller than a page, a page contains arbitrary units of a request in order. If it
-    /// equals the page size, data is aligned to pages, and a smaller overwrite reads the old page first (SSDsim).
+    /// Size of a map unit in KB: 4, 8 or 16. If it is smaller than a page, the units of a request fill pages in order, from any address. If
+    /// it equals the page size, pages are aligned, and a write of a part of a page first reads the old page (SSDsim).
     pub unit_kb: u32,
     /// Cost of reading a unit that was never written.
     pub unwritten_read: UnwrittenRead,
@@ -36,7 +36,7 @@ impl Default for MappingSettings {
     }
 }
 
-/// Planes that work as one, from the smallest cluster to the largest.
+/// Which planes work as one. The values are ordered from the smallest group of planes to the largest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PlaneClustering {
@@ -57,7 +57,8 @@ pub enum PlaneClustering {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UnwrittenRead {
-    /// The cost of a read from the flash, as if the data had been written before the trace and striped over the planes.
+    /// The cost of a read from the flash. The assumed location is as if the data had been written before the trace, striped over the
+    /// planes.
     #[default]
     Flash,
     /// No cost: the map shows that there is no data.
@@ -70,7 +71,7 @@ pub enum UnwrittenRead {
 pub struct AllocationSettings {
     /// Policy that chooses the plane for new data.
     pub policy: String,
-    /// Order in which planes are used: by the policy `static` for consecutive pages, by the policy `dynamic` while all planes are idle.
+    /// Order of the planes. The policy `static` uses it for consecutive pages, the policy `dynamic` while all planes are idle.
     pub order: StripeOrder,
     /// Maximum size of a write request that goes to separate blocks for hot data; 0 = off.
     pub hot_max_kb: u32,

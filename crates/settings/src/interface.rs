@@ -119,8 +119,8 @@ pub struct HostSettings {
     /// Maximum size of a request that is merged from adjacent requests in the queue of the block layer; 0 = no merging. Linux allows 512
     /// KB.
     pub merge_max_kb: u32,
-    /// Maximum number of write requests in a packed command (at most `features.packed_writes`). 0 = no packing, unless `kernel` packs and
-    /// the device executes one command at a time: then as many as the device supports.
+    /// Maximum number of write requests in a packed command (at most `features.packed_writes`); 0 = no packing. Exception: if `kernel`
+    /// packs writes and the device executes one command at a time, 0 means the maximum that the device supports.
     pub packed_writes: u32,
     /// Maximum number of read requests in a packed command (at most `features.packed_reads`); 0 = no packing. Linux never packed reads.
     pub packed_reads: u32,
@@ -185,7 +185,7 @@ pub struct KernelRules {
     pub packs: bool,
     /// Whether metadata is written by reliable writes.
     pub reliable_metadata: bool,
-    /// Whether FUA is a reliable write, if the device supports them; otherwise the write is followed by a flush.
+    /// Whether a FUA write is sent as a reliable write if the device supports reliable writes. Otherwise, the write is followed by a flush.
     pub fua: bool,
     /// Whether the commit of a journal is preceded by a cache barrier instead of a flush.
     pub barriers: bool,

@@ -122,7 +122,7 @@ impl DeviceSettings {
         schemars::schema_for!(Self).to_value()
     }
 
-    /// Whether writes reach the flash in order, because of the cache or of the write pointers of zones.
+    /// Whether data reaches the flash in the order of the writes. This is true if the cache keeps the order, and for a device with zones.
     pub fn keeps_write_order(&self) -> bool {
         self.cache.keeps_write_order() || self.zones.is_zoned()
     }

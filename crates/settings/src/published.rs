@@ -27,7 +27,7 @@ pub enum FigureMeasure {
     CommandReliableWrite,
 }
 
-/// A published figure, and how the same figure is measured with the preset.
+/// A published figure of a device, and how to measure this figure with a simulation of the device.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedFigure {

@@ -87,13 +87,14 @@ struct OperationAddresses {
     latest: Option<AddressUse>,
     /// Reuse distances: how many requests ago a start address was used.
     reuse: WeightedSampler,
-    /// Share of the new start addresses that later requests can return to, in parts per million.
+    /// Share of the new start addresses to which later requests can return, in parts per million.
     returnable: u64,
     /// Number of returns to earlier addresses that are still to be made.
     planned: i64,
-    /// Number of planned returns that were not possible and must be made up for; negative if more returns than planned have occurred by chance.
+    /// Number of planned returns to earlier addresses that were not possible, and that later requests must make up for. It is negative if
+    /// requests returned by chance more often than planned.
     owed: i64,
-    /// Number of sequential requests that could not be placed sequentially, for which later requests make up.
+    /// Number of sequential requests that could not be placed sequentially. Later requests make up for them.
     sequential: u64,
 }
 
@@ -106,7 +107,7 @@ pub(crate) struct AddressSpace {
     extents: Vec<FillExtent>,
     extent_sectors: u64,
     unused: ScatteredCycle,
-    /// The extent of the last request; `None` if the request returned to an earlier address.
+    /// The extent in which the last request lies; `None` if the last request reused an earlier address.
     current: Option<usize>,
     /// Sector at which the last request ended; `u64::MAX` before the first request, because no request starts there.
     end: u64,
@@ -143,7 +144,8 @@ impl AddressSpace {
         self.by_op[op as usize].planned += returns as i64;
     }
 
-    /// Chooses the address of the next request. If the request cannot be sequential or return as planned, a later request makes up for it.
+    /// Chooses the address of the next request. If a request cannot continue the previous one, or return to an earlier address, as planned,
+    /// a later request does so instead.
     pub(crate) fn place(&mut self, visit: &AddressRequest, dice: &mut SynthesisRng) -> Sector {
         self.by_op[visit.op as usize].number += 1;
         let start = self.choose(visit, dice);
@@ -185,8 +187,8 @@ impl AddressSpace {
             return self.unused_start(visit, dice);
         }
         own.owed += i64::from(visit.returns);
-        // A planned re-access is skipped if enough re-accesses have occurred by chance. If too few have occurred, any data request may
-        // become a re-access.
+        // A planned return to an earlier address is skipped if enough returns have occurred by chance. If returns are still missing
+        // (`owed`), any data request may return to an earlier address.
         let wanted = own.owed > 0 && (visit.returns || visit.role == JournalRole::Data);
         if wanted && let Some(start) = self.reused_start(visit, dice) {
             self.by_op[visit.op as usize].owed -= 1;
@@ -203,7 +205,7 @@ impl AddressSpace {
             |used: &AddressUse| u64::from(used.start) != self.end && u64::from(used.start) + visit.sectors <= self.sectors;
         let mut second_best = None;
         for look in 0..2 * LOOKS {
-            // After `LOOKS` failed searches, an address that was used at any time and with any request size is accepted.
+            // After `LOOKS` failed searches, any earlier address is accepted, regardless of the time of its use and of the request size.
             let ago = if look < LOOKS { own.reuse.draw(dice) } else { u64::MAX };
             let Some(used) = own.earlier_use(ago, dice).filter(allowed) else { continue };
             if u64::from(used.sectors) == visit.sectors {
@@ -249,8 +251,8 @@ impl AddressSpace {
 }
 
 impl OperationAddresses {
-    /// The stored use of a start address that is closest to `ago` requests ago. If no use is that old, a random one; `None` if no use is
-    /// stored.
+    /// Returns the stored use of a start address whose age is closest to `ago` requests. If no use is that old, returns a random one;
+    /// `None` if no use is stored.
     fn earlier_use(&self, ago: u64, dice: &mut SynthesisRng) -> Option<AddressUse> {
         let index = self.number.checked_sub(ago).and_then(|number| {
             // Most searches are for recent uses, so the last uses are checked first.

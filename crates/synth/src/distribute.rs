@@ -49,7 +49,7 @@ impl SynthesisRng {
                 chosen.extend_from_slice(&group[..group.len().min(count - chosen.len())]);
             }
         }
-        // If the chosen groups include a shorter one at the end, some positions are missing. They are added here.
+        // The last group may be shorter than the others. If it was chosen, the missing positions are added here.
         let mut rest = positions.iter().filter(|position| chosen.binary_search(position).is_err());
         let missing: Vec<usize> = rest.by_ref().take(count - chosen.len()).copied().collect();
         chosen.extend(missing);
@@ -121,7 +121,8 @@ pub(crate) fn strata_counts(pairs: &[(u64, u64)], count: u64, first: u64, step: 
         .iter()
         .map(|(value, own)| {
             upto += u128::from(*own);
-            // Number of positions below `upto`. Position k is (2k + 1) * weight / (2 * count), rounded down.
+            // Number of sample positions below `upto`. Sample k is at the middle of the kth of `count` equal parts of the total weight: (2k
+            // + 1) * weight / (2 * count), rounded down.
             let below = ((2 * u128::from(count) * upto).div_ceil(weight.max(1)) / 2).min(u128::from(count));
             let behind = taken(below as u64);
             (*value, behind - std::mem::replace(&mut before, behind))
@@ -184,7 +185,8 @@ impl OctaveHistogram {
         self.0.values().map(|(count, sum)| ((sum / u128::from(*count)) as u64, *count))
     }
 
-    /// The means divided by `per_unit` and rounded to a thousandth, with their weights; `default` if there are none.
+    /// Mean of each class of the histogram, divided by `per_unit` and rounded to a thousandth, with the count of the class as weight. An
+    /// empty histogram gives the value `default`.
     pub(crate) fn pairs(&self, per_unit: f64, default: f64) -> Vec<(f64, u64)> {
         let mut pairs: Vec<(f64, u64)> = Vec::new();
         for (mean, count) in self.means() {
@@ -206,8 +208,8 @@ pub(crate) fn round(value: f64, steps: f64) -> f64 {
     (value * steps).round() / steps
 }
 
-/// Joins neighbouring values of an ascending list. Values up to 16 are kept; larger values are joined to `2^steps` per octave, each of
-/// which is the mean of the values that it replaces. The greatest value is kept.
+/// Merges neighbouring values of an ascending list. Values up to 16 and the greatest value stay separate. For other values, each octave is
+/// divided into `2^steps` classes, and the mean of each class replaces its values.
 pub(crate) fn join(pairs: &[(u64, u64)], steps: u32) -> Vec<(u64, u64)> {
     let class = |value: u64| {
         let octave = value.max(16).ilog2();

@@ -172,7 +172,8 @@ impl AddressFitter {
         let reused = own.last.values().filter(|(_, returned)| *returned).count() as u64;
         let mut reuse_requests: Vec<(u64, u64)> = own.distances.means().collect();
         if reuse_requests.is_empty() && own.reaccess > 0 {
-            // All re-accesses are to addresses that were used before only by the other operation (reads for writes, writes for reads).
+            // Before each repeated access, only the other operation had used the address: only writes before a read, only reads before a
+            // write.
             reuse_requests.push((1, 1));
         }
         OperationModel {

@@ -16,20 +16,20 @@ const MOST_POINTS: usize = 1 << 18;
 const MOST_PIECES: usize = 512;
 /// Minimum mean number of requests per segment, so that the curve does not reproduce the trace.
 const LEAST_REQUESTS: u64 = 16;
-/// The load curve is accurate enough if its error is below this share of all waiting times.
+/// Error of the load curve, as a share of all waiting times, below which the curve is accurate enough.
 const OPEN: f64 = 0.004;
 /// Time to read and to program a page of 4 KB in a chip (IISWC 2015 paper, Table V), ns.
 const PAGE_NS: [u64; 2] = [160_000, 1_385_000];
 const PAGE_SECTORS: u64 = 8;
-/// Number of 4 KB pages that each queue serves at a time: with two chips, with their eight planes, and with eight planes that have larger
-/// pages.
+/// Number of 4 KB pages that each queue serves at a time. The first queue models two chips, the second their eight planes, and the third
+/// eight planes with larger pages.
 const WAYS: [u64; QUEUES] = [2, 8, 32];
 const QUEUES: usize = 3;
 
 /// A point of the load curve: a request, or several consecutive requests.
 #[derive(Clone, Copy, Default)]
 struct LoadPoint {
-    /// Arrival of the last request of the point, in ns after the first request of the trace.
+    /// Arrival of the last request of this point of the load curve, in ns after the first request of the trace.
     at: u64,
     requests: [u64; 2],
     sectors: [u64; 2],
@@ -38,9 +38,9 @@ struct LoadPoint {
     think: u64,
     /// Number of requests that follow another request of their burst.
     neighbours: u64,
-    /// Number of requests in `neighbours` whose operation differs from that of the request before.
+    /// Number of requests counted in `neighbours` that have another operation than the request before them.
     switches: u64,
-    /// Time that the pages of the point's requests take in one chip, ns.
+    /// Time that one chip would need for the pages of all requests counted here, ns.
     work: u64,
     /// Sum of the response times in each queue, ns.
     response: [u64; QUEUES],
@@ -94,7 +94,7 @@ struct CurveSegment {
     to: usize,
     /// Index of the point that is farthest from the line.
     farthest: usize,
-    /// Share of all waiting times that the approximation could change.
+    /// Share of all waiting times that could change if a straight line replaces this segment of the load curve.
     at_risk: f64,
 }
 
@@ -189,8 +189,8 @@ impl LoadFitter {
         cuts
     }
 
-    /// Compares the points between `from` and `to` with a straight line, in time and in work. `upto` has the requests and the work up to
-    /// each point, `totals` the sum of all response times of each queue.
+    /// Compares the load curve between the points `from` and `to` with a straight line. `upto` contains the number of requests and the work
+    /// up to each point. `totals` contains the sum of all response times for each queue.
     fn span(&self, from: usize, to: usize, upto: &[(u64, u64)], totals: &[f64; QUEUES]) -> CurveSegment {
         let mut span = CurveSegment { from, to, farthest: from, at_risk: 0.0 };
         let (begin, (first, done)) = (self.points[from].at, upto[from]);

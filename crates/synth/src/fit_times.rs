@@ -176,7 +176,7 @@ impl TimingFitter {
         self.end_round();
         self.end_burst();
         let begin = self.begin.unwrap_or_default();
-        // If not all completions are recorded, the trace ends at its last arrival.
+        // If some completions are not recorded, the last completion is unknown. The trace then ends at its last arrival.
         let known = self.complete == requests;
         let end = if known { self.end } else { self.last_arrival };
         let pct = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;

@@ -11,7 +11,7 @@ const TRIES: usize = 32;
 /// Difference from the planned amount of data that is accepted, in sectors.
 const CLOSE: u64 = 8;
 
-/// Numbers of requests, sectors and bursts, and times, in one period of a synthesis or summed over several periods.
+/// Numbers of requests, sectors and bursts, and times. They apply to one period of the generated trace, or are sums over several periods.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LoadPiece {
     /// Number of reads and of writes.
@@ -43,7 +43,7 @@ impl LoadPiece {
     }
 }
 
-/// Divides a synthesis into pieces, which are periods with their own load. Without a load curve, the load is constant over time.
+/// Divides a synthetic trace into pieces, which are periods with their own load. Without a load curve, the load is constant over time.
 pub(crate) struct LoadSchedule {
     /// For each row of the load curve, the sums over all rows before it; the last element has the sums over all rows.
     before: Vec<LoadPiece>,
@@ -54,17 +54,18 @@ pub(crate) struct LoadSchedule {
     completed: LoadPiece,
     /// Sizes in sectors with their counts in the model, for reads and for writes.
     sizes: [Vec<(u64, u64)>; 2],
-    /// Sizes in sectors with their counts in each row of the load curve, for the current repetition of the curve; for reads and for writes.
+    /// For reads and for writes: the sizes in sectors, with their counts, that each row of the load curve has in the current repetition of
+    /// the curve.
     dealt: [Vec<Vec<(u64, u64)>>; 2],
 }
 
-/// Consecutive pieces of the load, and the sizes of the reads and writes of each piece: in sectors, ascending.
+/// Consecutive pieces of the load. `sizes` contains the sizes of the reads and writes of each piece, in sectors and in ascending order.
 pub(crate) struct LoadChapter {
     pub pieces: Vec<LoadPiece>,
     pub sizes: Vec<[Vec<u64>; 2]>,
-    /// The sums from the start of the synthesis to the beginning of the chapter, which is one generated batch.
+    /// Totals of the load from the start of the synthesis to the beginning of the chapter, which is one generated batch.
     pub from: LoadPiece,
-    /// The sums from the start of the synthesis to the end of the chapter.
+    /// Totals of the load from the start of the synthesis to the end of the chapter.
     pub to: LoadPiece,
     /// Whether the model has a load curve of several rows.
     pub follows_curve: bool,
@@ -131,7 +132,7 @@ impl LoadSchedule {
         self.before.len() as u64 - 1
     }
 
-    /// The sums from the start of the synthesis to the beginning of piece number `piece`.
+    /// Totals of the load from the start of the synthesis to the beginning of piece number `piece`.
     fn upto(&self, piece: u64) -> LoadPiece {
         let (pass, row) = (piece / self.rows(), (piece % self.rows()) as usize);
         let (part, all) = (&self.before[row], &self.before[self.before.len() - 1]);
@@ -152,7 +153,7 @@ impl LoadSchedule {
         }
     }
 
-    /// The next pieces of the load, with at most a batch of requests in total.
+    /// Generates the next pieces of the load, with at most a batch of requests in total.
     pub(crate) fn next(&mut self, dice: &mut SynthesisRng) -> Option<LoadChapter> {
         let from = self.completed;
         let follows_curve = self.rows() > 1;
@@ -224,7 +225,8 @@ fn draw(pool: &mut [(u64, u64)], count: u64, sectors: u64, dice: &mut SynthesisR
     drawn.chunk_by(|a, b| a == b).map(|same| (pool[same[0]].0, same.len() as u64)).collect()
 }
 
-/// Draws size classes with the weights that the pool had at the beginning. If a class has run out meanwhile, the caller draws again.
+/// Draws size classes. The weights are those of the pool of sizes at the beginning, and do not change later. If the drawn class has run
+/// out, the caller draws again.
 struct SizeSampler {
     /// Sampler of the size classes, weighted by their count.
     plain: WeightedSampler,

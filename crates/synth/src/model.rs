@@ -55,13 +55,13 @@ pub struct OperationModel {
     pub sequential_pct: f64,
     /// Requests that start where an earlier request started, percent of this operation's requests.
     pub reaccess_pct: f64,
-    /// Mean number of requests in a run in which each request starts where the previous one ended, at least 2; the generator approximates
-    /// it.
+    /// Mean number of requests in a sequential run, at least 2. Each request of a run starts where the previous one ended. Generated traces
+    /// have approximately this mean.
     pub run_requests: f64,
     /// Sequential requests that also start where an earlier request started, percent of the sequential ones; the generator approximates it.
     pub sequential_reaccess_pct: f64,
-    /// Size in KB, ascending, and weight of requests that return to an earlier start address. If empty, their sizes are those of all
-    /// requests.
+    /// Sizes (KB, ascending) and weights for requests that return to an earlier start address. If the list is empty, these requests have
+    /// the sizes of all requests.
     pub reaccess_kb: Vec<(f64, u64)>,
     /// Start addresses that are used again, percent of all distinct start addresses.
     pub reused_starts_pct: f64,
@@ -78,8 +78,8 @@ pub struct BurstModel {
     /// Number of rounds in a burst, and the weight of bursts with this number. A round is a request that arrives at an idle device, with
     /// the requests that wait for it. The list is scaled to the number of rounds in the trace.
     pub rounds: Vec<(u64, u64)>,
-    /// Idle time before a round (see `rounds`) that does not open a burst, microseconds, and its weight; each value varies by up to a
-    /// sixteenth.
+    /// Idle times in microseconds before the rounds of a burst, except before its first round, with weights (see `rounds`). Each value
+    /// varies by up to a sixteenth.
     pub think_us: Vec<(f64, u64)>,
     /// Idle time before a burst, milliseconds, and its weight. The idle times are scaled to the duration of the trace.
     pub idle_ms: Vec<(f64, u64)>,
@@ -100,8 +100,8 @@ pub struct ServiceModel {
     pub mean_service_ms: f64,
     /// Mean of complete - arrival, milliseconds. Waiting times are scaled so that the trace has this mean.
     pub mean_response_ms: f64,
-    /// Number of requests in a round (a request that arrives at an idle device, and those that wait for it), and the weight of rounds with
-    /// this number. The list is scaled to the no-wait share (`no_wait_pct`).
+    /// Number of requests in a round, and the weight of rounds with this number. A round is a request that arrives at an idle device, with
+    /// the requests that wait for it. The list is scaled to match `no_wait_pct`.
     pub round_requests: Vec<(u64, u64)>,
     /// Time from arrival to start of a request that does not wait, microseconds.
     pub fetch_us: f64,
@@ -117,7 +117,7 @@ pub struct ServiceModel {
     pub wake_up_ms: f64,
 }
 
-/// The load over time. Within a row, bursts and sizes follow the distributions of the whole model.
+/// The load over time, as the rows of a table. The bursts and sizes in each row follow the distributions of the whole model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoadModel {
@@ -186,7 +186,7 @@ impl OperationModel {
 const MOST_REQUESTS: u64 = 1 << 40;
 /// Maximum number of distinct values in a list.
 const MOST_ENTRIES: usize = 4_096;
-/// Maximum gap in seconds: eleven days. The limit keeps products of sums over a generated batch within 128 bits.
+/// Maximum gap in seconds, about 11.6 days. Products of sums over a generated batch of requests then fit into 128 bits.
 const LONGEST_S: f64 = 1e6;
 /// Maximum service or response time, s.
 const SLOWEST_S: f64 = 1e3;

@@ -72,7 +72,7 @@ pub fn text(name: &str) -> Result<&'static str> {
     preset(name).map(|(_, text)| text)
 }
 
-/// The model of a preset, including the sources that its group shares.
+/// The model of a preset. Its `made_from` also contains the sources that all presets of the group share.
 pub fn model(name: &str) -> Result<WorkloadModel> {
     let (group, text) = preset(name)?;
     let mut model = WorkloadModel::from_toml(text)?;

@@ -37,7 +37,7 @@ pub(crate) struct ChapterLayout {
     pub role: Vec<JournalRole>,
     /// Whether the request begins a burst.
     pub opens: Vec<bool>,
-    /// Whether the request arrives while its predecessor is unfinished.
+    /// For each request, whether it arrives while its predecessor is unfinished.
     pub waits: Vec<bool>,
     /// Whether the request starts where its predecessor ended.
     pub sequential: Vec<bool>,
@@ -53,8 +53,8 @@ impl ChapterLayout {
         (0..self.ends.len()).map(|k| if k == 0 { 0 } else { self.ends[k - 1] }..self.ends[k])
     }
 
-    /// Distributes the totals in `quota` over the pieces of `chapter`, which is one generated batch. In each piece, at most `smallest`
-    /// writes become commit blocks. Each increment of `lengthen` halves the number of requests behind which other requests wait.
+    /// Distributes the totals in `quota` over the pieces of the generated batch `chapter`. In each piece, at most `smallest` writes become
+    /// commit blocks. Each increment of `lengthen` halves the number of requests that have other requests waiting behind them.
     pub(crate) fn new(
         model: &WorkloadModel, quota: &ChapterQuota, chapter: &LoadChapter, smallest: &[usize], lengthen: u32,
         dice: &mut SynthesisRng,
@@ -87,7 +87,7 @@ impl ChapterLayout {
         layout
     }
 
-    /// Determines where the bursts of each piece begin; returns the index after each burst.
+    /// Determines at which requests the bursts of each piece of the load begin. Returns the index after the last request of each burst.
     fn deal_bursts(
         &mut self, model: &WorkloadModel, quota: &ChapterQuota, chapter: &LoadChapter, dice: &mut SynthesisRng,
     ) -> Vec<usize> {
@@ -156,8 +156,8 @@ impl ChapterLayout {
         }
     }
 
-    /// Selects sequential requests among those that follow a request of the same operation in a burst, and among others only if these are
-    /// too few.
+    /// Selects the sequential requests. Requests that follow a request of the same operation within a burst are selected first. Other
+    /// requests are selected only if there are too few of these.
     fn deal_sequential(&mut self, model: &WorkloadModel, quota: &ChapterQuota, dice: &mut SynthesisRng) {
         let mut commits = [0, 0];
         for (op, _) in self.op.iter().zip(&self.role).filter(|(_, role)| **role == JournalRole::Commit) {
@@ -172,7 +172,8 @@ impl ChapterLayout {
                     if natural { near.push(i) } else { far.push(i) }
                 }
             }
-            // If a share p of the candidates is chosen in groups, the mean run length is the group length divided by 1 - p.
+            // A share p of the candidates is chosen in groups, so the mean run length is the group length divided by 1 - p. The group
+            // length is therefore multiplied by 1 - p.
             let left_out = 1.0 - (wanted as f64 / near.len().max(1) as f64).min(1.0);
             let group = (((model.of(op).run_requests - 1.0) * left_out).round() as usize).max(1);
             for (tier, group) in [(near, group), (far, 1)] {
@@ -213,7 +214,8 @@ impl ChapterLayout {
     }
 }
 
-/// Number of requests that wait for the first request of each round; the first request arrives at an idle device.
+/// Returns the number of waiting requests in each round. A round consists of a request that arrives at an idle device, and of the requests
+/// that wait for it.
 fn waiting_behind(model: &WorkloadModel, quota: &ChapterQuota, lengthen: u32, dice: &mut SynthesisRng) -> Vec<u64> {
     let Some(service) = &model.service else { return vec![0; quota.rounds as usize] };
     let mut behind = strata(&service.round_requests, quota.rounds, 0, 1);

@@ -64,7 +64,8 @@ impl ServiceTimeSampler {
         (i128::from(low_time) + (i128::from(*time) - i128::from(low_time)) * part / whole) as u64
     }
 
-    /// Service times of the requests of a chapter (one generated batch), which add up to `total`, and the wake-up time that each includes.
+    /// Returns the service times of the requests of a chapter (one generated batch), and the wake-up times that these include. The service
+    /// times add up to `total`.
     pub(crate) fn deal(
         &self, ops: &[Op], sectors: &[u64], idle: &[u64], total: u64, dice: &mut SynthesisRng,
     ) -> (Vec<u64>, Vec<u64>) {
@@ -121,7 +122,8 @@ impl ServerQueue<'_> {
         if short > u128::from(total / 1_000) { Err(waiting) } else { Ok(waiting) }
     }
 
-    /// Returns the sum of the waiting times of the requests `those`, and calls `each` with each waiting time.
+    /// Computes the waiting time of each request in `those` and calls `each` with the index and the waiting time. Returns the sum of the
+    /// waiting times.
     #[inline]
     fn waiting(&self, scale: u64, those: &[(usize, u64)], mut each: impl FnMut(usize, u64)) -> u128 {
         let (mut sum, mut wait) = (0_u128, 0_u64);

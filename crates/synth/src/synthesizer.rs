@@ -71,8 +71,8 @@ pub struct SynthOptions {
     pub seed: u64,
     /// Number of reads and writes to generate. Without `duration`, the duration follows from the workload's rate.
     pub requests: Option<u64>,
-    /// Time from the first arrival to the last completion. Without `requests`, their number follows from the workload's rate. The duration
-    /// is exact if the trace has an idle gap that can be adjusted.
+    /// Time from the first arrival to the last completion. If `requests` is `None`, the number of requests follows from the workload's
+    /// rate. The duration is exact if the trace has an idle gap that can be adjusted.
     pub duration: Option<Nanos>,
     /// Arrival rate, percent of the workload's rate. It changes the idle gaps; think and service times stay the same.
     pub rate_pct: u64,
@@ -222,7 +222,8 @@ impl SynthesisPlan {
         }
     }
 
-    /// Generates the requests of `chapter`; `clock` is the time at which all requests before it are complete.
+    /// Generates the requests of `chapter`, which is one batch of the trace. `clock` is the time at which all earlier requests are
+    /// complete.
     pub(crate) fn make(
         &self, chapter: &LoadChapter, clock: &mut u64, space: &mut AddressSpace, dice: &mut SynthesisRng,
     ) -> Vec<Request> {
@@ -260,8 +261,8 @@ impl SynthesisPlan {
             .collect()
     }
 
-    /// Distributes idle, service and waiting times over the requests. Returns the closest possible times as `Err` if the waiting times
-    /// cannot be as long as planned.
+    /// Distributes idle, service and waiting times over the requests. If the planned waiting times cannot be reached, returns the closest
+    /// possible times as `Err`.
     fn time(
         &self, chapter: &LoadChapter, quota: &ChapterQuota, layout: &ChapterLayout, sectors: &[u64], dice: &mut SynthesisRng,
     ) -> std::result::Result<ChapterTimes, ChapterTimes> {
@@ -290,7 +291,7 @@ impl SynthesisPlan {
         if reached { Ok(timing) } else { Err(timing) }
     }
 
-    /// Estimates how long the device is busy in each piece of the load, ns.
+    /// Estimates how long the device is busy in each period of the load, ns.
     fn busy(&self, layout: &ChapterLayout, sectors: &[u64], fetch: u64, service_total: u64) -> Vec<u64> {
         let Some(times) = &self.times.service else { return vec![0; layout.ends.len()] };
         let mut busy: Vec<u64> =
@@ -302,8 +303,8 @@ impl SynthesisPlan {
         busy
     }
 
-    /// The idle time before each request; 0 before requests that wait and before the first request of the trace. Each piece of the load has
-    /// its own duration, from which the busy time of the device is subtracted.
+    /// The idle time before each request. It is 0 before requests that wait in the queue and before the first request of the trace. The
+    /// idle time of a piece of the load is its duration without the busy time of the device.
     fn deal_idle(
         &self, chapter: &LoadChapter, layout: &ChapterLayout, busy: &[u64], total: u64, dice: &mut SynthesisRng,
     ) -> Vec<u64> {
@@ -345,7 +346,7 @@ impl SynthesisPlan {
         idle_before
     }
 
-    /// Sets the times of request `i`; `clock` is the time at which its predecessor is complete.
+    /// Sets the times of request `i`. `clock` contains the completion time of the request before it.
     fn stamp(&self, request: &mut Request, i: usize, layout: &ChapterLayout, timing: &ChapterTimes, clock: &mut u64) {
         if self.times.service.is_none() {
             *clock += timing.idle[i];

@@ -14,8 +14,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Shell commands that unmount the mounts of other tests: a new mount namespace has copies of them, which would keep their disks
-/// busy after those tests have unmounted them.
+/// Shell commands that unmount the mounts of other tests in a new mount namespace. The namespace has its own copies of these mounts. The
+/// copies would keep the disks busy after the other tests have unmounted them.
 pub const LEAVE_FOREIGN_MOUNTS: &str = r#"cat /proc/mounts | while read -r from at kind _; do case "$from:$kind" in /dev/loop*|*:fuse*) umount -l "$at";; esac; done"#;
 
 /// Settings of a device of about 10 MB, which a test can fill until garbage collection runs: two channels, pages of 8 KB.

@@ -118,7 +118,7 @@ impl SparseHistogram {
     }
 }
 
-/// Base-2 logarithm of the number of classes for each power of two.
+/// Base-2 logarithm of the number of duration classes between two powers of two.
 const BITS: u32 = 5;
 
 /// The class of a duration: its six leading bits and the number of bits after them.

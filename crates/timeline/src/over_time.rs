@@ -180,7 +180,7 @@ impl<X: BinContent> RequestsOverTime<X> {
         (self.open.from, self.open.to) = (Nanos::MAX, Nanos::MIN);
     }
 
-    /// Adds the bins of `other`, each at its own time, or with `aligned` as if both had started at the same time.
+    /// Adds the bins of `other` at their own times. With `aligned`, they are added as if `self` and `other` had started at the same time.
     pub fn merge(&mut self, mut other: Self, aligned: bool) {
         self.close();
         other.close();

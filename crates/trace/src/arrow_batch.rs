@@ -70,7 +70,8 @@ impl Batch {
     pub fn from_record_batch(
         record: &RecordBatch, before: u64, processes: &mut GrowingNameTable, devices: &mut GrowingNameTable,
     ) -> Result<Self> {
-        // Other tools use a type of their own for a column without values: pandas writes numbers as Float64 and names as Null.
+        // For a column without values, other tools choose another type: pandas stores empty columns of numbers as Float64 and of names as
+        // Null.
         let has_values = |array: &ArrayRef| array.logical_null_count() < array.len();
         let array_of = |column: TraceColumn| {
             let array = record.column_by_name(column.name());
@@ -160,8 +161,8 @@ fn names_to_arrow(column: &ScalarBuffer<u32>, rows: usize, names: &NameTable) ->
     Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(values)).map_err(arrow_error)?))
 }
 
-/// The names that a column uses, in order of appearance, and the column with indices into them. Used if a batch has fewer rows
-/// than the trace has names.
+/// Returns the names that a column uses, in order of appearance, and the column with indices into these names. This is worthwhile if a
+/// batch has fewer rows than the trace has names.
 fn used(column: &ScalarBuffer<u32>, names: &NameTable) -> (ScalarBuffer<u32>, StringArray) {
     let mut places: HashMap<u32, u32> = HashMap::new();
     let mut values = Vec::new();
@@ -197,7 +198,7 @@ fn names_from_arrow(column: TraceColumn, array: Option<&ArrayRef>, names: &mut G
     };
     let keys = dictionary.keys();
     if values.len() > keys.len().max(BATCH_ROWS) {
-        // Slices of a table share its dictionary; only names that this slice uses are looked up.
+        // A slice of a table contains the dictionary of the whole table. Only the names that the slice uses are looked up.
         return keys.iter().map(|key| key.map_or(Ok(NO_NAME), &mut id_of)).collect::<Result<Vec<_>>>().map(Into::into);
     }
     let ids = (0..values.len() as u32).map(id_of).collect::<Result<Vec<u32>>>()?;
@@ -304,7 +305,7 @@ fn text(array: &dyn Array, row: usize) -> std::result::Result<Option<&str>, Unco
     }
 }
 
-/// Function that returns the range of items of the list in a row.
+/// Function that returns, for a row, the range of the items in its list.
 type ItemRange<'a> = Box<dyn Fn(usize) -> Range<usize> + 'a>;
 
 fn lists(array: &ArrayRef, item: &Arc<Field>) -> std::result::Result<ArrayRef, UnconvertibleRow> {
@@ -448,7 +449,7 @@ fn no_entry(column: TraceColumn) -> Error {
         .hint("give each block note a role and a length; only the other columns of notes may lack an entry")
 }
 
-/// A set of the first `count` sectors of a block; the file stores only the number of changed sectors.
+/// A set of the first `count` sectors of a block. The file stores only the number of changed sectors, not their positions.
 fn changed_sectors(count: u16) -> Result<SectorSet> {
     if count > MOST_CHANGED {
         let error = Error::new(ErrorClass::Value, format!("a block has only {MOST_CHANGED} sectors that can change"));

@@ -19,7 +19,7 @@ use crate::{
     RecordedFeatures, Request, Result, TraceColumn, TraceHeader, TraceReader, TraceSource,
 };
 
-/// The format in the headers of traces from Arrow; no file has this format.
+/// Name of the format in the headers of traces that come from Arrow. It is not the name of a file format.
 const FORMAT: &str = "arrow";
 /// Prefix of the names of the columns in which pandas stores its index.
 const PANDAS_INDEX: &str = "__index_level_";

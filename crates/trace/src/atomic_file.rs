@@ -149,7 +149,7 @@ pub(crate) fn create_locked(folder: &Path, mode: u32) -> io::Result<NamedTempFil
     }
     loop {
         let file = Builder::new().prefix(ASIDE_PREFIX).permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
-        // A failed lock is harmless: on a file system without locks, `sweep` removes nothing.
+        // An error of the lock is ignored. On a file system without locks, no process removes temporary files of other processes.
         let _ = file.as_file().lock();
         // Another process may have removed the file before it was locked.
         if file.path().exists() {

@@ -37,7 +37,7 @@ macro_rules! batch {
             /// The columns as slices. Always inlined, so that the compiler knows that all have the same length.
             #[inline(always)]
             pub(crate) fn rows(&self) -> BatchRows<'_> {
-                // All required columns are cut to this length, so that the compiler checks an index only once.
+                // All required columns are sliced to the same length, so that the compiler checks an index only once for all of them.
                 let rows = self.arrival.len();
                 BatchRows { $($field: &self.$field[..rows],)* $($some: &self.$some,)* }
             }
@@ -458,10 +458,10 @@ fn fault(request: &Request) -> Option<Error> {
     Some(Error::new(ErrorClass::Value, problem).of_field(name, at, value.as_bytes()))
 }
 
-/// The block notes (roles of the blocks of writes) of all requests of a batch.
+/// The block notes of all requests of a batch. They state the roles of the blocks that a write contains.
 #[derive(Debug, Default)]
 pub(crate) struct BatchNotes {
-    /// For each row, the index in `all` at which its notes end; rows after the last entry have no notes.
+    /// For each row of the batch, the index in `all` at which its block notes end. Rows after the last entry have no block notes.
     ends: Vec<usize>,
     all: Vec<BlockNote>,
 }
@@ -475,7 +475,7 @@ impl BatchNotes {
         &self.all[start..*end]
     }
 
-    /// Adds the block notes of a row, which must be after all rows that have notes.
+    /// Adds notes on the roles of the blocks of the request in row `row`. Rows must be added in ascending order.
     pub fn push(&mut self, row: usize, notes: &[BlockNote]) {
         self.ends.resize(row, self.all.len());
         self.all.extend_from_slice(notes);

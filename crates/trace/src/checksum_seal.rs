@@ -120,7 +120,7 @@ impl Write for SealedFile {
     }
 }
 
-/// Writes the footer and the seal of a file. Fails if they cannot be written.
+/// Writes the footer of a Parquet file and its seal (block checksums). Fails if they cannot be written.
 pub fn finish_sealed(mut writer: ArrowWriter<SealedFile>) -> std::result::Result<AtomicFile, ParquetError> {
     writer.flush()?;
     writer.inner_mut().end = Some(Vec::new());

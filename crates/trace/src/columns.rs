@@ -104,7 +104,8 @@ impl TraceColumn {
     /// write).
     pub const OF_EVENTS: &[TraceColumn] = TraceColumn::ALL_OPTIONAL.split_at(8).0;
 
-    /// The optional columns that events of the block layer alone can fill, without the time at which the driver saw the end of the command.
+    /// The optional columns that a recording with only block-layer events can fill. The time at which the driver saw the end of a command
+    /// is not one of them.
     pub const OF_BLOCK_LAYER: &[TraceColumn] = &[
         TraceColumn::Start,
         TraceColumn::Issue,
@@ -197,8 +198,8 @@ const TEXTS: [(&str, &str, &str); TraceColumn::ALL.len()] = [
     ),
 ];
 
-/// Passes all columns of a batch to the macro `$then`: field, type of the values, the expression that reads the value from a request, and the
-/// function that converts it back. A column of the second list may be absent; its constant marks a missing value.
+/// Passes all columns of a batch to the macro `$then`. Each column has a field, the type of its values, an expression that reads the value
+/// from a request, and a function that converts it back. An `optional` column may be absent; its constant marks a missing value.
 macro_rules! each_column {
     ($then:ident) => {
         $then! {

@@ -11,7 +11,7 @@ pub struct CpuStreamMerge<T> {
     /// Latest time of an event that was read up to the end of the previous round.
     last_round: u64,
     latest: u64,
-    /// Earliest last-event time of the CPUs that were not emptied in this round.
+    /// Some CPUs may have further events after this round. This is the earliest of their latest event times.
     behind: u64,
 }
 
@@ -45,7 +45,7 @@ impl<T> CpuStreamMerge<T> {
         self.pending.drain(..ready)
     }
 
-    /// After an incomplete round, drops the events before which an event may be missing; returns their number.
+    /// Drops the pending events after an incomplete round, because earlier events may be missing. Returns their number.
     pub fn abandon(&mut self) -> usize {
         self.pending.drain(..).count()
     }

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{BlockEventKind, Error, ErrorClass, KernelEvent, Ledger, RecordedActivity, TraceHeader};
 
-/// Maximum number of event names in a message, unless more of them are events of storage.
+/// Maximum number of event names in a message. Names of storage events are listed even if there are more.
 const MOST_LISTED: usize = 5;
 
 /// How a recorder names the two events of a request, and how to record them.
@@ -218,7 +218,7 @@ impl<M> Default for NameCounts<M> {
 pub(crate) struct NameIndex(usize);
 
 impl<M: Copy> NameCounts<M> {
-    /// The index of this name, and its meaning, for which `find` is called once. Does not count an event.
+    /// Returns the index and the meaning of a name without counting an event. For a new name, calls `find` to determine the meaning.
     #[inline]
     pub(crate) fn name_index(&mut self, name: &[u8], find: impl FnOnce(&[u8]) -> M) -> (NameIndex, M) {
         match self.entries.get(self.last) {

@@ -27,7 +27,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<Nanos> {
         let (number, behind) = rest.split_at(number);
         let unit = behind.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(behind.len());
         let (unit, behind) = behind.split_at(unit);
-        // If the text has several parts, each number must have a unit.
+        // In a text with several parts, such as `2m30s`, each number must have a unit.
         let one_of_many = unit.is_empty() && number.len() < text.len();
         let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit && !one_of_many)?;
         let number: f64 = number.parse().ok().filter(|number: &f64| *number >= 0.0)?;

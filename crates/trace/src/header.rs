@@ -69,8 +69,8 @@ pub struct RecognisedFormat {
     pub by: &'static str,
 }
 
-/// The operations other than reads and writes, and the flags, that a format or trace records. The number of all others is
-/// unknown: they may have occurred although the trace has none.
+/// The flags, and the operations besides reads and writes, that a format or trace records. Flags and operations that are not recorded may
+/// have occurred although the trace has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordedFeatures {
     /// A bit for each operation, at the position of its code.
@@ -82,7 +82,7 @@ impl RecordedFeatures {
     /// No operations except reads and writes, and no flags.
     pub const NONE: Self = Self::of(&[], RequestFlags(0));
 
-    /// The operations and flags that the letters of block-layer events (such as `WFSM`) describe, and errors.
+    /// What the letters of block-layer events (such as `WFSM`) describe: operations, flags and errors.
     pub const BLOCK_LAYER: Self = Self::of(
         &[Op::Discard, Op::Flush, Op::SecureErase],
         RequestFlags::SYNC
@@ -94,7 +94,7 @@ impl RecordedFeatures {
             .union(RequestFlags::APPEND),
     );
 
-    /// Like `BLOCK_LAYER`, with thread names, by which the writes of a journal are recognised.
+    /// The features of `BLOCK_LAYER`, and the flag for writes of a journal, which are recognised by the thread's name.
     pub const BLOCK_EVENTS: Self = Self::BLOCK_LAYER.and(RequestFlags::JOURNAL);
 
     /// The operations and flags that software can send to a block device that emmclab serves.
@@ -136,7 +136,8 @@ impl RecordedFeatures {
         Self { ops: self.ops | other.ops, flags: self.flags.union(other.flags) }
     }
 
-    /// The operations and flags that both record, and that are therefore known of their combination.
+    /// Returns the operations and flags that both `self` and `other` record. If both inputs are combined, only these are recorded
+    /// completely.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self { ops: self.ops & other.ops, flags: self.flags.intersection(other.flags) }
@@ -153,7 +154,7 @@ impl RecordedFeatures {
         self.ops == 0 && self.flags.0 == 0
     }
 
-    /// Adds the operations and flags of these requests, because a file that contains an operation or a flag also records it.
+    /// Adds the operations and flags of these requests. The file evidently records an operation or a flag if one of its requests has it.
     pub(crate) fn see(&mut self, rows: &BatchRows<'_>) {
         self.ops |= rows.op.iter().fold(0, |all, op| all | 1_u8.unbounded_shl(u32::from(*op)));
         self.flags.0 |= rows.flags.iter().fold(0, |all, flags| all | flags);

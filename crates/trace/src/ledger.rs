@@ -51,7 +51,7 @@ ledger! {
     paired: u64, "paired";
     /// Number of requests in the trace.
     kept: u64, "kept";
-    /// Invalid records that were skipped with `--lenient`, or records that are not requests.
+    /// Number of skipped records: invalid records with `--lenient`, and records that are not requests.
     skipped: u64, "skipped";
     /// Lines in the file that do not belong to the trace, such as the output of a benchmark.
     foreign: u64, "foreign lines";
@@ -87,7 +87,7 @@ ledger! {
     rounded: u64, "rounded to sectors";
     /// Requests that could be matched in more than one way.
     ambiguous: u64, "ambiguous";
-    /// Requests without a recorded queue event although others have one; their issue time is used as arrival.
+    /// Requests without a queue event in a recording that contains queue events; the issue time is used as arrival.
     unqueued: u64, "with their issue as arrival";
     /// Requests of which only the completion was recorded; its time is used as arrival.
     from_completion: u64, "with their completion as arrival";
@@ -97,7 +97,7 @@ ledger! {
     unpaired: u64, "unpaired";
     /// Records that the recorder reported as lost.
     lost: u64, "lost";
-    /// Requests whose address was wrapped into a smaller device. The field keeps an old name, because files contain it.
+    /// Requests whose address was wrapped into a smaller device. The field keeps its old name `folded`, which stored files contain.
     folded: u64, "wrapped";
 }
 

@@ -12,7 +12,8 @@ use crate::{
 /// Maximum number of batches that are read ahead: enough that neither thread waits for a single slow batch of the other.
 const READY: usize = 8;
 
-/// Number of consumed batches after which the reading thread is permitted to read more; a wake-up costs as much as a hundred requests.
+/// Number of consumed batches after which the reading thread is permitted to read as many more. One permit serves several batches, because
+/// a wake-up costs as much as a hundred requests.
 const NOTIFY_EVERY: usize = READY / 2;
 
 /// Interval of checks for an interruption while waiting for a batch.
@@ -73,7 +74,7 @@ impl TraceReadAhead {
         })
     }
 
-    /// Like [`TraceReader::next_batch`]; `None` after the end and after an error.
+    /// Returns the next batch, like [`TraceReader::next_batch`]. Returns `None` after the last batch, and after an error.
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         if matches!(self.state, TraceReadAheadState::Waiting(_)) {
             self.start()?;

@@ -27,7 +27,7 @@ pub struct TraceReader {
     full: VecDeque<Batch>,
     /// The batch that is being filled.
     builder: BatchBuilder,
-    /// Arrival up to which the requests kept back are sorted; `None` if all are sorted.
+    /// Arrival from which the buffered requests still have to be sorted; `None` if all of them are sorted.
     in_order_to: Option<i64>,
     processes: Arc<NameTable>,
     devices: Arc<NameTable>,
@@ -43,7 +43,7 @@ pub struct TraceReader {
     guard: formats::UnitGuard,
     recognised: RecognisedFormat,
     recorded: RecordedFeatures,
-    /// The features of the requests, for a file that does not state what it records; `None` for other files.
+    /// Operations and flags of the requests read so far, for a file that does not state what it records; `None` for other files.
     observed_features: Option<RecordedFeatures>,
     clock: ClockMonitor,
     screen: RequestScreen,
@@ -100,7 +100,7 @@ impl TraceReader {
                 in_file_order,
                 mending,
                 coarse: None,
-                // A file that states which features it records also states whether its clock is coarse.
+                // If a file states which features it records, it also states whether its clock is coarse.
                 is_clock_checked: source.header().recorded.is_some() || guard.is_loose(),
             },
             screen: RequestScreen::new(options, &source.ledger()),
@@ -164,7 +164,7 @@ impl TraceReader {
             let mender = ClockMender::find_jumps(&mut *first_pass)?;
             self.clock.mending = Some(ClockMendState::Planned(Box::new(mender)));
         }
-        // If times are shifted, requests must be read one by one instead of in sorted batches.
+        // Times are shifted request by request, so sorted batches are not used then.
         let sorted = if self.clock.mending.is_none() { self.source.next_sorted() } else { None };
         if let Some(sorted) = sorted {
             let batch = sorted?;
@@ -197,7 +197,8 @@ impl TraceReader {
         Ok(Some(batch))
     }
 
-    /// The error for a request that arrived `behind` earlier than a request that was already returned.
+    /// Returns the error for a request out of order. The request arrived `behind` earlier than a request that the reader has already
+    /// returned.
     #[cold]
     fn out_of_order(&mut self, behind: Nanos) -> Result<Error> {
         while self.clock.file.is_undecided() && !self.ended {
@@ -254,7 +255,7 @@ impl TraceReader {
         if self.ended || self.full.len() > full { self.guard.check(self.ended) } else { Ok(()) }
     }
 
-    /// Puts requests into columns, in groups; after each group, calls `done` with the group's first row in the builder.
+    /// Adds requests to the builder in groups. After each group, calls `done` with the builder's row of the first request of the group.
     fn hold(&mut self, mut requests: &[Request], done: impl Fn(&mut Self, usize)) {
         while !requests.is_empty() {
             let room = (BATCH_ROWS - self.builder.len()).min(CACHED_ROWS);
@@ -280,7 +281,7 @@ impl TraceReader {
             back += u64::from(pair[1].arrival < pair[0].arrival);
             widest = widest.max(gap);
         }
-        // With clock mending, the order of the file was already checked, and stray requests are returned later.
+        // The clock mender checks the order of the file itself, because it returns some requests later than the file does.
         if self.clock.in_file_order && self.clock.mending.is_none() {
             self.clock.file.see(read, back == 0, widest.unsigned_abs());
         }
@@ -323,7 +324,8 @@ impl TraceReader {
         let mut ledger = self.source.ledger();
         self.screen.count(&mut ledger);
         ledger.reordered += self.reordered;
-        // A Parquet trace stores the request counts of its first import, which may be larger than those of this reader.
+        // A Parquet trace stores the number of requests that its first import kept. This reader may keep fewer, so the larger number is
+        // reported.
         ledger.kept = ledger.kept.max(self.kept_requests);
         ledger.mended_jumps += self.clock.mended();
         ledger.clock_jumps = ledger.clock_jumps.max(ledger.mended_jumps + self.clock.remaining_jumps());
@@ -400,7 +402,8 @@ impl ClockMonitor {
         }
     }
 
-    /// Number of jumps that remain. After a backward jump, the jumps in the order of arrival differ from those in the order of the file.
+    /// Returns the number of clock jumps that were not removed. They are counted in the order of the file if the clock jumped back,
+    /// otherwise in order of arrival.
     fn remaining_jumps(&self) -> u64 {
         if self.file.backward() > 0 { self.file.count() } else { self.gaps.jumps().len() as u64 }
     }
@@ -411,7 +414,8 @@ impl ClockMonitor {
         let mut all = if self.file.backward() > 0 {
             self.file.jumps()
         } else if stored.interleaved() {
-            // The clock jumps cannot be detected again, because the requests are now sorted by arrival, so the stored ones are used.
+            // The requests are now sorted by arrival, so the clock jumps cannot be detected again. The jumps that the header stores are
+            // used instead.
             stored
         } else {
             let left = self.gaps.jumps().iter().map(|(length_ns, place)| ClockJump::forward(*length_ns, *place));
@@ -423,7 +427,7 @@ impl ClockMonitor {
             all.jumps.extend(mender.jumps());
         }
         if leaves_out {
-            // `without_ns` is the duration of the unfiltered trace, so it becomes 0 (unknown).
+            // `without_ns` is the duration of the complete trace. This reader omits requests, so the duration becomes 0 (unknown).
             all.without_ns = 0;
         }
         all.jumps.sort_by_key(|jump| jump.request);

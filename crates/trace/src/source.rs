@@ -35,13 +35,13 @@ pub trait TraceSource: Send {
     fn header(&self) -> TraceHeader;
     /// Progress of reading the input.
     fn progress(&self) -> ReadProgress;
-    /// The next batch in order of arrival, for formats that store such batches; `None` for other formats. [`crate::TraceReader`]
-    /// does not sort these batches. Fails as [`TraceSource::fill`].
+    /// The next batch, for formats whose files contain batches in order of arrival; `None` for other formats. [`crate::TraceReader`] does
+    /// not sort the batches of such formats. Fails as [`TraceSource::fill`].
     fn next_sorted(&mut self) -> Option<Result<Option<Batch>>> {
         None
     }
-    /// Whether requests are returned in the order of their recording. False for formats that combine events, in which a request
-    /// is returned when it is complete.
+    /// Whether requests are returned in the order in which the file contains them. False for formats that combine several events into a
+    /// request, because a request is then returned when it is complete.
     fn in_file_order(&self) -> bool {
         true
     }

@@ -21,10 +21,10 @@ pub struct TraceInput {
     pub start_offset: Nanos,
 }
 
-/// Interleaves traces as if all had started at time 0 or at their offsets; equal arrivals are in the order of the traces. A
-/// single trace that is read once is not changed. Each trace is read ahead in its own thread.
+/// Interleaves traces by arrival. Each trace starts at time 0 or at its offset. Equal arrivals are in the order of the traces. A single
+/// trace that is read once is not changed. Each trace is read ahead in its own thread.
 ///
-/// Addresses are not changed, so that traces of the same device share its addresses. Service times are not changed, although each
+/// Addresses are not changed, so traces of the same device share its address space. Service times are not changed either, although each
 /// trace had the device to itself.
 pub struct TraceCombiner {
     inputs: Vec<TraceInput>,
@@ -32,9 +32,9 @@ pub struct TraceCombiner {
     processes: GrowingNameTable,
     devices: GrowingNameTable,
     builder: BatchBuilder,
-    /// Whether there is one trace that is read once, without an offset.
+    /// Whether the only input is a single trace, which is read once and without a time offset.
     plain: bool,
-    /// Whether the inputs are parts of one trace, which keep their distances in time.
+    /// Whether the inputs are parts of one trace; the times between the parts are then kept.
     in_parts: bool,
     /// Number of passes over the traces that follow the current pass.
     passes: u32,
@@ -50,7 +50,7 @@ struct TraceCursor {
     reader: TraceReadAhead,
     batch: Option<Batch>,
     row: usize,
-    /// The next request, with times on the clock of this pass; `None` at the end.
+    /// The next request, with times relative to the start of this pass over the inputs; `None` at the end.
     head: Option<Request>,
     /// Offset that is subtracted from the times of the trace; known after its first request.
     origin: Nanos,
@@ -132,7 +132,7 @@ impl TraceCombiner {
             }
             self.streams.push(stream);
         }
-        // Parts of one trace with start offsets are treated as separate traces.
+        // Traces with start offsets are never treated as parts of one trace.
         let moved = self.inputs.iter().any(|input| input.start_offset != Nanos::ZERO);
         self.in_parts = !moved && are_parts(&self.streams);
         if self.in_parts {
@@ -182,7 +182,8 @@ impl TraceCombiner {
         self.open_streams()
     }
 
-    /// The sum of the ledgers of all traces and passes; parts of one trace share the ledger of the whole.
+    /// The sum of the ledgers (counts of kept, changed and lost records) of all traces and passes. The parts of one trace have a common
+    /// ledger, which is counted once.
     pub fn ledger(&self) -> Ledger {
         let mut all = self.earlier_passes.clone();
         if let ([first, ..], true) = (self.streams.as_slice(), self.in_parts) {
@@ -280,8 +281,8 @@ fn are_parts(streams: &[TraceCursor]) -> bool {
     whole.0.is_some() && !others.is_empty() && others.iter().all(|other| origin(other) == whole)
 }
 
-/// Removes inputs that are further files of the recording of an earlier input, which reads all files of its recording. A file
-/// that is listed twice is read twice.
+/// If several inputs are files of one recording, keeps only the first of them, because it reads all files of the recording. A file that is
+/// listed twice is read twice.
 fn one_per_recording(inputs: Vec<TraceInput>) -> Vec<TraceInput> {
     let mut kept: Vec<(TraceInput, Vec<PathBuf>)> = Vec::with_capacity(inputs.len());
     for input in inputs {

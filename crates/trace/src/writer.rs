@@ -93,6 +93,7 @@ pub trait TraceSink: Send {
     /// Adds a batch. All its operations must be in the format's [`crate::formats::FormatCapabilities`]. Fails if the
     /// disk is full or the format cannot represent a request.
     fn write(&mut self, batch: &Batch) -> Result<()>;
-    /// Completes the content with the final ledger and header, and returns the file for its commit. Fails if the disk is full.
+    /// Writes the end of the file with the header and the final record counts (`ledger`). Returns the file, which the caller commits. Fails
+    /// if the disk is full.
     fn finish(self: Box<Self>, ledger: &Ledger, header: &TraceHeader) -> Result<AtomicFile>;
 }

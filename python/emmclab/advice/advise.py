@@ -95,7 +95,7 @@ class Advised:
     journal: JournalAdvice
     #: Value of the ranking criterion for the unchanged device, for each random seed.
     base_by_seed: dict[int, float]
-    #: Data on the devices before the runs, and the comparison of this state with the recording.
+    #: State of the devices before the runs, and how well it matches the recording.
     state: State
 
     @property
@@ -134,7 +134,7 @@ class Advised:
 
     @property
     def cautions(self) -> list[str]:
-        """Warnings about the ranking: runs that ended early or were overloaded, wrapped addresses."""
+        """Warnings about the ranking, such as runs that ended early, overloaded runs, or wrapped addresses."""
         texts = [text] if (text := self.state.caution) else []
         if self.base.run.load.overloaded:
             texts.append(
@@ -248,8 +248,8 @@ def advise(
 ) -> Advised:
     """Simulate every option on traces; `replay` contains options of `Device.simulate`.
 
-    `planned` is called before the options run, with the number of devices that are preconditioned for them
-    and the maximum number of bytes that this writes; options that do not change the contents share a device.
+    `planned` is called before the options run. Its arguments are the number of devices that are preconditioned, and the
+    maximum number of bytes that this writes. Options that do not change the contents share a device.
 
     With several `seeds`, each figure is the mean of this many runs, with consecutive seeds from that of `replay`. An
     option is called the best only if its difference from the others is significant over the seeds.
@@ -257,14 +257,17 @@ def advise(
     `jobs` simulations run in parallel; 0 means one per processor. The results do not depend on it.
 
     Without `precondition`, or with `auto`, the devices are in the state whose response is nearest to the recorded one
-    (`settle`), or in the state of a phone after a year. Preconditioning takes seconds for each different device and
-    32 GB; it is done only once if `images` is a folder. `precondition="none"` simulates new devices. Options whose run
-    ended early or was overloaded come last. If the trace has block notes, the modes of the layer `journal` are tried.
+    (`settle`). If no response is recorded, they are in the state of a phone after a year. `precondition="none"`
+    simulates new devices. Preconditioning takes seconds for each different device and 32 GB; it is done only once if
+    `images` is a folder.
 
-    On a short trace a new device never collects garbage, so that no lifetime can be estimated. With
-    `lifetime`, or if the options are ranked by it, every option is run once more. This run repeats the traces
-    until they have written 1 % of the capacity, on a used device (`USED`) if new devices were requested.
-    This takes seconds for each option and 32 GB; it is done only once if `images` is a folder.
+    Options whose run ended early or was overloaded come last. If the trace contains the roles of written blocks, the
+    modes of the layer `journal` are tried.
+
+    On a short trace a new device never collects garbage, so that no lifetime can be estimated. With `lifetime`, or if
+    the options are ranked by it, every option is run once more. This run repeats the traces until they have written 1 %
+    of the capacity, on a used device (`USED`) if new devices were requested. This takes seconds for each option and 32
+    GB; it is done only once if `images` is a folder.
 
     Raises:
         ConfigError: there is no such order, or the unchanged device cannot run the traces.
@@ -316,7 +319,7 @@ def advise(
             return life_under(changed, layers, traces, base, aged)
 
         def runs(changed: Device, first: Result | None = None) -> Runs:
-            """Run a device with each seed; measure its lifetime with one seed, or with all if it ranks the options."""
+            """Run a device with every seed, and measure its lifetime with the seeds in `aged`."""
             by_seed = {all_seeds[0]: first or changed.simulate(*traces, **run_options)}
             by_seed |= {seed: changed.simulate(*traces, **run_options | {"seed": seed}) for seed in all_seeds[1:]}
             return Runs(by_seed, {seed: life_of(changed, (), seed) for seed in aged})

@@ -25,12 +25,14 @@ STATES = (NEW, "sequential:50", "sequential:90", "random:50", "random:90", USED)
 
 #: Maximum difference between the simulated and the recorded mean response that counts as a match, in percent.
 MEETS_PCT = 10.0
-#: The simpler of two states is chosen if their responses differ by at most this percentage of the recorded response.
+#: If two device states have responses that differ by at most this percentage of the recorded response, the simpler
+#: state is chosen.
 ALIKE_PCT = 1.0
-#: If even the nearest state is this many times slower or faster than the recording, the device is not the recorded one.
+#: Ratio of simulated to recorded mean response (or its inverse) above which the recorded device is another one. The
+#: best matching device state is used.
 _OTHER = 2.0
-#: A simulated new device that is this many times faster than the recording is not the recorded device. Stored data does
-#: not slow a device down that much.
+#: If a simulated new device is this many times faster than the recorded one, they are different devices. Stored data
+#: does not slow a device down that much.
 _OTHER_NEW = 10.0
 
 #: Ways in which the device state was chosen.
@@ -59,7 +61,7 @@ class State:
     #: Recorded mean response in ms; None if no completion is recorded.
     recorded_ms: float | None
     error_pct: float | None
-    #: Why the state is assumed; empty if it is not.
+    #: Reason why the state is assumed; empty if the state was given or recorded.
     reason: str = ""
     tried: tuple[StateTrial, ...] = ()
     #: Less simple device states that match the recording equally well.
@@ -108,7 +110,7 @@ class State:
         return f"mean response by state, ms: {', '.join(parts)}" if parts else ""
 
     def to_dict(self) -> dict[str, object]:
-        """Return all fields as JSON values, with the tolerance of the mean response."""
+        """Return all fields as JSON values, together with `meets` and the tolerance that it uses."""
         fields = asdict(self) | {"tried": [asdict(trial) for trial in self.tried], "alike": list(self.alike)}
         return fields | {"meets": self.meets, "tolerance_pct": MEETS_PCT}
 
@@ -116,13 +118,15 @@ class State:
 def settle(
     run: Callable[[str | Path], Result], pool: Executor, replay: RunOptions, *, collects: bool
 ) -> tuple[State, Result]:
-    """Choose the state of the devices to be compared, and return it with the run in this state.
+    """Choose the state of the devices that will be compared, and return it with the run in this state.
 
-    `run` simulates the unchanged device in a state. A state in `replay` is used. Otherwise the state is chosen whose
-    simulated mean response is nearest to the recorded one; of the states within `ALIKE_PCT` of the nearest, the
-    simplest in the order of `STATES`. `STEADY` is tried only if all others are too fast. If the recording has no
-    completions, or the device differs more from the recorded one than any state explains, the state is assumed: `USED`,
-    or new if the device does not collect garbage.
+    `run` simulates the unchanged device in a state. If `replay` gives a state, this state is used. Otherwise each state
+    is simulated, and the states are compared by their error: the distance of the simulated mean response from the
+    recorded one. Of all states within `ALIKE_PCT` of the smallest error, the first in the order of `STATES` is used.
+    `STEADY` is tried only if all other states are too fast.
+
+    The state is assumed if the recording has no completions, or if no state explains the difference between the device
+    and the recorded one. It is then `USED`, or new if the device does not collect garbage.
     """
     requested = replay.get("precondition")
     if requested not in (None, AUTO):
@@ -143,7 +147,7 @@ def settle(
 
 
 def _nearest(runs: Mapping[str, Result | str], used: Callable[[], Result]) -> tuple[State, Result]:
-    """Return the device state nearest to the recording, or the assumed state if even the nearest differs too much."""
+    """Return the state whose response time is nearest to the recorded one; if none is near, the assumed state."""
     sound = _sound(runs)
     tried = tuple(_described(name, run) for name, run in runs.items())
     least = min(abs(_error(run)) for run in sound.values())
@@ -208,7 +212,7 @@ def _sound(runs: Mapping[str, Result | str]) -> dict[str, Result]:
 
 
 def _error(run: Result) -> float:
-    """Return the error of a run's response time in percent; `_unlike` has checked that times are recorded."""
+    """Return the error of a run's response time in percent; the trace must contain response times."""
     error = run.recorded.response.all.error_pct
     if error is None:
         raise ValueError("the trace has no recorded response times")
@@ -234,9 +238,11 @@ def collects(device: Device) -> bool:
 
 
 def state_of_life(state: State) -> str:
-    """Return the state for measuring the lifetime: the requested one, or a used device instead of a new one.
+    """Return the device state in which the lifetime is measured.
 
-    A state that was chosen because it matches a recording shows how fast the device was, not how long it had been used.
+    This is the state that the user requested, unless it is a new device. Otherwise it is a used device. A state that
+    was chosen because it matches a recording is not used: it shows how fast the device was, not how long it had been
+    used.
     """
     is_given = state.chosen == GIVEN and state.precondition != NEW
     return state.precondition if is_given else parse_text(USED)

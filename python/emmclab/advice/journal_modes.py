@@ -84,9 +84,10 @@ def advise_journal(
     life_gb: Callable[[Sequence[str]], float | None],
     **replay: Any,
 ) -> JournalAdvice:
-    """Run every mode on a device; `life_gb` returns the lifetime with a stack of layers.
+    """Run every mode of the layer `journal` on a device.
 
-    `base` contains the runs without a layer, by seed. Each mode runs with the same seeds.
+    `base` contains the runs without this layer, by seed. Each mode runs with the same seeds. `life_gb` returns the
+    lifetime with a stack of layers.
 
     Raises:
         EmmclabError: a trace cannot be read.
@@ -103,7 +104,8 @@ def advise_journal(
     for mode in MODES:
         layers = [f"journal:{mode}"]
         try:
-            # Some requests may overlap the log of the layer at the end of the device, so addresses wrap.
+            # The layer stores its log at the end of the device. Some requests of the trace may use addresses there, so
+            # addresses wrap.
             runs = {
                 seed: device.simulate(*traces, layers=layers, **replay | {"wrap_addresses": True, "seed": seed})
                 for seed in base

@@ -15,8 +15,8 @@ from emmclab.traces.trace import Trace
 LIFETIME = result_field("wear.lifetime.even_host_bytes")
 GB = 1 << 30
 _YEAR_S = 365.25 * 86400
-#: Replays write at least this share of the capacity for an estimate of the lifetime, but `_MOST_PASSES` replays at
-#: most.
+#: Share of the capacity that replays must write for an estimate of the lifetime. There are at most `_MOST_PASSES`
+#: replays.
 _LIFE_SHARE = 0.01
 _MOST_PASSES = 100
 
@@ -30,7 +30,8 @@ class Life:
     #: Data that the host can write until all blocks of one kind have reached their erase limit, in GB (with perfect
     #: wear levelling).
     host_gb: float
-    #: `host_gb` in years at the average write rate of the trace; None if the trace has no duration.
+    #: Years until the host has written `host_gb` at the average write rate of the trace; None if the trace has no
+    #: duration.
     years: float | None
     #: Number of replays of the trace until 1 % of the capacity was written.
     passes: int
@@ -57,8 +58,9 @@ def life_under(
 ) -> Life | None:
     """Return the lifetime of a used device under traces.
 
-    None if the device has no erase limit, stops early, or nothing is written. `base` is the run of the traces
-    on the device without layers, and `replay` are the options of the run, with the state of the used device.
+    Return None if the traces write nothing, the device has no erase limit, or the run stops early. `base` is the run of
+    the traces on the device without layers. `replay` contains the options of the run, including the state of the used
+    device.
     """
     bytes_written = base.requests.bytes_written
     if not bytes_written:
@@ -78,7 +80,7 @@ def life_under(
     host_bytes = lifetime.even_host_bytes if lifetime else None
     if host_bytes is None or run.run.stopped:
         return None
-    # In the mode `back_to_back`, the rate of the replay is not that of the trace.
+    # The request rate in the mode `back_to_back` is not that of the trace, so it determines no lifetime in years.
     seconds = 0.0 if base.run.mode == "back_to_back" else base.run.simulated_s
     years = host_bytes / (bytes_written / seconds) / _YEAR_S if seconds else None
     waf = run.write_amplification.waf

@@ -35,7 +35,7 @@ STORAGE = ("read", "fsync", "throttled")
 #: The default host models: the first for devices without a volatile cache (cards, and eMMC before 4.5), the second for
 #: all others, whose cache the kernel must flush.
 OLD_HOST, HOST = "nexusone", "phone-2020"
-#: The default network of these host models.
+#: The default network of the host models `OLD_HOST` and `HOST`.
 NETWORK = "wifi"
 #: Default preconditioning: the device is full, because it holds the files of the applications.
 PRECONDITION = "sequential:100"
@@ -81,7 +81,7 @@ class AppOptions:
     clock: str | None = None
 
     def to_dict(self) -> AppOptionFields:
-        """Return the options in the form of the group `options` in JSON."""
+        """Return the options as JSON contains them in the group `options`."""
         fields: AppOptionFields = {
             "precondition": self.precondition,
             "layers": list(self.layers),
@@ -216,7 +216,7 @@ def setup_of(name: str) -> _core.HostSetup:
 
 
 def host_for(devices: Iterable[Device]) -> str:
-    """Return the name of the default host; if any of these devices has a cache, this host flushes caches.
+    """Return the name of the default host; it flushes caches if any of the devices has a cache.
 
     >>> host_for([Device.preset("sdcard")]), host_for(map(Device.preset, ("sdcard", "ufs31")))
     ('nexusone', 'phone-2020')
@@ -257,7 +257,7 @@ class LearnedProgram:
     user: LearnedTime
     #: Names of the recorded system calls, if only some were recorded; otherwise empty.
     only_calls: list[str]
-    #: Numbers of omitted calls and of lines that are not calls, by kind.
+    #: Number of omitted calls, and of lines that are not calls, by kind.
     dropped: dict[str, int]
 
 
@@ -311,7 +311,7 @@ def _classes(text: str | None) -> list[str] | None:
 
 
 class SoftwareOptions(TypedDict, total=False):
-    """The options of an application run for its host, for applications at the same time, and for layers."""
+    """The options of an application run: host, other applications at the same time, layers, and more."""
 
     host: Annotated[
         str | None,
@@ -343,7 +343,7 @@ class SoftwareOptions(TypedDict, total=False):
 
 
 class FileOptions(TypedDict, total=False):
-    """The options of an application run for its file systems, and for the classes of files to sync."""
+    """The options of an application run for its file systems, and for the classes of files that are synced."""
 
     filesystems: Annotated[
         Names,
@@ -403,7 +403,7 @@ class ExecutionOptions(TypedDict, total=False):
 
 
 class RunningOptions(SoftwareOptions, ExecutionOptions, total=False):
-    """The options that an application run has both in simulation and on a served device."""
+    """The options of an application run that exist both in simulation and on a served device."""
 
     network: Annotated[str, Option(NETWORK, "The network of the host that the application uses.")]
 
@@ -530,7 +530,7 @@ def durability_line(result: AppResult) -> str:
     """Return a line of text on the cost of durability: file syncs, then flushes and synchronous writes."""
     counts, device = result.app.requests, Result(result.device)
     points = device.measured("durable.requests") if counts is None else counts.sync_points
-    # A live run does not count flushes separately. Its device counts all requests that are neither reads nor writes.
+    # A live run has no separate count of flushes. Instead, all requests are counted that are neither reads nor writes.
     flushes = device.requests.other or 0 if counts is None else counts.flushes
     mean, p99 = (device.measured(f"durable.{name}") for name in ("mean_ms", "p99_ms"))
     return (

@@ -102,7 +102,7 @@ def run_live(
         disk.drain()
         disk.set("clock", clock)
         _mount(disk, places, folders)
-        # Background work that was caused by writing the files is not part of the run.
+        # Writing the files has caused background work, which is not part of the run. It is finished here.
         disk.settle()
         request = {"network": network, "seed": seed, "limit_s": values["limit_s"], "what_if": []}
         request |= {name: fields[name] for name in ("filesystems", "synced")}

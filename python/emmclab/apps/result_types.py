@@ -21,7 +21,7 @@ class LearnedTime(TypedDict):
     behind_ns: int
 
 
-#: Result of a run in the model or live; fields that a live run does not have are None.
+#: Result of an application run, simulated or on a served device. The latter leaves some fields None.
 AppRun = AppResult
 
 

@@ -22,7 +22,10 @@ def runs_answer(runs: Sequence[AppResult]) -> str:
 
 
 def runs_table(results: Sequence[AppResult], *, is_joined: bool = False) -> TextTable:
-    """Return a table with the time in each thread state, one row per run; `is_joined` adds the application."""
+    """Return a table with a row for each run, which contains the time in each thread state.
+
+    `is_joined` adds a column with the application.
+    """
     used = [state for state in STATES if any(run.app.states[state] for run in results)]
     names = ["Application", Column("Run", is_text=True)] if is_joined else ["Run"]
     rows: list[Cells] = [

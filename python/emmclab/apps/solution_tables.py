@@ -1,4 +1,4 @@
-"""The tables that compare the pilot solutions of FAST 2012 with the plain device, for terminal and pages."""
+"""Tables that compare the storage solutions of a FAST 2012 paper with the plain device."""
 
 from statistics import median
 
@@ -15,7 +15,7 @@ def settings_of(comparison: SolutionComparison) -> list[tuple[str, str, str]]:
 
 
 def solutions_table(comparison: SolutionComparison, setting: tuple[str, str, str] | None = None) -> TextTable:
-    """Return the gain and cost of each solution for one combination of application, device and network, or over all."""
+    """Return gains and costs of the storage solutions for an application, device and network; default: for all."""
     hardware = {row["name"]: row["hardware"] or "nothing" for row in comparison.solutions}
     rows: list[Cells] = []
     for run in comparison.runs:

@@ -21,14 +21,14 @@ _LOSSES = ("fsync", "fdatasync", "commit")
 
 @dataclass(frozen=True)
 class Solution:
-    """A way to make storage faster without another main device.
+    """A way to make storage faster while the main device stays the same.
 
     Attributes:
         name: name of the solution.
         about: description in one line.
         hardware: additional hardware that it needs; empty if none.
         layers: layers above the device.
-        layer_settings: their settings.
+        layer_settings: settings of the layers.
         second: the second device; `same` for one of the same kind, None if there is none.
         filesystems: file systems in place of the host's, as for `run_application`.
         sync: classes of files whose syncs are carried out; None for all.
@@ -205,7 +205,7 @@ class ExploredWorkload(TypedDict):
 
 
 class Risks(TypedDict):
-    """Measured data loss after power cuts by solution, the command that measured it, and the devices used."""
+    """Measured data loss of each solution after power cuts, with the command and the devices of the measurement."""
 
     command: str
     device: str

@@ -80,8 +80,8 @@ def is_fio(path: Path) -> bool:
 def refuse_probe(path: Path) -> None:
     """Reject a file that is the result of `emmclab probe`.
 
-    A point of its curves is the mean time of all requests of a size, in which some requests wait for garbage collection
-    and large writes overlap; a preset fitted to them misses such writes by more than half.
+    A probe reports one mean time for all requests of a size. Some of these requests wait for garbage collection, and
+    large writes overlap. A preset that is fitted to such means mispredicts these writes by more than half.
 
     Raises:
         UnsupportedError: the file is the result of a probe.

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from emmclab.simulation.device import Device
 from emmclab.simulation.result import Result
 
-#: Settings with the cost of a flush or a durable write beyond the flash operations, in us.
+#: Settings for the time that a flush or a durable write takes in addition to its flash operations, in us: table and
+#: key.
 _COSTS = (("cache", "flush_us"), ("controller", "reliable_write_us"), ("interface", "fua_us"))
 
 
@@ -22,7 +23,7 @@ class Fitted(NamedTuple):
 
     @staticmethod
     def of(settings: Mapping[str, Any]) -> "Fitted":
-        """Return the sources to which a device was fitted and its durability costs, from settings in nested tables."""
+        """Return the sources to which a device was fitted, and its costs of durable writes, from its settings."""
         costs = [(settings.get(group) or {}).get(key) or 0.0 for group, key in _COSTS]
         return Fitted(list(settings.get("fitted_to") or ()), costs)
 
@@ -79,15 +80,18 @@ def order_note(devices: Mapping[str, Fitted]) -> str:
 
 
 def _have_no_common_source(first: Fitted, second: Fitted) -> bool:
-    """Return whether two devices were fitted without a common source, and any of them has costs of durable writes."""
+    """Return whether two fitted devices share no source, and at least one has costs of durable writes."""
     fitted, priced = first.sources or second.sources, any((*first.costs_us, *second.costs_us))
     return bool(fitted) and priced and not {*first.sources} & {*second.sources}
 
 
 def runs_note(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return `order_note` of the devices of these runs; runs without flushes and durable writes are ignored."""
+    """Return a note if the devices of these runs must not be ranked by flushes and durable writes.
+
+    Runs without flushes and durable writes are ignored. See `order_note`.
+    """
     provenances = [result.get("provenance") or {} for result in results if is_durable(result)]
-    # The simulated device comes first; a second device only serves a layer.
+    # The first device is the simulated device. A second device, which only a layer uses, is ignored.
     devices = [provenance["devices"][0] for provenance in provenances if provenance.get("devices")]
     return order_note({device["name"]: Fitted.of(device["settings"]) for device in devices})
 

@@ -16,7 +16,7 @@ from emmclab.traces.recorded_registers import recorded_devices
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-#: Maximum size of a single register file, in bytes; logs with a dump are smaller.
+#: Maximum size of a single register file, in bytes; logs that contain a register dump are smaller.
 _MOST_BYTES = 4 << 20
 #: Maximum size of a file in a folder, in bytes; files of sysfs have at most one page.
 _MOST_BYTES_IN_TREE = 64 << 10

@@ -21,7 +21,8 @@ _MOST_CACHE_KB = 1 << 20
 _TAGS_OF_A_LIST = 32
 #: Settings whose values follow from the capacity and from the size of the flash in SLC mode.
 _SIZES = ("blocks", "pages_per_block", "spare_blocks", "over_provisioning_pct")
-#: Key of the setting whether WriteBooster preserves the user capacity. It is decided together with the sizes.
+#: Key of the setting that states whether WriteBooster preserves the user capacity. Its value is determined together
+#: with `_SIZES`.
 _PRESERVES = "slc.preserve_user_space"
 
 
@@ -71,10 +72,12 @@ class _Draft:
 
 
 def preset_of(report: RegisterReport, base: Device, source: str, name: str) -> RegisterPreset:
-    """Return the preset for a register report; `base` provides all settings that no register states.
+    """Return the preset for a register report.
+
+    `base` is a device with the settings that registers do not contain.
 
     Raises:
-        ConfigError: the base is of the other kind (eMMC or UFS), or the model does not support register values.
+        ConfigError: `base` is of the other kind (eMMC or UFS), or the model does not support register values.
     """
     draft = _Draft(tomllib.loads(base.to_toml()), notes=list(report.notes))
     _refuse_other_kind(report, base, draft)
@@ -252,10 +255,10 @@ class Registers:
         source: the file or folder from which they were read.
         kind: `emmc` or `ufs`.
         standard: the standard that the device follows, such as `eMMC 5.1`.
-        like: the preset of the same class.
+        like: the base preset, which is of the same device class.
         facts: properties and capabilities of the device: `topic`, `text` (None if it is not known), `from` (fields).
         fields: every field: `name`, `register`, `place`, `value` (None if it is not known), `meaning`.
-        notes: contents of registers that have no setting or were not adopted, with the reason.
+        notes: register contents that were not adopted or have no setting in emmclab, with the reason.
     """
 
     source: str

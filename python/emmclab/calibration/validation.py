@@ -27,9 +27,10 @@ from emmclab.traces.trace import Ledger, Trace
 
 #: Minimum number of completed requests of a recording: each half then has 50, enough for a median.
 LEAST_REQUESTS = 100
-#: Minimum number of completed requests in the second half, if the cut between the halves is moved as far as possible.
+#: Minimum number of completed requests in the second half. It may be the shorter half, because the recording is cut at
+#: an idle time after the middle.
 _LEAST_JUDGED = 40
-#: Name of the temporary copy of a recording, of which each half is read separately.
+#: Name of the temporary copy of a recording. Each half of the recording is read from this copy.
 _COPY = "whole.parquet"
 #: Minimum capacity of the calibrated device, and the maximum that `calibrate` allows, in GB.
 _USUAL_GB, _MOST_GB = 32, 1024
@@ -71,7 +72,7 @@ class ModelFields(JudgementFields):
 
 
 class HalvesFields(TypedDict):
-    """Recorded response times of each half, with the fields of `TimeSpread`."""
+    """Recorded response times of both halves of a recording, with the fields of `TimeSpread`."""
 
     first_half: dict[str, object]
     second_half: dict[str, object]
@@ -145,7 +146,7 @@ class Validation:
 
     @property
     def main(self) -> Model:
-        """The model whose result is reported in the headline: the calibrated device, or else the first model."""
+        """The model that the headline reports: the calibrated device or, if there is none, the first model."""
         return self.models[0]
 
     @property
@@ -219,7 +220,8 @@ def validate(
         options["wrap_addresses"] = wrap_addresses
         if calibration is not None:
             device = Device.from_toml(calibration.toml)
-            # The calibrated device is as large as the recorded addresses, up to a maximum. Larger addresses wrap.
+            # The calibrated device covers the recorded addresses up to a maximum capacity. Addresses beyond its end
+            # wrap.
             replay.run(device, "calibrated", {**options, "wrap_addresses": True})
         for device in devices:
             replay.run(device, "device", options)
@@ -239,7 +241,7 @@ def validate(
 
 
 class _Replay:
-    """The second half of a recording, replayed on devices one by one."""
+    """Replays the second half of a recording on one device after the other."""
 
     def __init__(self, recording: Recording, trace: Trace, cut: Cut, folder: Path, step: Steps) -> None:
         cut_time = f"{round(cut.after_s * 1e9)}ns"
@@ -284,7 +286,7 @@ class _Replay:
         self.refused[name] = f"{reason} ({error.hint})" if error.hint else reason
 
     def _unique_name(self, name: str) -> str:
-        """Append a number to the name of a device if another model has this name, such as `calibrated`."""
+        """Return the name of a device; append a number if another model of this validation has this name."""
         names = {CALIBRATED, LOOKUP, *self.refused, *(model.name for model in self.models)}
         numbered = (f"{name} ({number})" for number in itertools.count(2))
         return name if name not in names else next(candidate for candidate in numbered if candidate not in names)

@@ -52,8 +52,8 @@ class Recording:
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         """Read a Parquet file of a trace; requests that ended with an error are left out of the comparison."""
         self._connection, self.path = connection, path
-        # Service times are computed as in profiles: from `issue` to `served` if the driver recorded both, otherwise
-        # from `start` to `complete`.
+        # `coalesce` computes the service time as in profiles: `served` - `issue` if the driver recorded both times,
+        # otherwise `complete` - `start`.
         connection.execute(
             f"""create table raw as select file_row_number as row, arrival_ns, sector, sectors, op, flags,
             case when complete_ns > arrival_ns then complete_ns end as complete_ns,
@@ -91,7 +91,7 @@ class Recording:
             pass
 
     def cut(self) -> tuple[int, int, bool] | None:
-        """Return where a recording is cut: row, time after the first arrival in ns, and whether the device was idle.
+        """Return where to divide a recording: row, time after the first arrival in ns, and if the device was idle.
 
         None if all requests arrive at the same time.
         """
@@ -193,7 +193,8 @@ class Recording:
         within = ", ".join(
             f"100.0 * count(*) filter (where {error} <= {limit / 100} * {recorded}) / count(*)" for limit in WITHIN_PCT
         )
-        # Flushes have no size, so their size key is NULL. In other keys, NULL means that the property is not known.
+        # A NULL key is an unknown property, or the missing size of a flush. Requests with it form no group of their own
+        # if requests are grouped by this property alone.
         conditions = [f"{key} is not null" for key in keys if names == [key.removesuffix("_key")]]
         rows = self._connection.execute(
             f"""select {"".join(f"{key}, " for key in keys)} count(*), {_spread(recorded)},
@@ -241,7 +242,7 @@ _UNITS = (("GB", 1 << 20), ("MB", 1 << 10), ("KB", 1))
 _KINDS = ("read", "write", "durable write", "flush", "discard", "secure_erase")
 #: Labels of the ranges of time for which the device was idle before a request.
 _IDLE = ("busy", "<= 1 ms", "1 - 10 ms", "10 - 100 ms", "0.1 - 1 s", "> 1 s")
-#: Phrases for the ranges of `_IDLE`, to follow an operation in a sentence.
+#: Phrases for the ranges of `_IDLE`, such as "after idle up to 1 ms". In a sentence, they follow an operation.
 _AFTER = ("that find the device busy", *(f"after idle {text.replace('<=', 'up to')}" for text in _IDLE[1:-1]))
 _AFTER += ("after idle > 1 s",)
 

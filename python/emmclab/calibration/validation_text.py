@@ -43,7 +43,7 @@ def _worst(group: Group) -> str:
     error = group.error.median_pct or 0.0
     if abs(error) < _CLOSE_PCT:
         return f"no group of {ENOUGH} requests or more is off by over {max(abs(error), 0.1):.1f} % in the median"
-    # With one decimal, an error of -99.6 % is not printed as -100 %.
+    # Without a decimal, an error of -99.6 % would be printed as -100 %.
     digits = 1 if error < -99 else 0
     requests = f"{group.recorded.requests:,} requests"
     return f"worst: {group.label}, {signed(error, digits)} % in the median ({requests})"
@@ -106,7 +106,7 @@ def overview(validations: Sequence[Validation]) -> TextTable:
     return TextTable("Error of the response time, second half of each recording", headings, rows, 1)
 
 
-#: Name of the table row with the difference between the halves of a recording.
+#: Name of the table row that compares the first half of a recording with the second half.
 FIRST_HALF = "recorded first half"
 
 

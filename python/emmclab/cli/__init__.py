@@ -91,7 +91,10 @@ def emmclab(
 
 
 def application_for(words: list[str]) -> Callable[..., Any]:
-    """Create an application for a command line: only with its command, or for help with all command summaries."""
+    """Create the application for a command line.
+
+    It contains only the command that the line names. Without a command, it contains the summaries of all commands.
+    """
     if _COMPLETING in os.environ:
         words = _words_before()
     words = words[1:] if words[:1] == ["--"] else words

@@ -89,7 +89,7 @@ def claims(
 def results_of(
     chosen: Sequence[Paper], prepared: Callable[[Study, Paper], Study], folder: Path, jobs: int, *, stored: bool = False
 ) -> dict[str, Results]:
-    """Return, by study, the results on which the claims of these papers are based; run missing simulations.
+    """Return the results from which the claims of the papers are judged, by study; run missing simulations.
 
     The user must confirm missing simulations. Studies that not every machine can run are included only if their stored
     results are complete.

@@ -17,7 +17,8 @@ COMPARE_DEVICES = "to replay a trace on several devices: `emmclab compare TRACE 
 
 #: Largest integer value of an option; the core stores it in 64 bits.
 _MOST_NUMBER = (1 << 64) - 1
-#: Maps an option to a list of other options.
+#: Options of a command, each with a list of other options: those that it needs, or the only ones with which it can be
+#: combined.
 _Others = dict[str, tuple[str, ...]]
 _BINNED: _Others = {"--bin": ("--over-time", "--html")}
 _REMOTE: _Others = {"--ssh-option": ("--ssh",)}

@@ -134,7 +134,7 @@ def _status(tried: Sequence[ExploredRecording], options: Options) -> int:
 
 
 def _compare(first: CrashOptions, second: CrashOptions, as_json: bool) -> NoReturn:
-    """Explore the crash states of two runs; print how many power cuts lose data in each, and the significance."""
+    """Explore the crash states of two runs; compare in how many power cuts each run loses data."""
     from emmclab.cli.show_crash import show_against, show_crash
     from emmclab.crash.summary import as_json_of, difference
 

@@ -325,7 +325,7 @@ def _explored(stored: StoredLog, options: Options, jobs: int, results: Path, *, 
     def report(progress: Exploration) -> None:
         nonlocal before
         cuts = progress.covered.get("cuts", 0)
-        # Store the value of the first report: the number of cuts from an earlier, interrupted exploration.
+        # The first report contains only the cuts of an earlier, interrupted exploration; their number is stored.
         before = cuts if before is None else before
         total = min(options.cuts, progress.covered.get("moments", options.cuts))
         meter(cuts, total, before, f"{progress.states:,} states, {len(progress.findings())} findings")
@@ -334,7 +334,8 @@ def _explored(stored: StoredLog, options: Options, jobs: int, results: Path, *, 
         with Counter("crash", "cuts") as meter:
             return stored.explore(options, jobs, report, reuse=reuse)
     except KeyboardInterrupt:
-        # The hint names the stored log, because its results cannot be used with a new recording of the workload.
+        # The hint repeats the stored log as an option, because a new recording of the workload cannot use these
+        # results.
         values = {"log": stored.log, "base": stored.base, "check": options.check, "results": results_folder(results)}
         words = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in values.items() if value)
         words += "" if command_of(options.check) is None else " --resume"
@@ -352,7 +353,8 @@ def minimized(stored: StoredLog, options: Options, exploration: Exploration) -> 
         return {}
     print_stderr(f"minimising {len(findings)} findings")
     run, _ = open_run(str(stored.log), base=stored.base)
-    # Minimise only one finding per promise, because further findings of a promise mostly have the same cause.
+    # Only one finding is minimised for each broken promise. Further findings of the same promise mostly have the same
+    # cause.
     promises: set[tuple[str, str]] = set()
     minimal = {}
     with Working("minimising findings"), _guest(stored, options) as guest:

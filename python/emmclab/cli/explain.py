@@ -209,7 +209,7 @@ class _DeviceShare(TypedDict):
 
 
 class _ExplainedTrace(TypedDict):
-    """Description of a trace: its file and format, header, ledger, clock, activity, devices and columns."""
+    """Description of a trace: file, format, header, record counts (ledger), clock, activity, devices and columns."""
 
     file: str
     digest: str | None
@@ -230,7 +230,10 @@ class _ExplainedTrace(TypedDict):
 
 
 def _is_word(text: str) -> bool:
-    """Return whether an argument may be a word or setting; a path has a slash or a file extension."""
+    """Return whether an argument is a word of the glossary or a setting, rather than a path.
+
+    A text with a slash or a file extension is a path.
+    """
     group = text.partition(".")[0]
     is_key = "." in text and any(key.startswith(f"{group}.") for key in keys())
     return define(text) is not None or is_key or not ("/" in text or "." in text or text == "-")

@@ -203,7 +203,7 @@ def _show_single_changes(console: Console, changes: OneAtATime) -> None:
 
 
 def _has_effect(change: ChangeEffect) -> bool:
-    """Return whether a difference alone affects any of the main figures that differ."""
+    """Return whether one difference, applied alone, changes any of the main figures that differ."""
     return any(share for share in change.share_pct.values())
 
 

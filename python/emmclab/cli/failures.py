@@ -39,7 +39,7 @@ _COMMANDS_WITHIN = {"record"}
 #: Matches the message of typer for a value that is not a number.
 _NUMBERS = re.compile(r"is not a valid (int|float)(?:eger)?(?: range)?")
 
-#: Messages for an interrupted run about stored partial results. Only the last message is printed.
+#: Messages about the results that are stored so far. If the run is interrupted, the last message is printed.
 complete_files: list[str] = []
 
 #: Errors of the operating system that the arguments did not cause, such as a full disk.
@@ -66,7 +66,7 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
     except (ClosedPipe, BrokenPipeError):
         return CLOSED_PIPE
     except SystemExit as end:
-        # Typer exits with this status if the program that reads the output has closed the pipe.
+        # Typer exits with this status if the reader of an output pipe has closed the pipe.
         if end.code == FAILED_RUN:
             return CLOSED_PIPE
         raise
@@ -163,8 +163,8 @@ def _replace_closed() -> _ClosedStream | None:
     replacement = _ClosedStream() if sys.stdout is None else None
     for number, stream in ((0, sys.stdin), (1, sys.stdout), (2, sys.stderr)):
         if stream is None:
-            # Open /dev/null until the closed stream's descriptor is in use. It is read-only, so that writes by the core
-            # fail.
+            # Give the closed stream's descriptor to /dev/null, so that no other file gets it. It is read-only, so that
+            # writes by the core fail.
             while os.open(os.devnull, os.O_RDONLY) < number:
                 pass
     if replacement is not None:

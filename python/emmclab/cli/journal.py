@@ -26,7 +26,7 @@ def journal(
 ) -> None:
     """Measure the cost of journaling: commits, logged blocks, their changed parts, flushes and FUA.
 
-    A trace with notes attached to blocks contains the role of each block. In other traces, only some roles are known,
+    If the trace has notes attached to its blocks, the role of each block is known. Otherwise only some roles are known,
     from flags and addresses.
     """
     source = reading.open(trace)

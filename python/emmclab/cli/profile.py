@@ -227,7 +227,7 @@ def _write(profiled: list[_Profiled], html: Path | None, figures: Path | None) -
 
 
 def _print_differences(profiles: list[Profile], as_json: bool) -> None:
-    """Print the differences of the second of two profiles from the first, both without clock jumps."""
+    """Print how the second of two profiles differs from the first; clock jumps are removed from both."""
     from emmclab.traces.workload import differences, jump_notes
 
     rows, notes = differences(*profiles), jump_notes(profiles)

@@ -71,7 +71,7 @@ class Working:
         self._lines.close()
 
     def print_line(self, line: str) -> None:
-        """Print a line on stderr, and delay the next line with the elapsed time."""
+        """Print a line on stderr, and restart the interval until the next line with the elapsed time."""
         self._last_line_s = time.monotonic()
         print_stderr(line)
 
@@ -110,7 +110,7 @@ class Preparing(Working):
     """Prints the progress of the preconditioning of a device."""
 
     def __init__(self, device: Device, precondition: str, images: object = None) -> None:
-        """Set the title, with the maximum amount of data to write; a device without preconditioning has no title."""
+        """Set the title: the device and, if known, the maximum data to write; empty without preconditioning."""
         parsed = parse_precondition(precondition)
         hint = "" if images else "; --images DIR keeps the device for later runs"
         most = 0.0 if isinstance(parsed, Path) else parsed.most_bytes(device.capacity_bytes)
@@ -412,7 +412,7 @@ class StudyMeter(_BarMeter):
 
 
 def _counts(progress: Progress) -> list[Part]:
-    """Return the numbers of cells of a study as parts of a progress line; important numbers have a higher rank."""
+    """Return the numbers of finished, failed and other cells for a progress line; important ones rank higher."""
     parts = [Part(f"{progress.done:,} of {progress.total:,} cells", 5)]
     if progress.before:
         parts.append(Part(f"{progress.before:,} were finished before", 2))

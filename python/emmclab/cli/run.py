@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _SHOWN = 10
 #: Maximum number of overloaded simulations that a warning lists.
 _OVERLOADED = 3
-#: Number of digits to which messages shorten the key of a study cell.
+#: Number of digits to which messages shorten the key of a single run of a study.
 _KEY_DIGITS = 12
 
 
@@ -91,10 +91,10 @@ def run(
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Run a study. Finished cells are stored, and the same command continues an interrupted run.
+    """Run a study. The results of finished cells (single runs) are stored.
 
-    Exit status 3: in a cell, the device stopped before the end of its trace (full or worn out). 1: cells
-    failed, or crashed their process repeatedly.
+    The same command continues an interrupted study. Exit status 3: in a cell, the device stopped before the end of its
+    trace (full or worn out). 1: cells failed, or crashed their process repeatedly.
     """
     from emmclab.runtime.result_storage import place_of
     from emmclab.studies import Study
@@ -254,7 +254,7 @@ def _print_json(finished: Finished, place: Place) -> None:
 
 
 def _refuse_missing(missing: Sequence[Missing], cells: int, rerun: str) -> None:
-    """Print the cells whose process crashed, each with the command that repeats it."""
+    """List study cells without a result and the commands that repeat them; raise an error if there are any."""
     if not missing:
         return
     for row in missing[:_SHOWN]:

@@ -61,9 +61,9 @@ def search(
 ) -> None:
     """Search the space of settings in the `search` section of a study for the best figures.
 
-    Each trial is run as cells of the study, which are stored: the same command continues an interrupted
-    search. The choices depend only on seed and batch, not on the number of processes. To search the
-    design options of a device for a trace, without a study, use `emmclab advise --deep`.
+    Each trial runs cells of the study. Their results are stored, so the same command continues an interrupted search.
+    The choices depend only on seed and batch, not on the number of processes. To search the design options of a device
+    for a trace, without a study, use `emmclab advise --deep`.
     """
     from emmclab.runtime.result_storage import place_of
     from emmclab.studies import Study

@@ -255,7 +255,7 @@ class _Delay:
         self._is_triggered = True
 
     def due(self) -> bool:
-        """Return whether the trigger has occurred and the timing has not been switched yet."""
+        """Return whether the trigger (signal or file) has occurred and realistic timing is not on yet."""
         return not self.on and (self._is_triggered or (self._file is not None and self._file.exists()))
 
 
@@ -284,7 +284,7 @@ def _switch(live: Any, clock: str, delayed: _Delay | None) -> None:
 
 
 def _trigger_polling(live: Any, clock: str, delayed: _Delay | None) -> AbstractContextManager[None]:
-    """Return a context in which a background thread polls for the trigger of realistic timing."""
+    """Return a context with a background thread that switches to realistic timing when the trigger occurs."""
     return nullcontext() if delayed is None else repeated(_WAIT_S, lambda: _switch(live, clock, delayed))
 
 

@@ -114,9 +114,9 @@ def executor(jobs: int, on: str = "local") -> Executor:
 
 @contextlib.contextmanager
 def keeping(study: Study, cells: Sequence[Cell] | None, place: Place) -> Iterator[None]:
-    """Print how many cells of a study have stored results, if the block is interrupted or the disk is full.
+    """Print how many results of a study are stored, if the `with` block is interrupted or the disk is full.
 
-    Only the cells in `cells` are counted, unless it is None.
+    If `cells` is not None, only the results of these cells (runs of the study) are counted.
     """
     from emmclab.studies.store import Store
 
@@ -149,7 +149,7 @@ def finish_with_meter(
     fresh: bool = False,
     images_limit: int | None = None,
 ) -> Finished:
-    """Run a study, except the grids of cells in `without`; print progress and the remaining time on stderr."""
+    """Run a study without the grids in `without`; print progress and the remaining time on stderr."""
     from emmclab.studies.run import run_cells
     from emmclab.studies.store import IMAGES_BYTES
 
@@ -236,7 +236,7 @@ def recorded_traces(paths: list[Path]) -> list[str]:
 
 
 def recordings_of(folder: Path | None, papers: Sequence[Paper], reading: Reading) -> Recordings | None:
-    """Identify the original traces of a paper in a folder, and print the workload of each file."""
+    """Find the original traces of papers in a folder, and print which workload each file contains."""
     if folder is None:
         return None
     if not any(paper.takes_traces for paper in papers):

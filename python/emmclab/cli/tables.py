@@ -115,7 +115,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _parts(widths: Sequence[_Widths], available: int) -> list[list[int]]:
-    """Return the column indices of each part; the first column is in all, and the parts have similar widths."""
+    """Divide a wide table into parts of similar width; return their column indices. All have the first column."""
     parts = _filled(widths, available)
     for narrower in range(available - 1, 0, -1):
         narrower_parts = _filled(widths, narrower)
@@ -126,7 +126,10 @@ def _parts(widths: Sequence[_Widths], available: int) -> list[list[int]]:
 
 
 def _filled(widths: Sequence[_Widths], available: int) -> list[list[int]]:
-    """Return the column indices of each part, filled in order; each part has at least one column after the first."""
+    """Distribute the columns over the parts of a table; return the column indices of each part.
+
+    Each part begins with the first column and contains at least one other column.
+    """
     parts: list[list[int]] = [[0]]
     for column in range(1, len(widths)):
         total = _total([widths[index].least for index in (*parts[-1], column)])

@@ -91,7 +91,7 @@ class _Refusals:
 
     @contextlib.contextmanager
     def of(self, path: Path) -> Iterator[None]:
-        """Print and store an error of the block as the reason why the recording at `path` is not validated.
+        """Handle an error in the `with` block: print and store it as the reason why `path` is not validated.
 
         Errors such as a full disk, and errors of the only recording, are raised again.
         """

@@ -195,7 +195,7 @@ def _tables(results: Sequence[Result], fields: Sequence[ResultField], word: str)
 
 
 def _change(first: _DeviceRuns, device: _DeviceRuns, field: ResultField) -> Number:
-    """Return the change of a figure against the first device, in percent."""
+    """Return the change of a figure from the first device to this device, in percent."""
     return _percent_cell(change_pct(first.mean(field), device.mean(field)))
 
 

@@ -56,19 +56,20 @@ class ChangeEffect(NamedTuple):
     second: str
     #: Main figures of a run with only this change, by path of the figure; empty if this change alone is impossible.
     figures: dict[str, float | None]
-    #: Share of the difference between both runs that this change alone causes, percent; None if there is none.
+    #: Share of the difference between both runs that this change alone causes, in percent, by path of the figure; None
+    #: if the runs do not differ or a value is not known.
     share_pct: dict[str, float | None]
-    #: Why a run with only this change is impossible; empty if it is possible.
+    #: Reason why a run with this change alone is impossible; empty if it is possible.
     reason: str = ""
 
 
 class OneAtATime(NamedTuple):
-    """Main figures of both configurations, simulated again, and of the first one with each single difference."""
+    """Main figures of simulations: of both configurations, and of the first one with each difference alone."""
 
     first: dict[str, float | None]
     second: dict[str, float | None]
     moved: list[ChangeEffect]
-    #: By path of a figure: the share of the difference, in percent, that the single changes together do not explain.
+    #: By path of a figure: percentage of the difference that is not explained by applying the changes one at a time.
     together_pct: dict[str, float | None]
     #: Figures in which a stored result differs from a repetition of its run.
     not_repeated: list[str]
@@ -86,7 +87,7 @@ def one_at_a_time(
     images: str | PathLike[str] | None = None,
     progress: RunProgress | None = None,
 ) -> OneAtATime:
-    """Simulate two results again; also simulate the first configuration with each single difference applied.
+    """Simulate two results again, and the first configuration with each of their differences alone.
 
     Raises:
         ConfigError: a result does not contain the inputs of its run.
@@ -132,8 +133,9 @@ def _with_groups(
 ) -> list[ChangeEffect]:
     """Apply several settings together if some of them are impossible alone.
 
-    First the settings of one group (such as `cache`) are combined. If this is impossible, those of all rejected groups
-    and of the groups named in the error messages are combined, and finally all settings.
+    First the settings of one group (such as `cache`) are applied together. If this is impossible, the settings of all
+    rejected groups, and of the groups that the error messages name, are applied together. The last attempt applies all
+    settings together.
     """
 
     def group_of(label: str) -> str:
@@ -248,7 +250,7 @@ def _option(difference: RunDifference, second: Recipe) -> RecipeChange:
 
 
 def _layers(differences: Sequence[RunDifference], second: Recipe) -> Iterator[RecipeChange]:
-    """Yield the change to another stack of layers; if the stacks are equal, a change for each layer setting."""
+    """Yield the change to the second run's layers; if both runs have the same layers, changes of layer settings."""
     stack = next((difference for difference in differences if difference.key == "layers"), None)
     if stack is not None:
         options = {name: second.options.get(name) for name in ("layers", "layer_settings")}

@@ -76,8 +76,8 @@ class ComparedSpread(TypedDict):
 def comparison_spread(results: Sequence[Result]) -> dict[str, dict[str, ComparedSpread]]:
     """Compare each recorded figure with the mean and range of the simulated one, by group and operation.
 
-    `error` is the error of the mean: in percent for times, in percentage points for shares; None if nothing was
-    recorded.
+    `error` is the deviation of the simulated mean from the recorded figure: in percent for times, in percentage points
+    for shares. It is None if nothing was recorded.
     """
     spreads: dict[str, dict[str, ComparedSpread]] = {}
     for row in COMPARED_FIGURES:

@@ -131,7 +131,7 @@ def _plain(kind: str, key: str, pair: Sequence[Any], unit: str = "", meaning: st
 
 
 def _inputs(group: str, pair: Sequence[StoredResult]) -> Iterator[RunDifference]:
-    """Yield the traces whose bytes differ, and the options of reading that differ."""
+    """Yield the traces whose contents differ, and the reading options whose values differ."""
     inputs = [entry.provenance.get(group) or [] for entry in pair]
     digests = [[entry.get("sha256") for entry in part] for part in inputs]
     word = "trace" if group == "inputs" else "preconditioning trace"
@@ -151,7 +151,10 @@ def _input_names(inputs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _flat(table: Any, prefix: str = "", as_one: Set[str] = frozenset()) -> Iterator[tuple[str, Any]]:
-    """Yield each value of nested tables with its dotted key; a list of tables in `as_one` counts as one value."""
+    """Yield each value of nested tables with its dotted key.
+
+    A list of tables whose key is in `as_one` is yielded as a single value.
+    """
     parts = enumerate(table) if isinstance(table, list) else table.items()
     for name, value in parts:
         path = f"{prefix}{name}"
@@ -162,7 +165,7 @@ def _flat(table: Any, prefix: str = "", as_one: Set[str] = frozenset()) -> Itera
 
 
 def _lists(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, list[Any]]]:
-    """Yield the key and value of each list of tables and of each empty list."""
+    """Yield the dotted key and the value of each list of tables, and of each empty list, in nested tables."""
     for name, value in table.items():
         path = f"{prefix}{name}"
         if isinstance(value, dict):

@@ -130,7 +130,10 @@ def is_random(settings: Mapping[str, Any], precondition: str) -> bool:
 
 
 def is_random_run(result: Result) -> bool:
-    """Return whether other seeds may result in other figures; True if the result has no provenance."""
+    """Return whether a run has random elements, so that its figures depend on the seed.
+
+    True if the result does not contain its devices.
+    """
     devices = (result.provenance or {}).get("devices")
     if not devices:
         return True

@@ -32,12 +32,12 @@ class Check(Protocol):
         return None
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
-        """Return the durability promise that the files break; `None` if they break none."""
+        """Return the broken durability promise that the files show; `None` if they show none."""
 
 
 #: SQLite's documentation of `synchronous`.
 _PRAGMA = "sqlite.org/pragma.html#pragma_synchronous"
-#: SQLite's documentation of its assumptions about interrupted writes, and about commits.
+#: SQLite's documentation of two topics: assumptions about interrupted writes, and atomic commits (section 7.6).
 _PSOW, _ATOMIC = "sqlite.org/psow.html", "sqlite.org/atomiccommit.html, 7.6"
 #: Suffixes of the files of a database.
 _SUFFIXES = ("", "-journal", "-wal")
@@ -59,7 +59,7 @@ def _last_safe(lines: Sequence[str], name: str) -> int:
 
 
 class CheckFiles(Check):
-    """Checks that each file has its last acknowledged contents, or contents whose write began later."""
+    """Checks that each file has its last acknowledged contents, or the contents of a write that began later."""
 
     form = "`makes|grows|turns|safe NAME SIZE SHA256`, or `gone` instead of size and SHA-256"
 
@@ -73,7 +73,7 @@ class CheckFiles(Check):
         return [f"/{name}" for name in sorted(safe.keys() | started.keys())]
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
-        """Return the promise that the files of a crash state break; `None` if they break none."""
+        """Return the durability promise that the files of a crash state violate; `None` if they violate none."""
         safe, started = _states(lines)
         for name in sorted(safe.keys() | started.keys()):
             data, before = files.read(f"/{name}"), safe.get(name, "gone")
@@ -85,7 +85,7 @@ class CheckFiles(Check):
 
 
 def _states(lines: Sequence[str]) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
-    """Return the acknowledged contents of each file, and the contents whose write began later."""
+    """Return the last acknowledged contents of each file, and contents whose write began after that."""
     safe: dict[str, str] = {}
     started: dict[str, tuple[str, str]] = {}
     for line in lines:
@@ -153,9 +153,10 @@ class CheckSqlite(Check):
     form = f"`safe {workloads.DATABASE} N`, N the number of rows of the table t"
 
     def __init__(self, mode: str | None, level: str | None, *, garbles: bool = False) -> None:
-        """Set SQLite's journal mode and level of `synchronous`; if they are not known, no loss counts as documented.
+        """Set SQLite's journal mode and its level of `synchronous`; both may be unknown.
 
-        `garbles` is set if the device may leave garbage in the sectors of a write in flight.
+        If they are unknown, no loss counts as documented by SQLite. `garbles` states that the device may leave garbage
+        in the sectors of a write in flight.
         """
         self._mode, self._level, self._garbles = mode, level, garbles
         self._verdicts: dict[bytes, tuple[str | None, int]] = {}
@@ -217,7 +218,7 @@ class CheckSqlite(Check):
         return (f"{last - count} rows are missing before row {last}", 0) if count != last else (None, last)
 
     def _documented(self, rows: int | None) -> str | None:
-        """Return why SQLite's documentation permits a loss of `rows` rows (None: the whole database); else None."""
+        """Return why SQLite's documentation permits this loss, or None; `rows` is None if the database is lost."""
         # A garbled block also damages older data: the last transaction in a WAL, or saved pages in a rollback journal.
         if self._garbles and ((self._mode == "wal" and rows == 1) or (self._mode == "persist" and rows is None)):
             return (

@@ -1,7 +1,7 @@
 """Controls of an exploration: the check must pass on the complete disk, and fail where all data is missing.
 
-A check proves nothing about power cuts if it fails after everything was written, or if it passes on the disk before the
-workload although all writes are acknowledged.
+A check proves nothing about power cuts if it fails although everything was written. It also proves nothing if it passes
+on the disk before the workload, from which all acknowledged data is missing.
 """
 
 from collections.abc import Iterator
@@ -22,8 +22,9 @@ from emmclab.crash.recording import WRITTEN_BACK
 from emmclab.crash.verdict_inputs import command_of
 from emmclab.errors import ConfigError
 
-#: Maximum number of prefixes of the acknowledged lines with which the check is tested on the empty disk. A test with
-#: all lines is not enough, because a workload may remove all of its files at its end.
+#: Maximum number of prefixes of the workload's acknowledged lines that are tested on the empty disk. The check must
+#: report a loss for one of them. All lines together are not enough, because a workload may remove all of its files at
+#: its end.
 _MOST_BEGINNINGS = 8
 #: Maximum length of a check's output in the line about the controls (tests of the check itself), characters.
 _LONGEST = 120
@@ -44,14 +45,14 @@ class Control:
 
 @dataclass(frozen=True)
 class Controls:
-    """Evidence that the check of an exploration could have failed.
+    """Evidence that the check of an exploration can pass and can fail.
 
     Attributes:
         lines: number of lines that the workload printed.
         understood: number of these lines that the check understands; `None` if the check is a command.
         foreign: first line that the check does not understand.
-        whole: control in which the check must pass on the disk with everything written.
-        before: control in which the check must fail on the disk from before the workload.
+        whole: control in which the check must pass, on the disk with everything written.
+        before: control in which the check must fail, on the disk before the workload.
     """
 
     lines: int
@@ -84,7 +85,7 @@ class Controls:
         return doubts
 
     def sentence(self) -> str:
-        """Return a sentence on whether the controls show that the check could have failed."""
+        """Return a sentence with the results of the controls, which test whether the check is able to fail."""
         whole = {True: "passes", False: "fails", None: "was not tried"}[self.whole.held]
         before = {True: "fails", False: "passes", None: "was not tried"}[self.before.held]
         detail = self.before.detail if self.before.held else ""
@@ -101,9 +102,9 @@ class Controls:
 
 
 def judge_controls(run: _core.CrashRun, options: Options, *, is_included: bool) -> Controls | None:
-    """Check the disk from before the workload, and run the controls; `None` if there is no check.
+    """Check the disk from before the workload, and test the check itself (controls); `None` if there is no check.
 
-    `is_included` is set if the workload comes with emmclab or is not known, so that its acknowledgements are assumed to
+    `is_included` states that the workload comes with emmclab or is not known. Its acknowledgements are then assumed to
     be right.
 
     Raises:
@@ -205,12 +206,13 @@ def _before(initial_state: _State, lines: int) -> Control:
 
 
 def _understood(run: _core.CrashRun, check: str) -> tuple[int, int | None, str]:
-    """Return the number of output lines, how many of them the check understands, and the first that it does not."""
+    """Return how many lines the workload printed, how many of them the check reads, and the first unknown line."""
     workload = lines_of(run, check)
     lines, understood = workload.printed, len(workload.lines)
     if command_of(check) is not None:
         return lines, None, ""
-    # The lines of a generated program depend on each other: after an unknown line, the next ones would be misread.
+    # Each line of a generated program depends on the lines before it. After an unknown line, the following lines would
+    # be misread.
     if understood < lines and (not understood or check == CHECK):
         count = f"only {understood:,}" if understood else "none"
         raise check_error(

@@ -78,7 +78,7 @@ class CheckPrograms:
         self._running: tuple[int, History | None] = (-1, None)
 
     def reader(self) -> Callable[[str], bool]:
-        """Return a function that recognises the program runner's output lines, where the protocol allows them."""
+        """Return a function that recognises the output lines of the program runner in their required order."""
         return _Grammar()
 
     def file_names(self, _lines: Sequence[str]) -> list[str]:
@@ -121,7 +121,8 @@ class _Grammar:
         return False
 
 
-#: State transitions of the program runner: the new state, by the state before a line and the first word of the line.
+#: State transitions of the program runner. A key consists of the state before a line and the first word of the line;
+#: the value is the state after it.
 _FOLLOWS = {
     ("", "mount"): "between",
     ("between", "begin"): "inside",
@@ -197,8 +198,8 @@ def _do(history: History, index: int, step: Operation, promises: Promises, *, is
     try:
         tree.apply(index, step, written_bytes(number, index, step))
     except RefusedError:
-        # The model cannot apply the operation. An operation in progress will fail. A completed operation must have
-        # followed a symbolic link, which the model does not support.
+        # The operation is impossible in the model. If it is in progress, it will fail. If it is complete, it must have
+        # followed a symbolic link. The model does not support links, so the history is then unknown.
         history.is_known &= not is_done
         return
     history.operations.append(step)
@@ -252,7 +253,7 @@ class _Difference:
 
 
 def _distance(differences: Sequence[_Difference]) -> tuple[int, int]:
-    """Return a sort key for a set of differences: the number of missing or extra paths, then of all differences."""
+    """Return a sort key for a set of differences: the number of missing or extra paths, and the number of all."""
     return sum(difference.is_name for difference in differences), len(differences)
 
 
@@ -275,7 +276,7 @@ def _judge_by_name(history: History, nodes: Mapping[str, Node], promises: Promis
 
 
 def _from(history: History, path: str | None = None) -> range:
-    """Return the indices of the model states that a power cut may leave, for the whole folder or for one path."""
+    """Return the indices of the expected states that a power cut may leave, of the whole folder or of one path."""
     least = history.least
     if path is not None:
         folder = path.rpartition("/")[0]
@@ -300,7 +301,7 @@ def _states_of(history: History, path: str) -> list[PathTarget | None]:
 
 
 def _differences(history: History, nodes: Mapping[str, Node], index: int) -> Iterator[_Difference]:
-    """Yield the differences between the names on the disk and the names in the model state with this index."""
+    """Yield the differences between the names on the disk and the names in the expected state with this index."""
     state = history.states[index]
     for path in sorted({*nodes, *state}):
         if (difference := _unlike(path, nodes.get(path), state.get(path))) is not None:
@@ -316,7 +317,7 @@ def _differences(history: History, nodes: Mapping[str, Node], index: int) -> Ite
 
 
 def _differs_alone(history: History, nodes: Mapping[str, Node], path: str) -> _Difference | None:
-    """Return the smallest difference between a path and its allowed states; `None` if its state is allowed."""
+    """Return how the state of a path differs least from an allowed state; `None` if the state is allowed."""
     possible = [_unlike(path, nodes.get(path), target, links=False) for target in _states_of(history, path)]
     differences = [difference for difference in possible if difference is not None]
     if len(differences) < len(possible) or _is_entry(history, nodes, path):
@@ -350,7 +351,7 @@ def _may_be(history: History, path: str, inode: int) -> bool:
 
 
 def _is_entry(history: History, nodes: Mapping[str, Node], path: str) -> bool:
-    """Return whether a path can be a new entry in a folder that still has its old name."""
+    """Return whether a path is allowed if each entry of each folder may be old or new independently."""
     node = nodes.get(path)
     return node is not None and any(
         _unlike(path, node, entry, links=False) is None for entry in _entries(history, path)
@@ -445,7 +446,7 @@ def _unlike_all(data: bytes, versions: Sequence[bytes]) -> tuple[str, str] | Non
 
 
 def _is_of(versions: Sequence[bytes], offset: int, byte: int) -> bool:
-    """Return whether any version of the file has this byte at this offset; beyond the end of a version it is zero."""
+    """Return whether a version of the file has this byte at this offset; bytes beyond its end count as zero."""
     return any(version[offset] == byte if offset < len(version) else byte == 0 for version in versions)
 
 

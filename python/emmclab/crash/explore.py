@@ -85,7 +85,8 @@ class CoreOptions(TypedDict):
     from_mark: str | None
     only: tuple[int, int | None] | None
     share: tuple[int, int]
-    #: Workload lines after which cuts are placed first; by default, up to half of the cuts directly follow a line.
+    #: Output lines of the workload at which power is cut first. Without this entry, up to half of the cuts directly
+    #: follow an output line.
     lines: NotRequired[CutLines]
 
 
@@ -185,7 +186,7 @@ class Options:
     ] = None
 
     def require(self) -> None:
-        """Reject options that could not be explored, before anything runs.
+        """Raise an error before anything runs if the options do not permit an exploration.
 
         Raises:
             ConfigError: states, tear, check or recovery are wrong, or not possible for this user and machine.
@@ -227,14 +228,16 @@ class Exploration:
     covered: Covered = field(default_factory=lambda: Covered())
     #: Findings by their kind, and by whether commands rather than a crash state break the promise.
     kinds: dict[tuple[Kind, bool], Finding] = field(default_factory=dict)
-    #: Counts of states by the number of the cut; a cut whose states all equal earlier ones has no entry.
+    #: Counts of crash states, by the number of the power cut. A cut has no entry if all of its states equal states of
+    #: earlier cuts.
     verdicts: dict[int, CutTally] = field(default_factory=dict)
     finished: bool = False
     #: Number of crash states whose verdict was reused from an earlier run.
     reused: int = 0
     #: Number of crash states that were not mounted, because their outcome followed from that of an earlier state.
     pruned: int = 0
-    #: Evidence that the check can fail. None if no controls were run, and for one share of a divided exploration.
+    #: Evidence that the check can fail. None if no controls were run, or if only a share of the crash states was
+    #: explored.
     controls: Controls | None = None
 
     def add(self, finding: Finding) -> None:
@@ -254,8 +257,8 @@ class Exploration:
         self.reused += other.reused
         self.pruned += other.pruned
         self.took_s = max(self.took_s, other.took_s)
-        # Each share of the exploration tries all cuts, so the share with the fewest finished cuts determines the
-        # progress.
+        # The crash states are divided into shares, but each share tries all cuts. The share with the fewest finished
+        # cuts therefore determines the progress.
         reports = [covered for covered in (self.covered, other.covered) if covered]
         self.covered = min(reports, key=lambda covered: covered["cuts"], default=Covered())
         self.finished &= other.finished
@@ -271,7 +274,7 @@ class Exploration:
 
 
 def open_run(log: str, *, base: str | None = None) -> tuple[_core.CrashRun, CrashLogFacts]:
-    """Open a crash log of emmclab, or one of dm-log-writes with the initial contents of its device (`base`)."""
+    """Open a crash log of emmclab or dm-log-writes; `base` has the initial disk contents for the latter."""
     run = _core.CrashRun(log, base=base)
     return run, CrashLogFacts(run.facts())
 

@@ -15,7 +15,7 @@ class RefusedError(Exception):
     """Raised if an operation is impossible in this state; `missing` is a path that it needs and that is missing."""
 
     def __init__(self, missing: str = "") -> None:
-        """Set the path that is missing; empty if the operation is impossible for another reason."""
+        """Set the missing path that makes the operation impossible; empty if there is another reason."""
         super().__init__(missing or "the operation is not possible here")
         self.missing = missing
 
@@ -32,12 +32,12 @@ class Version:
 class Shift:
     """A move of bytes within a file, and the contents on the disk until the move is durable.
 
-    A file system that overwrites in place may write data to moved blocks before it commits the move
-    (ext4(5), `data=ordered`: data is written before the metadata is committed). If the power is cut between
-    them, the file contains this data at the old place of the blocks.
+    A file system that overwrites in place may write data to moved blocks before it commits the move (ext4(5),
+    `data=ordered`: data is written before the metadata is committed). After a power cut between these two writes, the
+    file contains the data at the old place of the blocks.
 
     Attributes:
-        index: index of the operation that moved them.
+        index: index of the operation that moved the bytes.
         offset: offset of the first moved byte, before the operation.
         by: distance in bytes; negative towards the beginning.
         versions: contents of the file without the move.
@@ -49,7 +49,7 @@ class Shift:
     versions: list[Version]
 
     def write(self, index: int, pieces: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-        """Write pieces (offset, data) as if the bytes had not been moved; return the pieces with their old offsets."""
+        """Apply a write to the contents without the move; return its pieces (offset, data), before the move."""
         stays, first = self.offset + min(self.by, 0), self.offset + self.by
         stay = [(offset, data[: max(0, stays - offset)]) for offset, data in pieces]
         moved = [(max(offset, first) - self.by, data[max(0, first - offset) :]) for offset, data in pieces]
@@ -88,7 +88,7 @@ class Inode:
 
 @dataclass(frozen=True)
 class PathTarget:
-    """Target of a path in a state of the model: inode, kind, target of a symbolic link, extended attributes."""
+    """A path in a state of the file-tree model: inode, kind, target of a symbolic link, extended attributes."""
 
     inode: int
     kind: str

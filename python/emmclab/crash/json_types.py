@@ -1,4 +1,4 @@
-"""Types of the JSON from `emmclab crash --json`; `core_types` contains those that the Rust core creates."""
+"""Types of the JSON output of `emmclab crash`. The types from the Rust core are in `core_types`."""
 
 from typing import Any, NotRequired, TypedDict
 
@@ -40,8 +40,9 @@ class Covered(TypedDict, total=False):
     chosen: int
     equal: int
     most_unpromised: int
-    #: Number of workload lines after which power is cut first (`lines`): the last sync of each generated program, or
-    #: every line of another workload. For `lines_cut` of them, power has been cut.
+    #: Output lines of the workload after which power is cut first (`lines`), and the number of these lines after which
+    #: it was cut (`lines_cut`). The lines are the last sync of each generated program, or all lines of another
+    #: workload.
     lines: int
     lines_cut: int
 
@@ -62,8 +63,8 @@ class MinimalState(TypedDict):
     cut: int
     state: int
     detail: str
-    #: Writes that were sent and are missing or garbled. Empty for the state that the simulated device itself would
-    #: leave.
+    #: Writes that the host sent but that are missing or garbled in this state. Empty for the state that the simulated
+    #: device itself would leave.
     missing: list[MissingWrite]
     #: Number of missing writes in the crash state before it was minimised.
     before: int
@@ -79,7 +80,7 @@ class FindingFields(TypedDict):
     level: str
     cut: int
     state: int
-    #: Name of the crash state for `--again`; None if commands rather than a state break the promise.
+    #: Name of the crash state, for `--again`. None if the recorded commands themselves break the promise.
     again: str | None
     states: int
     detail: str
@@ -93,7 +94,7 @@ class FindingFields(TypedDict):
 
 
 class ControlOutcome(TypedDict):
-    """The outcome of a control, that is, of a check whose right result is known, and what was observed.
+    """The outcome of a control (a check with a known right result), and what was observed.
 
     `held` is None if the control could not be tried.
     """
@@ -108,7 +109,8 @@ class ControlFields(TypedDict):
     #: Result of the controls (evidence that the check can fail), as a sentence.
     text: str
     lines: int
-    #: Number of workload lines that the check understands; None if the check is a shell command.
+    #: Number of output lines of the workload that have a form the check understands; None if the check is a shell
+    #: command.
     understood: int | None
     foreign: str
     whole: ControlOutcome

@@ -46,7 +46,8 @@ EVERYTHING = 1
 _MENDED, _UNMENDED = 1 | 2, 4
 
 
-#: Structures of ext4 that a torn or garbled block makes unreadable, and why that breaks no promise.
+#: Structures of ext4 that a torn or garbled block makes unreadable. Each text explains why this breaks no durability
+#: promise.
 _TORN = {
     "superblock": "the superblock of ext4 spans two sectors with one checksum: a device that tears 4 KiB may "
     "leave it unreadable, e2fsck takes a copy (-b)",
@@ -142,8 +143,8 @@ class Judge:
     ) -> None:
         """Set the explorer, the check, and how crash states are recovered.
 
-        The explorer belongs to the run; `tear` and `prune` are as in `Options`. If a `guest` is given, it mounts the
-        states instead of this machine.
+        `explorer` must explore the crash states of `run`; `tear` and `prune` are as in `Options`. If a `guest` is
+        given, it mounts the states instead of this machine.
 
         Raises:
             ConfigError: as in `require`.
@@ -177,7 +178,7 @@ class Judge:
         self._end.close()
 
     def verdict(self, state: ExploredState) -> Lost | None:
-        """Return the promise of the lowest level that a crash state breaks; `None` if it breaks none.
+        """Return the promise that a crash state breaks, on the lowest level with a broken promise; `None` if none.
 
         Raises:
             ConfigError: the check cannot run.
@@ -195,14 +196,11 @@ class Judge:
         return Lost(rule, "journal", f"transaction {transaction}: {detail}; with it, {lost.detail}")
 
     def judged(self, state: ExploredState) -> Lost | None:
-        """Return the promise that a crash state breaks, before its cause is attributed to a journal rule or torn block.
-
-        Raises:
-            ConfigError: as in `verdict`.
-        """
+        """Return the promise that a crash state breaks, without a search for its cause (journal rule or torn block)."""
         if state.problem is not None:
             return Lost(**state.problem)
-        # All crash states of a cut share one list of the acknowledged lines, because the list may be very long.
+        # The list of acknowledged output lines may be very long. It is therefore built once for each cut, not for each
+        # crash state.
         count = self._workload_lines.understood[state.acknowledged]
         if len(self._acknowledged) != count:
             self._acknowledged = self._workload_lines.lines[:count]
@@ -298,7 +296,11 @@ class Judge:
         return outcome if isinstance(outcome, Lost) else None
 
     def _key(self, lines: Sequence[str]) -> str:
-        """Return a key for the inputs of `_look` besides the files: the number of lines, or the check's file names."""
+        """Return a key for everything except the files that determines the result of `_look`.
+
+        For a command of the user, this is the number of acknowledged lines. For an included check, these are the names
+        of the files that it reads.
+        """
         if self._command is not None:
             return str(len(lines))
         return "" if self._check is None else json.dumps([self._check.file_names(lines), self._check.folder(lines)])
@@ -368,7 +370,7 @@ class WorkloadLines:
 
 @lru_cache(maxsize=2)
 def lines_of(run: _core.CrashRun, check: str | None) -> WorkloadLines:
-    """Return the output lines of a run that a check understands; cached, so that all judges of a run share them."""
+    """Return the output lines of a run that a check understands; the result is cached for further calls."""
     printed_lines = run.acknowledgements()
     printed = sum(line not in MARKS for line in printed_lines)
     if check is None or command_of(check) is not None:
@@ -382,7 +384,7 @@ def lines_of(run: _core.CrashRun, check: str | None) -> WorkloadLines:
 
 
 def workload_begin(run: _core.CrashRun) -> int:
-    """Return the last position in the log before the workload, at which the file system is mounted."""
+    """Return the log position directly before the workload, when the file system is already mounted."""
     return max(0, run.after_mark(MOUNTED) - 1)
 
 

@@ -129,9 +129,10 @@ class BlockReads:
 
     @contextmanager
     def watching(self, read: set[int]) -> Iterator[Callable[[str], None]]:
-        """Add the numbers of the 4 KiB blocks that are read in this context to `read`; none if events are lost.
+        """Add the numbers of the 4 KiB blocks that are read in this context to `read`.
 
-        Yields a function, to be called with the path of the device as soon as it exists.
+        If trace events are lost, nothing is added. Yields a function that must be called with the path of the device as
+        soon as it exists.
         """
         devices: list[os.stat_result] = []
         self._drain()

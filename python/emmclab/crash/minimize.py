@@ -20,7 +20,7 @@ from emmclab.errors import EmmclabError
 
 #: Maximum number of crash states that are judged to minimise one finding.
 _MOST_TRIES = 400
-#: Number of positions directly before a cut that are searched for an earlier cut with the same finding.
+#: Number of positions directly before a cut that are tried, to find an earlier cut with the same finding.
 _BEFORE = 64
 
 
@@ -41,7 +41,7 @@ class Search:
         return judge_of(explorer, self._run, self._options, self._guest)
 
     def shows(self, judge: Judge, state: ExploredState) -> str | None:
-        """Return how a crash state breaks the promise of the finding; `None` if it does not."""
+        """Return the details if a crash state shows a finding of this kind; `None` if it does not."""
         lost = judge.verdict(state)
         if lost is None:
             return None
@@ -140,14 +140,14 @@ def fewest(places: list[int], shows: Callable[[list[int]], bool], may_continue: 
 
 #: Maximum number of new recordings that are made to reduce one program to fewer operations.
 _MOST_RECORDINGS = 40
-#: Maximum numbers of cuts and of judged states in the recording of a reduced program.
+#: Maximum numbers of power cuts and of judged crash states when a program with fewer operations is recorded.
 _CUTS, _STATES = 200, 2_000
 
 
 def program_of(log: StoredLog, finding: Finding) -> Program | None:
-    """Return the generated program that led to a finding; `None` if there is none or a lower level is at fault.
+    """Return the generated program that led to a finding; `None` if there is no such program.
 
-    A broken promise of a device, layer or journal does not depend on the program.
+    A broken promise of a device, layer or journal does not depend on the program, so the result is `None`.
     """
     workload = log.made.get("workload")
     if not workload or finding.level != "filesystem" or finding.way == COMMANDS:
@@ -173,11 +173,12 @@ def minimize_program(
 
     Args:
         program: the program that led to the finding.
-        finding: the finding; a smaller program must break its promise at its level.
+        finding: the finding. A smaller program must break the same durability promise at the same level of the storage
+            stack.
         options: options of the exploration with the finding.
-        record: records a workload with the options of the original recording.
+        record: function that runs a workload and records it, with the options of the original recording.
         folder: folder for the files of smaller programs.
-        guest: mounts the crash states; `None` for this machine.
+        guest: guest that mounts the crash states; `None` if this machine mounts them.
     """
     options = replace(options, cuts=min(options.cuts, _CUTS), share=(0, 1), only=None)
     tries = 0

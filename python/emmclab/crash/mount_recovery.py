@@ -29,9 +29,9 @@ class ByMount:
     """Recovers the crash states of an explorer by mounting them; a context manager that removes its files."""
 
     def __init__(self, explorer: _core.Explorer, *, prune: bool, guest: GuestMounts | None = None) -> None:
-        """Set the explorer, and the guest that mounts its crash states; without a guest, this machine does.
+        """Set the explorer, and the virtual machine that mounts its crash states (None: this machine mounts them).
 
-        If `prune` is set, outcomes that follow from earlier ones are reused.
+        If `prune` is set, a crash state is not mounted if its outcome follows from that of an earlier state.
         """
         self._explorer, self._prune, self._guest = explorer, prune, guest
         self._outcomes: list[Outcome] = []
@@ -78,7 +78,10 @@ class ByMount:
         return outcome
 
     def of_image(self, look: Callable[[Files], Outcome], read: set[int] | None = None) -> Outcome:
-        """Mount the image and return the result of `look`; add the numbers of the blocks that were read to `read`."""
+        """Mount the image, call `look` with its files, and return the result.
+
+        Add the numbers of the blocks that were read to the set `read`.
+        """
         try:
             with self._mounted(set() if read is None else read) as files:
                 return look(files)

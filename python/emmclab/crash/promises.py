@@ -1,4 +1,4 @@
-"""Durability promises of file systems, access to recovered files, and findings of broken promises."""
+"""Data types of power-cut tests: durability promises of file systems, recovered files, and broken promises."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Lost:
     detail: str
     #: Documentation that permits the loss, so that it is not a defect.
     documented: str | None = None
-    #: Whether the check of the files, rather than the recovery, detected the loss.
+    #: Whether the check of the files detected the loss. Otherwise, the recovery detected it.
     by_check: bool = False
 
 
@@ -107,7 +107,7 @@ class ReadFiles:
     def in_process(
         cls, paths: Sequence[str], files: Sequence[bytes | None], nodes: Sequence[_core.Node] | None
     ) -> Self:
-        """Create the object from what the Rust core returns: file contents, and nodes below the folder, if any."""
+        """Create the object from the output of the Rust core; `nodes` are the entries below the requested folder."""
         return cls(dict(zip(paths, files, strict=True)), _nodes(nodes))
 
     @property
@@ -150,7 +150,7 @@ def _nodes(read: Sequence[_core.Node] | None) -> dict[str, Node] | None:
     }
 
 
-#: Value of `Finding.way` if recorded commands, rather than a crash state, break a rule of the journal.
+#: Value of `Finding.way` if the recorded commands themselves break a rule of the journal.
 COMMANDS = "commands"
 #: Levels at which a promise can be broken, from the device up; findings are sorted by them.
 LEVELS = ("device", "layer", "journal", "filesystem", "application")

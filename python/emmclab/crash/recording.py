@@ -117,7 +117,7 @@ def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload:
 
 
 def run_in_guest(guest: Guest, disk: LiveDevice, workload: Workload) -> Recorded:
-    """Run an included workload in a guest, which has mounted the disk."""
+    """Run a workload that comes with emmclab in a guest that has mounted the disk."""
     arguments = [workload.operations, workload.seed]
     text = None
     if generated_programs.is_programs(workload.name):
@@ -170,7 +170,8 @@ def _acknowledge(
 ) -> tuple[int, bool]:
     """Log output lines until the workload ends; return their number, and whether the time limit was reached.
 
-    Before each request, the device reads the lines itself. This function reads them while there are no requests.
+    The device itself reads new lines before each request. This function reads the lines that arrive while there are no
+    requests.
 
     Args:
         disk: disk whose log is written.
@@ -207,7 +208,8 @@ MARKS = frozenset({MOUNTED, WRITTEN_BACK, ORDERED})
 #: Options of mkfs: blocks of 4 KiB, a small journal that wraps, and no lazy initialisation.
 _MKFS = {"ext4": ("-b", "4096", "-J", "size=4", "-N", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0")}
 
-#: Lies of the simulated device that have no effect on a file system on a loop device, with the reason.
+#: False promises of the simulated device (`cache.lies`) that have no effect on a file system on a loop device, with the
+#: reason.
 _WITHOUT_EFFECT = {
     "fua": "a loop device turns FUA into flushes; a layer may send it, as `--layer journal:ordered_fua` does",
     "barrier": "Linux sends no barriers to a loop device, so that there is none to ignore",

@@ -64,7 +64,7 @@ def in_memory(size: int = 0) -> Path | None:
 
 
 def remove_stale(parent: Path | None = None) -> None:
-    """Remove folders and mounts of killed processes in `parent`; by default where `scratch` makes them."""
+    """Remove folders and mounts of killed processes in `parent`, by default in the temporary folder and /dev/shm."""
     parents = [Path(tempfile.gettempdir()), in_memory()] if parent is None else [parent]
     for folder in filter(None, parents):
         for stale in stale_folders(folder):
@@ -104,8 +104,8 @@ def unmount_below(folder: Path) -> None:
 def exit_on_sigterm() -> Iterator[None]:
     """Make SIGTERM end a worker process cleanly, so that its folders and mounts are removed.
 
-    Does nothing in the process that the user started, which cleans up anyway, outside the main thread, and
-    within another use of this context manager.
+    Does nothing outside a worker process or outside its main thread. A nested use of this context manager does nothing
+    either.
     """
     is_worker = multiprocessing.parent_process() is not None
     is_main = threading.current_thread() is threading.main_thread()

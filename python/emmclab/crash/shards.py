@@ -44,7 +44,7 @@ class ControlsTask:
     is_included: bool
 
 
-#: Fields of an exploration that its JSON contains unchanged.
+#: Fields of an `Exploration` that are copied to its JSON without changes.
 _PLAIN = ("states", "last", "took_s", "covered", "finished", "pruned")
 
 
@@ -171,7 +171,7 @@ def explore_in_parallel(
 
     Args:
         log: the crash log.
-        options: options of the exploration; its share is divided further.
+        options: options of the exploration. If they select a share of the states, the processes divide this share.
         base: content of the device before a log of dm-log-writes started.
         jobs: number of processes.
         folder: folder for the results of each process, so that an interrupted exploration can continue.
@@ -180,7 +180,7 @@ def explore_in_parallel(
         fresh: do not reuse stored results.
         on_results: called with the results at the end, and with a folder also at the start and every two seconds.
     """
-    # Remove the files of killed explorations here, so that they are removed even if no exploration is needed.
+    # The files of killed explorations are removed even if no exploration is needed.
     remove_stale()
     share, shares = options.share
     tasks = []
@@ -208,7 +208,7 @@ def explore_in_parallel(
 
 
 def _report(tasks: Sequence[Share], on_results: Callable[[Exploration], None]) -> None:
-    """Call `on_results` with the results that the shares have stored so far."""
+    """Call `on_results` with the results that the parallel tasks of the exploration have stored so far."""
     paths = [task.path for task in tasks if task.path]
     if not paths:
         return

@@ -45,8 +45,8 @@ def acknowledged_at(run: _core.CrashRun) -> list[int]:
     if not run.acknowledgements():
         return times
     explorer = _core.Explorer(run, _options(1 << 62, None))
-    # The explorer visits every new workload line: it skips a moment only if neither the disk nor the lines have
-    # changed.
+    # The explorer tries a power cut after every output line of the workload. It skips a logged event only if neither
+    # the disk nor the lines have changed.
     while (state := explorer.next_state()) is not None:
         times += [state["at_ns"]] * (state["acknowledged"] - len(times))
     return times
@@ -167,7 +167,7 @@ class StoredLog:
         return result
 
     def controls(self, options: Options) -> Controls | None:
-        """Run the control checks of an exploration of the log; `None` if the options contain no check.
+        """Test the check of an exploration on states whose result is known; `None` if the options contain no check.
 
         Raises:
             ConfigError: the disk is damaged before the workload, or the check does not fit the workload.
@@ -177,7 +177,7 @@ class StoredLog:
 
 
 def open_log(log: Path, base: str | None) -> tuple[_core.CrashRun, CrashLogFacts]:
-    """Open a crash log with its base image; if there is one, the log's identity covers both."""
+    """Open a crash log with its base image, if it has one; the returned identity then covers both files."""
     run, facts = open_run(str(log), base=base)
     if base is None:
         return run, facts
@@ -210,7 +210,7 @@ class Session:
         ready: Callable[[str], None] = lambda _path: None,
         **options: Unpack[RecordingOptions],
     ) -> StoredLog:
-        """Run a workload and store its crash log; `ready` is as in `record_run`.
+        """Run a workload and store its crash log; the arguments and errors are those of `record_run`.
 
         Raises:
             ConfigError: as in `record_run`.
@@ -254,7 +254,7 @@ class Session:
         folder.mkdir(parents=True, exist_ok=True)
         description: Made = {}
         if (folder / _RUN).exists() and (folder / _LOG).exists():
-            # Without a description of its run, the log is treated as one that was recorded elsewhere.
+            # If the folder has no readable description of the run, the log is treated like a log from another place.
             description = (_read_description(folder / _RUN) or {"made": description})["made"]
         return StoredLog(folder, log.absolute(), base_path, facts.identity, facts, description)
 

@@ -12,8 +12,8 @@ from emmclab.crash.recording import failure_text
 from emmclab.crash.stored_log import StoredLog
 from emmclab.runtime.statistics import fisher_exact
 
-#: Verdicts, worst first: a promise was broken; the check or the workload proves nothing, or not everything; there was
-#: no check; only documented losses occurred; nothing was lost.
+#: Verdicts, worst first. Broken: a promise was broken. Not tested: the check or the workload does not prove everything.
+#: Not checked: there was no check. Documented: only documented losses occurred. Kept: nothing was lost.
 BROKEN, NOT_TESTED, NOT_CHECKED, DOCUMENTED, KEPT = VERDICTS = (
     *("broken", "not tested", "not checked"),
     *("documented", "kept"),
@@ -49,7 +49,7 @@ def verdict(log: StoredLog, options: Options, result: Exploration) -> Verdict:
 def _doubts(log: StoredLog, options: Options, result: Exploration) -> Iterator[str]:
     if log.facts.truncated:
         yield f"the log is truncated: only its first {log.facts.moments:,} events were tried"
-    # The status is None if a timeout ended the workload. A log that was recorded elsewhere has no status.
+    # A status of None means that a timeout ended the workload. A log that was recorded elsewhere has no status.
     if (status := log.made.get("status", 0)) is None:
         yield f"the workload was ended after {log.made['workload']['timeout_s']:g} s (--timeout)"
     elif status != 0:
@@ -77,7 +77,7 @@ def finding_fields(
         "level": finding.level,
         "cut": finding.cut,
         "state": finding.state,
-        # A finding about commands has no crash state that could be reproduced.
+        # A finding about commands belongs to no crash state, so there is no name that reproduces it.
         "again": None if finding.way == COMMANDS else log.name_of(options, finding.cut, finding.state),
         "states": finding.count,
         "detail": finding.detail,
@@ -133,14 +133,14 @@ class Kind:
     first: Finding
     kept: StoredLog
     minimal: MinimalState | None
-    #: Number of recordings that show this kind of finding (`recordings`), and of their crash states or commands
-    #: (`count`).
+    #: `recordings`: number of recordings that show this kind of finding. `count`: number of their crash states or
+    #: commands that show it.
     recordings: int
     count: int
 
 
 def kinds(recordings: Sequence[ExploredRecording], *, documented: bool = False) -> list[Kind]:
-    """Return each kind of finding once, lowest level first; if `documented` is set, documented losses instead."""
+    """Return each kind of finding once, lowest level first; with `documented`, only the documented losses."""
     kinds_by_key: dict[object, Kind] = {}
     for recording in recordings:
         for number, finding in enumerate(recording.exploration.findings(documented=documented)):
@@ -193,21 +193,22 @@ def as_json_of(recordings: Sequence[ExploredRecording], options: Options) -> Cra
 
 #: Significance level: p-values below it count as a difference.
 ALPHA = 0.01
-#: Maximum number of cuts per run up to which `enough` is searched: the number that makes a difference significant.
+#: Maximum number of power cuts per run that is tried for `enough`, the number of cuts that makes a difference
+#: significant.
 _MOST_CUTS = 10_000
 
 
 @dataclass(frozen=True)
 class LossDifference:
-    """How often two runs lose data, compared.
+    """Comparison of how often two runs lose data.
 
     Attributes:
         cuts: number of power cuts tried, for each run.
         losing: number of power cuts with a state that breaks a promise, for each run.
-        p: probability of a difference at least this large if both lose data at the same share of cuts (Fisher's exact
-            test, two-sided).
-        enough: smallest number of cuts per run for which shares like these would result in a `p` below `ALPHA`; `None`
-            if the shares are equal, or more than 10,000 cuts would be needed.
+        p: probability of a difference at least this large if both runs lose data at the same share of cuts (Fisher's
+            exact test, two-sided).
+        enough: smallest number of cuts for each run at which the same shares would result in a `p` below `ALPHA`;
+            `None` if the shares are equal, or if more than 10,000 cuts would be needed.
     """
 
     cuts: tuple[int, int]
@@ -216,7 +217,7 @@ class LossDifference:
     enough: int | None
 
     def as_json(self) -> dict[str, object]:
-        """Return the difference, with the limit of `p`, as a dictionary of JSON values."""
+        """Return the difference as a dictionary of JSON values, with `ALPHA`, the significance limit of `p`."""
         return {**asdict(self), "alpha": ALPHA}
 
 

@@ -108,10 +108,10 @@ def grounds(check: str | None, recovery: str, *, identity: str, guest: str | Non
     """Return everything that a verdict depends on, except the options of the exploration.
 
     Args:
-        check: as in `Options`.
-        recovery: as in `Options`.
+        check: the check of the files, as in `Options`.
+        recovery: the method of recovery, as in `Options`.
         identity: digest of the crash log and, if it has one, of its base image.
-        guest: kernel file of the guest that mounts the crash states.
+        guest: kernel file of the guest that mounts the crash states; `None` without a guest.
     """
     command = command_of(check)
     result: Grounds = {"log": identity, "build": build(), "python": platform.python_version()}

@@ -307,7 +307,10 @@ def _former(copy: Copy, identity: Identity) -> tuple[Table | None, bool]:
 
 
 def _doubt(recording: Recording, state: State, in_table: Mapping[str, str]) -> Doubtful | None:
-    """Return the recording if it may have changed; None if size and times of change are those of the last run."""
+    """Return the recording if it may have changed since it was profiled.
+
+    Return None if its size and its time of change are the same as in the last run.
+    """
     name = printable(recording.path)
     before, digest = state.profiled.get(recording.path, (None, in_table.get(name)))
     has_row = state.has_row(recording.path) or (digest is not None and in_table.get(name) == digest)
@@ -317,7 +320,7 @@ def _doubt(recording: Recording, state: State, in_table: Mapping[str, str]) -> D
 
 
 def _batches(doubtful: Sequence[Doubtful]) -> list[tuple[Doubtful, ...]]:
-    """Divide recordings into batches, the largest first, so that no long batch runs alone at the end."""
+    """Divide recordings into batches, large recordings first, so that the run does not end with a long batch."""
     batches: list[tuple[Doubtful, ...]] = []
     batch: list[Doubtful] = []
     size = 0
@@ -344,7 +347,7 @@ def _refused(recording: Recording, place: Path | InputError, reason: str) -> Pro
 
 
 def _profile(source: Source, options: Mapping[str, Any], batch: Sequence[Doubtful]) -> list[Profiled]:
-    """Profile a batch; a recording with an unchanged digest gets no new row."""
+    """Profile the recordings of a batch; a recording whose digest is unchanged keeps its row."""
     results = []
     opened = source.local_files([doubt.recording for doubt in batch])
     for (recording, former), (_, place) in zip(batch, opened, strict=True):

@@ -155,7 +155,7 @@ class Summary:
     refused: tuple[tuple[str, str], ...]
 
     def headline(self) -> str:
-        """Return a sentence with the median of the first compared figure that recordings have.
+        """Return a sentence with the median of one figure: the first compared figure for which there are values.
 
         If there are several groups, it contains the lowest and the highest median.
         """
@@ -454,7 +454,8 @@ def _differences(before: Group, after: Group) -> Sequence[FleetDifference]:
         else:
             verdict = "higher" if delta > 0 else "lower"
         needed = None
-        # With tied values, more recordings may be needed than computed. Require at least one more than now.
+        # If values are tied, more recordings may be needed than the formula gives. At least one more than now is
+        # required.
         least = min(len(first), len(second)) + 1
         if delta == 0 and len({*first, *second}) == 1:
             verdict = "no difference shown"
@@ -530,7 +531,7 @@ def _by_recording(summary: Summary) -> list[list[Outlier]]:
 
 
 def outlier_remarks(summary: Summary, most: int) -> Iterator[str]:
-    """Yield notes on the table of outliers: how outliers are detected, and which rows and groups it leaves out."""
+    """Yield notes on the table of outliers: how they are detected, and which rows and groups it leaves out."""
     left_out = len(_by_recording(summary)) - most
     if left_out > 0:
         yield f"{left_out:,} more recordings are in the output of --json."

@@ -57,7 +57,7 @@ class State:
     """The open state file of one table; while it is open, no other process can work on the table."""
 
     def __init__(self, table: Path, identity: Identity) -> None:
-        """Set the table, and what its rows depend on besides the recordings."""
+        """Set the table and its identity: everything besides the recordings on which the rows of the table depend."""
         self.path = state_of(table)
         self._table = table
         self._identity = identity
@@ -65,7 +65,8 @@ class State:
         self._size = 0
         #: Profiled recordings and their digests, by path.
         self.profiled: dict[str, tuple[Recording, str | None]] = {}
-        #: By path: offset in the state file of the line with the row, for rows that the table does not contain yet.
+        #: By path of a recording: offset of its row in the state file. Contains only rows that are not in the table
+        #: yet.
         self._row_offsets: dict[str, int] = {}
         #: Number of recordings added since the state was opened.
         self.added = 0
@@ -90,7 +91,10 @@ class State:
         self._open.flush()
 
     def count(self) -> None:
-        """Set `added` by counting lines of the file, because an interrupt may come directly after a line is written."""
+        """Set `added` to the number of lines that were added to the file.
+
+        The lines are counted in the file, because an interrupt may come directly after a line is written.
+        """
         self._open.flush()
         self._open.seek(0)
         self.added = sum(1 for _ in self._open) - self._lines_before
@@ -100,14 +104,14 @@ class State:
         return path in self._row_offsets
 
     def rows(self, paths: Iterable[str]) -> Iterator[str]:
-        """Yield the rows of these recordings that the state file contains, as lines of JSON."""
+        """Yield the rows of these recordings as lines of JSON; skip recordings without a row in the state file."""
         for path in paths:
             if path in self._row_offsets:
                 self._open.seek(self._row_offsets[path])
                 yield json.dumps(json.loads(self._open.readline())["row"]) + "\n"
 
     def remove_rows(self, paths: Iterable[str]) -> None:
-        """Remove all rows, because the table now contains them, and recordings that are not in `paths`."""
+        """Remove all rows, because the table now contains them. Also remove recordings that are not in `paths`."""
         remaining = [(path, self.profiled[path]) for path in paths]
         self._clear()
         self.add(Profiled(recording, digest, None) for _, (recording, digest) in remaining)
@@ -132,7 +136,7 @@ class State:
         self.added += 1
 
     def _record(self, recording: Recording, digest: str | None, has_row: bool) -> None:
-        """Update the index for a line about a recording that is written at the end of the state file."""
+        """Add a line of the state file to the index. The line is at the end of the part read or written so far."""
         path = recording.path
         if has_row:
             self._row_offsets[path] = self._size

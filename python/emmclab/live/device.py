@@ -42,8 +42,8 @@ class LiveDevice:
         self.mounted: str | None = None
         #: Figures of creating and mounting the file system, which the result excludes; None without a file system.
         self.prepared: Result | None = None
-        #: Figures of the background work after the mount, until the device was idle (`settle`); the result
-        #: excludes them, too.
+        #: Figures of the background work after mounting, until the device was idle (`settle`). The result excludes
+        #: them.
         self.settled: Result | None = None
 
     @property
@@ -133,9 +133,9 @@ class LiveDevice:
     def settle(self) -> Result:
         """Let the device finish its background work: write-back, folding, and garbage collection when idle.
 
-        Simulated time advances without requests until nothing changes, which takes about a second of real time. On a
-        free clock without `think`, time does not advance, so that no such work is done. Returns the figures of this
-        work; the result and the recorded trace are reset.
+        Simulated time advances without requests until nothing changes, which takes about a second of real time. With
+        `clock` set to `free` and `think` not set, time does not advance without requests, so that no such work is done.
+        Returns the figures of this work; the result and the recorded trace are reset.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:

@@ -221,7 +221,7 @@ def serve(device: Device | str, **options: Unpack[ServeOptions]) -> LiveDevice:
         "seed": values["seed"],
         "check": values["check"],
         "image": files["image"],
-        # Options of a replay, which have fixed values in a live run.
+        # These replay options have fixed values in a live run.
         "rate": 1.0,
         "passes": 1,
         "wrap_addresses": False,

@@ -40,10 +40,10 @@ def assemble(
 ) -> str:
     """Fill a template with `content`, and with `figures` drawn from `rows` (each row contains its `trace`).
 
-    The template `document.html.j2` shows `sections`. In each template, `picture` is the figure of the first screen,
-    whose name is in `head`, and `figures` is the list of all other figures, with a text for those without data.
-    `figure_claims` contains the claims below each figure. `trace_names` are those of `names` that are traces; the
-    others may be settings or interpretations of a paper.
+    The template `document.html.j2` shows `sections`. In each template, `picture` is the figure on the first screen, as
+    chosen in `head`. `figures` is the list of all other figures; a figure without data contains a text instead.
+    `figure_claims` contains the claims that are shown below each figure. `trace_names` lists the traces in `names`; the
+    other elements of `names` may be settings or interpretations of a paper.
     """
     figures = [figure for figure in figures if rows[figure.name] or not figure.optional]
     drawn = [_figure(figure, rows[figure.name], names, trace_names) for figure in figures]

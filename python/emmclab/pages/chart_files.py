@@ -105,10 +105,10 @@ _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
 def library() -> str:
-    """Return the JavaScript library of the pages.
+    """Return the JavaScript library of the pages, which is created once and then cached.
 
     Raises:
-        EmmclabError: bundling fails.
+        EmmclabError: the library cannot be created.
 
     >>> "vegaEmbed" in library()
     True

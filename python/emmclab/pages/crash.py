@@ -122,7 +122,7 @@ def states_text(finding: FindingFields, states: int) -> str:
 
 
 def is_of_commands(finding: FindingFields) -> bool:
-    """Return whether the recorded commands themselves break the promise, independent of crash states."""
+    """Return whether the recorded commands break the promise, so that no crash state is needed to show it."""
     return finding["chosen_by"] == COMMANDS
 
 
@@ -225,8 +225,8 @@ def not_covered(summary: CrashSummary) -> list[str]:
 
 #: Number of distinguishable positions on the time line; cuts at the same position are counted together.
 _PLACES = 500
-#: Maximum number of commands before a cut that are drawn: of the last ones, and of earlier ones that are missing after
-#: the cut.
+#: Maximum numbers of commands that are drawn before a power cut: the last commands, and earlier commands that are
+#: missing after the cut.
 _MOST_COMMANDS, _MOST_MISSING = 16, 12
 #: Maximum number of missing writes in a table; the JSON contains all.
 _MOST_LISTED = 20
@@ -250,7 +250,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class _Clock:
-    """The unit of the time axes: its length in ns of log time (`per`), and the title of each chart's time axis."""
+    """Time axes of the charts: length of their unit in ns of log time (`per`), and the titles of two axes."""
 
     per: float
     line: str
@@ -356,9 +356,9 @@ def _power(factor: str, power: str) -> Markup | str:
 class _ShownFinding(FindingFields):
     """A finding in the form that the page shows.
 
-    `meaning` and `shown_in` are texts, `command` reproduces the crash state, and `smallest` is the smallest crash state
-    that shows the finding. `listed` contains the first missing writes, also as a table, and `unlisted` is the number of
-    further missing writes.
+    `meaning` and `shown_in` are texts, and `command` reproduces the crash state. `smallest` is the smallest crash state
+    that shows the finding. `listed` and `listed_table` contain its first missing writes. `unlisted` is the number of
+    its other missing writes.
     """
 
     meaning: str
@@ -469,7 +469,7 @@ def _line_rows(name: str, summary: CrashSummary, scene: Scene, clock: _Clock) ->
 def _command_rows(
     name: str, finding: FindingFields, cut_ns: int, before: Sequence[LoggedCommand], clock: _Clock
 ) -> Rows:
-    """Return the commands to draw: the last ones before the power cut, and earlier ones whose writes are missing."""
+    """Return the commands to draw: the last ones before the power cut, and earlier ones with missing writes."""
     missing = {write["command"] for write in finding["minimal"]["missing"]} if "minimal" in finding else set()
     # Reads are left out, because they do not affect the crash state.
     before = [command for command in before if command.op != "read"]
@@ -532,7 +532,8 @@ FINDINGS = "findings"
 _ROW_PX = 30
 #: Width of the row labels, pixels.
 _LABEL_PX = 260
-#: The axis is logarithmic if the first command is this many times as far from the cut as the last quarter of commands.
+#: Ratio above which the axis is logarithmic: time from the earliest command to the power cut, divided by that of a
+#: typical command.
 _FAR_APART = 60
 
 

@@ -152,7 +152,7 @@ def exact(value: float | None, unit: str = "") -> str:
 
 
 def lost(ledgers: Iterable[Mapping[str, int | None]]) -> str:
-    """Return a text with the number of lost records in all ledgers; empty if none were lost.
+    """Return a text with the total number of lost records of several traces; empty if none were lost.
 
     >>> lost([{"lost": 2}, {"lost": 0}]), lost([{}])
     ('2 lost', '')

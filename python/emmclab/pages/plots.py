@@ -21,12 +21,18 @@ Chart = Any
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure; `name` is its field in a profile.
+    """Declaration of a figure.
 
-    `paper`: the figure is in the paper. `each`: there is one chart per trace, instead of one for all. `wide`: it has
-    the width of the page. `needs` is a field without which a row cannot be drawn. `source` is the field in a profile
-    if it differs from `name`. `fields` are the fields of rows that are drawn; empty means all. `optional`: the figure
-    is left out if it has no rows. `of_all`: each row describes all traces together, whatever its `trace`.
+    Attributes:
+        name: field of the figure in a profile, unless `source` is set.
+        paper: whether the figure is in the IISWC 2015 paper.
+        each: whether there is one chart per trace, instead of one for all.
+        wide: whether the figure has the width of the page.
+        needs: field without which a row cannot be drawn.
+        source: field in a profile if it differs from `name`.
+        fields: fields of rows that are drawn; empty means all.
+        optional: whether the figure is left out if it has no rows.
+        of_all: whether each row describes all traces together, whatever its `trace`.
     """
 
     name: str

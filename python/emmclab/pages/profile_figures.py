@@ -141,7 +141,7 @@ def response_over_time(rows: Rows) -> Chart:
             tooltip=tooltip(rows),
         )
     )
-    # Without points, an isolated bin between two pauses would not be visible.
+    # Points are drawn besides the line, because a line does not show an isolated bin between two pauses.
     return (base.mark_line(strokeWidth=1) + base.mark_point(filled=True, size=14)).properties(height=200)
 
 

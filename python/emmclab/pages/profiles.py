@@ -158,7 +158,7 @@ def _means(profiles: Sequence[Profile]) -> list[Tile]:
 
 
 class _TraceRow(TypedDict):
-    """A trace on the page: name, header, ledger, digests of input and profile, and notes."""
+    """A trace on the page: name, header, line of record counts (ledger), digests of input and profile, and notes."""
 
     name: str
     header: Mapping[str, Any]

@@ -274,7 +274,7 @@ def _blocks(path: str) -> Callable[[Result, Result], Rows]:
     return rows
 
 
-#: Maps each figure to a function that returns its chart rows, given a result and the first result of the same trace.
+#: Functions that return the chart rows of a figure. The arguments are a result and the first result of the same trace.
 _ROWS: dict[str, Callable[[Result, Result], Rows]] = {
     "response_cdf": _cdf,
     "waits": _waits,

@@ -158,8 +158,8 @@ def number(value: float, metric: str) -> str:
 class ComparedWay(TypedDict):
     """Results of a method of choosing trials: numbers of trials, of trials within bounds, and on the Pareto front.
 
-    `best` is the best value by metric. The Pareto front of the method TPE has `of` trials; the method dominates
-    `beaten` of them.
+    `best` is the best value by metric. `of` is the number of trials on the Pareto front of the method TPE. `beaten` is
+    the number of these that are dominated by a trial of this method.
     """
 
     way: str
@@ -280,7 +280,7 @@ def over_objectives(rows: Rows, x: str, y: str) -> Chart:
 
 
 def best_so_far(rows: Rows, title: str) -> Chart:
-    """Draw the best `value` found up to each `trial`, a line for each method."""
+    """Draw the best `value` of all trials up to each `trial`, with one line for each method."""
     return (
         chart_of(rows)
         .mark_line(interpolate="step-after")

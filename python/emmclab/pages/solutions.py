@@ -1,4 +1,4 @@
-"""The page that compares solutions with the plain device: gains, costs and risks of each."""
+"""The page of the storage solutions of FAST 2012: gain, cost and risk of each, against the plain device."""
 
 from statistics import median
 
@@ -19,7 +19,7 @@ _MOST_TILES = 5
 def render(result: SolutionComparison, provenance: ProvenanceFields | None = None) -> str:
     """Return the HTML page; equal comparisons produce equal bytes.
 
-    `provenance` is the group of this name in a command-line comparison.
+    `provenance` is the group `provenance` of a comparison that the command line has made.
     """
     programs = list(dict.fromkeys(run["application"] for run in result.runs))
     return assemble(

@@ -51,7 +51,8 @@ from emmclab.traces.profile_fields import TABLES, ledger_line
 
 #: Maximum number of rows in a table; the tables that `query` reads contain all rows.
 _MOST_ROWS = 2_000
-#: Maximum number of tiles with best values, and number of such tiles below which tiles with input counts are added.
+#: Maximum number of tiles with best values. If there are fewer tiles than the second number, tiles with the numbers of
+#: inputs and requests are added.
 _MOST_TILES, _LEAST_TILES = 5, 3
 #: Maximum number of inputs that are listed for a ranking that does not use all of them.
 _NAMED_INPUTS = 3
@@ -171,7 +172,7 @@ def _durable_on(results: Results) -> dict[str, Fitted]:
 
 
 def _free_durability(results: Results) -> list[Notice]:
-    """Return notices on devices with a volatile cache whose traces requested no durability."""
+    """Return notices on devices with a volatile cache if the replayed traces requested no durability."""
     texts = {
         run.device: text
         for run in results.runs
@@ -314,7 +315,7 @@ def _ranking(ranked: Ranked) -> str:
 
 
 def _by_key(ranked: Ranked) -> Effect | None:
-    """Return the strongest effect of a single varied setting; None if the best combination is already clear."""
+    """Return the strongest effect of a varied setting; None if the best combination is clear, or only one varies."""
     is_clear = ranked.is_distinguishable and not ranked.indistinguishable
     return None if is_clear or len(ranked.effects) < 2 else ranked.strongest
 
@@ -341,7 +342,7 @@ def _effect_line(ranked: Ranked, effect: Effect) -> str:
 
 
 def _pairs(effect: Effect) -> str:
-    """Return a text on how many pairs of runs differ only in a setting and are better with its best value."""
+    """Return a text on how often the best value wins, of all pairs of runs that differ only in the setting."""
     if effect.agreeing == effect.pairs:
         return f"all {effect.pairs:,} pairs of runs that differ only in it"
     return f"{effect.agreeing:,} of {effect.pairs:,} pairs of runs that differ only in it"
@@ -359,7 +360,7 @@ def _within(ranked: Ranked) -> str:
 
 
 def _of_inputs(ranked: Ranked) -> str:
-    """Return a text on the inputs that the ranking uses; empty if it uses all inputs."""
+    """Return a text that names or counts the inputs of a ranking; empty if the ranking uses all inputs."""
     used, total = len(ranked.inputs), ranked.all_inputs
     if used == total:
         return ""
@@ -542,7 +543,7 @@ def _changes(points: Sequence[Point], key: str, metric: Metric) -> bool:
 
 
 def _row(coordinates: tuple[str, str, str], points: Sequence[dict[int, float]], metric: Metric) -> Row:
-    """Average the points for each seed; return the mean of the averages, with its confidence interval."""
+    """Return a chart row: the mean over the seeds with its confidence interval. Points are first averaged by seed."""
     seeds = [seed for seed in points[0] if all(seed in values for values in points)]
     if seeds:
         shares = metric.unit == "%"
@@ -565,7 +566,7 @@ def _others(point: Point, key: str) -> str:
 
 
 def _inputs(results: Results) -> TextTable:
-    """Return the table of the inputs: figures, ledger, and digests of their files."""
+    """Return the table of the inputs: figures of each trace, counts of its records, and digest of its file."""
     by_name = {field.name: field for _, fields in TABLES for field in fields}
     fields = [by_name[name] for name in _FIELDS]
     recorded = set(results.about.get("recorded_inputs", []))

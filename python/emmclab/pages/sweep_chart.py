@@ -58,7 +58,7 @@ def _base(rows: Rows, key: str) -> Chart:
 
 
 def _legend_of_others(rows: Rows, symbol: str) -> alt.Legend | None:
-    """Return the legend of the settings other than the axis; None if there is only one combination of them."""
+    """Return the legend of the settings that are not on the axis; None if all rows have equal values of them."""
     if len(in_order(rows, "others")) < 2:
         return None
     colour = CATEGORIES[0] if len(in_order(rows, "trace")) == 1 else GREY
@@ -82,7 +82,7 @@ def _lines(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
 
 
 def _bars(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
-    """Draw the bars or points of a setting side by side, one for each trace and combination of other settings."""
+    """Draw a value by setting, with bars or points side by side for each trace and combination of other settings."""
     others = in_order(rows, "others")
     chart = (
         _base(rows, key)

@@ -1,9 +1,9 @@
 """The ledger of claims: every claim of the papers, how it is measured, its sources, result and verdict.
 
 Presets record the sources of their parameters: `made_from` of a workload (by parameter) and of a host, `fitted_to` of a
-device. A result only restates a claim if everything that it is computed from depends on the claim's own sources:
-published tables, profile fields of synthetic inputs, runs of inputs, hosts or devices that were made from or fitted to
-these sources, or layers that did nothing.
+device. A result only restates a claim if all values from which it is computed depend on the claim's own sources. Such
+values are published tables, profile fields of synthetic inputs, and runs of inputs, hosts or devices that were made
+from or fitted to these sources. Layers that did nothing are permitted, too.
 """
 
 import functools
@@ -97,9 +97,9 @@ def _were(names: set[str]) -> str:
 
 
 def restated(reads: Reads, own: frozenset[str]) -> str:
-    """Return the reason if measured values depend only on the claim's own sources; otherwise an empty text.
+    """Return why measured values depend only on the publications behind the claim; empty if they do not.
 
-    Such values restate these sources, and are no test of the claim.
+    Such values repeat the published figures, and do not test the claim.
     """
     synthetic = set(workloads())
     fields: dict[str, set[str]] = {}
@@ -139,7 +139,7 @@ NOT = "not reproduced"
 RESTATED = "restated"
 CANNOT = "cannot be checked"
 NOT_YET = "not yet"
-#: Verdicts of claims that were tested.
+#: Verdicts that result from a measurement of the claim.
 TESTED = (REPRODUCED, DIRECTION, NOT)
 VERDICTS = (*TESTED, RESTATED, CANNOT, NOT_YET)
 #: Minimum and maximum ratio of the measured to the published effect for which a claim has the same trend.
@@ -238,7 +238,7 @@ class Rule:
 
 
 class GridCells(TypedDict):
-    """The simulations (cells) of a grid from which a claim was measured."""
+    """The simulations in one grid of a study from which a claim was measured."""
 
     grid: str
     devices: list[str]
@@ -254,7 +254,7 @@ class SyntheticEvidence(TypedDict):
 
 
 class Evidence(TypedDict, total=False):
-    """The data from which a claim was measured, and the measured values; empty if the claim is not measured."""
+    """The data from which the values of a claim were measured, and these values; empty if the claim is not measured."""
 
     study: str
     cells: list[GridCells]
@@ -265,7 +265,7 @@ class Evidence(TypedDict, total=False):
     #: Workloads whose traces were recorded (`recorded`), and workloads whose traces were generated (`made`).
     recorded: list[str]
     made: list[str]
-    #: The verdict on synthetic traces alone, if the measure also read recorded traces.
+    #: The result and verdict from synthetic traces alone. Present only if recorded traces were used as well.
     on_made: SyntheticEvidence
 
 
@@ -300,10 +300,10 @@ def rules(paper: Paper) -> list[Rule]:
 
 
 def parse(text: str, name: str) -> list[Rule]:
-    """Read a ledger from TOML.
+    """Read the claims of a paper from TOML.
 
     Raises:
-        ConfigError: a key is unknown, or a claim specifies neither a measure nor the reason why it has none.
+        ConfigError: a key is unknown, or a claim has neither a function that measures it nor a reason why it has none.
     """
     parsed = []
     for entry in tomllib.loads(text).get("claim", ()):
@@ -339,7 +339,7 @@ def parse(text: str, name: str) -> list[Rule]:
 def verdict(checks: tuple[Check, ...], values: Mapping[str, float], full: bool = True) -> str:
     """Return the verdict on measured values.
 
-    The best verdict is "same trend" if a value is missing, or if `full` is false because a part is unchecked.
+    If a value is missing, or if `full` is false because a part is unchecked, the verdict is "same trend" at best.
 
     >>> checks = (Check("gain", 86, within=5, neutral=0),)
     >>> [verdict(checks, {"gain": value}) for value in (83.0, 97.0, 40.0)]
@@ -377,7 +377,8 @@ def machine_bound_studies(chosen: Iterable[Paper]) -> list[str]:
 def judge(results: Mapping[str, Results], chosen: Sequence[Paper] | None = None) -> list[Claim]:
     """Return the claims of papers (all if `chosen` is None) with verdicts, from the `results` of studies by name.
 
-    A claim that only a study of `machine_bound_studies` measures gets a verdict if `results` contain that study.
+    Some claims need a study that cannot run on every machine (`machine_bound_studies`). Such a claim gets a verdict if
+    `results` contain this study.
 
     Raises:
         EmmclabError: a study has cells without a result in a grid on which claims are based.
@@ -394,7 +395,7 @@ def judge(results: Mapping[str, Results], chosen: Sequence[Paper] | None = None)
 
 
 def judge_study(results: Results) -> list[Claim]:
-    """Return the claims that one study measures, with the same verdicts as in the whole ledger.
+    """Return the claims that are measured by one study, with the same verdicts as in the list of all claims.
 
     Raises:
         EmmclabError: the study has cells without a result, so that its claims cannot be judged.
@@ -451,7 +452,10 @@ def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
 
 
 def _weighed(rule: Rule, measurement: Measurement, reads: Reads) -> tuple[str, str]:
-    """Return the verdict on a measured claim; and the reason, if the result only restates the claim's own sources."""
+    """Return the verdict on a measured claim of a paper, and a reason.
+
+    The reason is empty, unless the result only restates the sources on which the claim itself is based.
+    """
     claim_verdict = verdict(rule.checks, measurement.values, full=not rule.unchecked)
     restatement = restated(reads, rule.own)
     if not restatement:
@@ -527,7 +531,7 @@ def settled(claims: Iterable[Claim]) -> str:
 
 
 def headline(claims: Iterable[Claim]) -> str:
-    """Return a line of text with the numbers of claims that were tested, only restate sources, or are unchecked."""
+    """Return a line of text: how many claims of the papers were tested, restated or cannot be checked."""
     number = counts(claims)
     tested = sum(number[name] for name in TESTED)
     return (

@@ -33,7 +33,7 @@ Measure = Callable[[Results], Measurement]
 
 
 def measure(function: Measure) -> Measure:
-    """Mark a function as a measure, that is, a function that measures a claim."""
+    """Mark a function that measures the values for a claim of a paper."""
     function.__dict__["is_measure"] = True
     return function
 
@@ -61,11 +61,11 @@ class Reads:
     """The data from which a claim was measured: published tables, fields of profiles, runs, and devices."""
 
     tables: dict[str, None] = field(default_factory=dict)
-    #: Fields of profiles that were read, as pairs of the trace's name and the field or figure.
+    #: Fields of profiles that the measurement used, as pairs of a trace name and the name of a field or figure.
     profiles: dict[tuple[str, str], None] = field(default_factory=dict)
-    #: Runs that were read, by their `id()`.
+    #: Runs that were read. The key is the `id()` of the run.
     runs: dict[int, Run] = field(default_factory=dict)
-    #: Device presets that the measure simulated itself.
+    #: Device presets on which the measuring function simulated a trace itself.
     devices: dict[str, None] = field(default_factory=dict)
 
 
@@ -73,7 +73,7 @@ _reads: ContextVar[Reads | None] = ContextVar("reads", default=None)
 
 
 def _current_reads() -> Reads:
-    """Return the record of data read by the running measure; if none is running, a new one that is discarded."""
+    """Return the record of data read by the running measurement; without one, a temporary record."""
     return _reads.get() or Reads()
 
 
@@ -96,7 +96,7 @@ class _WatchedProfile(Profile):
 
 
 class _Watched(Results):
-    """Results of a study that record every run that is read from them."""
+    """Results of a study that keep a record of the runs that are read."""
 
     def select(self, grid: str, *, among: Names | None = None, **values: Any) -> Iterator[Run]:
         for run in super().select(grid, among=among, **values):
@@ -105,7 +105,7 @@ class _Watched(Results):
 
 
 def run_measure(function: Measure, results: Results) -> tuple[Measurement, Reads]:
-    """Run a function that measures a claim; return its result and the record of the data that it has read."""
+    """Run a function that measures a claim of a paper; return its result and a record of the data that it read."""
     reads = Reads()
     profiles: dict[str, Profile] = {name: _WatchedProfile(profile) for name, profile in results.profiles.items()}
     watched = _Watched(results.about, profiles, results.runs, results.digest, results.failures, results.cuts)

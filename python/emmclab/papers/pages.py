@@ -27,9 +27,10 @@ from emmclab.traces.reading import bundled_by_name
 
 @dataclass(frozen=True)
 class Drawing:
-    """A chart and its data. `source` is the figure, table or section of the paper that its claims cite.
+    """A chart of a paper's page, and its data.
 
-    `of_all` is true if the rows describe all traces together, so that traces without rows are not reported as missing.
+    `source` is the figure, table or section of the paper to which the chart belongs. `of_all` is true if the rows
+    describe all traces together, so that traces without rows are not reported as missing.
     """
 
     name: str
@@ -199,7 +200,10 @@ def assemble_page(
 
 
 def ledger_table(results: Results, **columns: Callable[[Profile], str | Number]) -> TextTable:
-    """Return the ledger of each input; `columns` contains further columns by their headings."""
+    """Return a table of the records that were read, skipped or changed in each input.
+
+    `columns` contains further columns by their headings.
+    """
     rows = [
         [
             name,

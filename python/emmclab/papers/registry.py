@@ -26,7 +26,7 @@ class Paper:
     state: str
     #: Names of the studies of the paper; the study that is named like the paper comes first.
     studies: tuple[str, ...]
-    #: Whether the paper's original traces can replace the workloads of its studies (`--traces`).
+    #: Whether the option `--traces` can replace the workloads of the studies with the original traces of the paper.
     takes_traces: bool = False
     #: Grids of each study that no claim of the paper uses; `emmclab claims` does not run them.
     grids_without_claims: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -151,7 +151,7 @@ _AS_FAST = 0.97
 #: Request sizes of the bandwidth curves, KB.
 _SIZES_KB = tuple(4 << power for power in range(13))
 _WHOLE_FROM_KB = 128
-#: Limits for requests below `_WHOLE_FROM_KB`: minimum and maximum number of requests, and maximum total KB. Larger
+#: Number of requests for a size below `_WHOLE_FROM_KB`: minimum, maximum, and limit by their total size in KB. Larger
 #: requests write the whole region.
 _FEWEST, _MOST, _MOST_KB = 4, 512, 8 * 1024
 #: Number of requests between two checks of progress and Ctrl-C.

@@ -30,7 +30,7 @@ _LOCKS = "running"
 
 
 class PutObject(TypedDict):
-    """Version of an object, as the store reports it; a tag that the store does not report is None."""
+    """Version of a stored object. Fields that the store does not report are None."""
 
     e_tag: str | None
     version: str | None

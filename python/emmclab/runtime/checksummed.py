@@ -45,7 +45,8 @@ def _sum(value: Mapping[str, Any]) -> str:
 
 #: Parquet metadata key of the seal (a checksum), and the placeholder of its value while the file is written.
 KEY, UNSEALED = "emmclab_seal", "0" * 64
-#: Bytes before the seal in the Parquet footer: the key, then the type and the length of the value.
+#: The bytes directly before the checksum in the Parquet footer: the metadata key, then the type and the length of the
+#: value.
 _BEFORE = KEY.encode() + b"\x18\x40"
 #: The last bytes of a Parquet file: the size of the field for the footer's length, and the magic number.
 _LENGTH_BYTES, _MAGIC = 4, b"PAR1"
@@ -93,7 +94,7 @@ def _seal_offset(path: Path) -> int | None:
 
 
 def _hashed(path: Path, offset: int) -> bytes:
-    """Return the hexadecimal SHA-256 of a file, computed with the placeholder instead of the checksum at `offset`."""
+    """Return the hexadecimal SHA-256 of a file, with `UNSEALED` in place of the checksum at `offset`."""
     sha256 = hashlib.sha256()
     with path.open("rb") as file:
         remaining = offset

@@ -7,7 +7,8 @@ from emmclab.runtime.files import printable
 #: The arguments of the current command; empty if emmclab is used from Python.
 words: list[str] = []
 
-#: Options that do not change results, and have a value. `_PLACES` are options about where and how to compute.
+#: Options with a value that do not change results: paths of outputs (`_OUTPUTS`), and where and how to compute
+#: (`_PLACES`).
 _OUTPUTS = ("--html", "--figures", "--over-time", "--perfetto", "--events", "--record", "--output", "-o")
 _PLACES = ("--results", "--images", "--images-gb", "--jobs", "--on")
 _FLAGS = ("--json", "--fresh")

@@ -94,7 +94,7 @@ class TextTable(NamedTuple):
 
     @property
     def columns(self) -> list[Column]:
-        """The columns of the table; the first `words` columns contain text."""
+        """The columns of the table; the field `words` is the number of text columns at its beginning."""
         columns = [Column(heading) if isinstance(heading, str) else heading for heading in self.headings]
         return [column._replace(is_text=column.is_text or i < self.words) for i, column in enumerate(columns)]
 
@@ -105,7 +105,7 @@ class TextTable(NamedTuple):
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading in a section; links on the page refer to `anchor`, and a minor heading is smaller."""
+    """A heading in a section; `anchor` is its link target on the page, and `is_minor` makes it smaller."""
 
     text: str
     anchor: str = ""

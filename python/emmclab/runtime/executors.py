@@ -1,4 +1,7 @@
-"""Runs tasks: the interface of executors, and executors for this computer (`cluster` has one for a cluster)."""
+"""Runs tasks: the interface of executors, and the executors for this computer.
+
+The module `cluster` contains the executor for a cluster.
+"""
 
 import contextlib
 import ctypes

@@ -59,7 +59,7 @@ class FieldMapping(Mapping[str, Any]):
         # The method is hidden from mypy, which would otherwise accept every attribute of the class.
 
         def __getattr__(self, name: str) -> Any:
-            """Return the field with the name of the attribute; a group is a record of its declared class."""
+            """Return the field with the attribute's name; a group of fields becomes an object of its declared class."""
             if name.startswith("_"):
                 raise AttributeError(name)
             field = name.removesuffix("_")

@@ -239,7 +239,7 @@ def move_into_place(finished: Path, path: Path) -> None:
 def stale_folders(parent: Path) -> list[Path]:
     """Return the temporary folders of this user in `parent`.
 
-    Links are left out: if `parent` is the temporary folder of all users, others could create links with such names.
+    Links are ignored. If all users share `parent`, another user could create a link with the name of such a folder.
     """
     from emmclab import _core
 

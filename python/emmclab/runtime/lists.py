@@ -13,9 +13,9 @@ Names = str | Iterable[str]
 def once(values: Iterable[_Value]) -> list[_Value]:
     """Return the values in order, without duplicates.
 
-    Lists of alternatives contain no duplicates: devices, traces to compare, stacks, seeds, axes. Lists whose
-    members are used together may: traces that run together, the layers of a stack, applications
-    that run together, options of mkfs.
+    Use it for lists of alternatives: devices, traces to compare, stacks, seeds, axes. Members that are used together
+    may occur several times: traces that run together, the layers of a stack, applications that run together, options of
+    mkfs.
 
     >>> once(["nexus5", "ufs31", "nexus5"]), once([1, True, 1])
     (['nexus5', 'ufs31'], [1, True])

@@ -82,7 +82,8 @@ def percent_text(change: float | None, digits: int = 1) -> str:
 class FigureDifference(TypedDict):
     """A figure of two runs, traces or fleets, and the difference from the first to the second.
 
-    The difference is in percent of the first or, of shares, in percentage points; the other one is None.
+    For shares, `difference_points` is the difference in percentage points, and `difference_pct` is None. For other
+    figures, `difference_pct` is the difference in percent of the first, and `difference_points` is None.
     """
 
     first: float | None

@@ -35,9 +35,9 @@ class Option:
         writes: whether the value is the path of an output file, whose folder must exist.
         takes_names: whether the value is a list of names, where a text is one name; `declarations` sets it for the type
             `Names`.
-        stored: when results and cells of studies contain this option of a run: `always`; `results`: results always,
-            cells if it is set; `set`: if it differs from its default; `layers`: if there are layers; `never`: it does
-            not change the run.
+        stored: when results and study cells contain this option of a run. `always`; `results`: always in results, in
+            cells if it is set; `set`: if it differs from its default; `layers`: if there are layers; `never`: not at
+            all, because it does not change the run.
     """
 
     default: Any
@@ -86,7 +86,10 @@ class Option:
 
 
 def declarations(group: type, **names: Any) -> dict[str, Option]:
-    """Return the options declared in a group, by name; `names`: types that its module imports only for type checks."""
+    """Return the options declared in a group, by name.
+
+    `names` are the types that the group's module imports only for type checks.
+    """
     hints = get_type_hints(group, localns=names, include_extras=True)
     options = {}
     for name, hint in hints.items():
@@ -99,7 +102,7 @@ def declarations(group: type, **names: Any) -> dict[str, Option]:
 
 
 def attributes(group: Mapping[str, Option]) -> str:
-    """Return the text about options for the docstring of their group."""
+    """Return the section `Attributes` for the docstring of a group, with a line for each option."""
     lines = (f"    {name}: {option.about} Default: {option.default!r}." for name, option in group.items())
     return "\n".join(["Attributes:", *lines])
 

@@ -57,7 +57,7 @@ class TableFile:
         self._lines = folder / f"{name}.json"
         self._kinds: dict[str, set[str]] = {}
         self._file = self._lines.open("w", encoding="utf-8")
-        #: Digest of each distinct set of columns among the rows written so far.
+        #: Digests of the different sets of columns that the rows written so far have.
         self._forms: set[str] = set()
         self._longest = 0
         self.rows = 0

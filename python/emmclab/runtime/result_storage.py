@@ -165,7 +165,10 @@ class Folder:
 
     @contextlib.contextmanager
     def lock(self, shard: str) -> Iterator[None]:
-        """Lock a file of the folder; runs of shards share the lock. It is released even if the process is killed."""
+        """Lock the result folder; runs of different shards can hold the lock at the same time.
+
+        The lock is released even if the process is killed.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as locks:
             locks.enter_context(self._locked(_LOCK, shared=bool(shard)))

@@ -146,7 +146,8 @@ def binomial_interval(hits: int, trials: int, confidence: float) -> Interval:
     if trials == 0:
         return Interval(0.0, 1.0)
     doubt = (1 - confidence) / (2 if 0 < hits < trials else 1)
-    # At the lower bound, the probability of `hits` or more is `doubt`; at the upper bound, that of `hits` or fewer.
+    # At the lower bound, at least `hits` hits have the probability `doubt`. At the upper bound, at most `hits` hits
+    # have it.
     low = 0.0 if hits == 0 else _bisected(lambda p: 1 - _at_most(hits - 1, trials, p) < doubt, 1.0).low
     high = 1.0 if hits == trials else _bisected(lambda p: _at_most(hits, trials, p) > doubt, 1.0).low
     return Interval(low, high)
@@ -248,10 +249,11 @@ def mann_whitney(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def _exact(ranks: Sequence[int], smaller: int, distance: int, expected: int) -> float:
-    """Return the share of divisions whose rank sum is at least `distance` away from the expected value.
+    """Return the share of divisions of the ranks into two sets that have an extreme rank sum.
 
-    For each size of the smaller set, the numbers of divisions by rank sum are packed into one big integer, so
-    that a rank is added to all of them by a shift.
+    The rank sum of the smaller set is extreme if it is at least `distance` away from `expected`. The numbers of
+    divisions by rank sum are packed into one big integer for each size of the smaller set. A shift then adds a rank to
+    all of them.
     """
     divisions = math.comb(len(ranks), smaller)
     width = divisions.bit_length()
@@ -268,9 +270,10 @@ def _exact(ranks: Sequence[int], smaller: int, distance: int, expected: int) -> 
 
 
 def least_p(before: Sequence[float], after: Sequence[float]) -> float:
-    """Return the smallest p-value possible with this many values, or with these values and their ties.
+    """Return the smallest p-value that sets of these sizes can have, without ties or with the ties of these values.
 
-    It results if all values of one set are above those of the other. Ties may allow this in only one direction.
+    It results if all values of one set are above those of the other. With ties, this may be possible in only one
+    direction.
 
     >>> least_p([1, 2, 3], [4, 5, 6]), least_p([1], [0, 0])
     (0.1, 0.3333333333333333)

@@ -272,9 +272,9 @@ class Device:
             options: options of the run, by name; `emmclab.simulation.run_options.RunOptions` describes each.
 
         Raises:
-            ConfigError: a setting or option is impossible, the trace does not fit the device or is of several
-                devices (`read(..., only="device=NAME")` selects one), or `victim` returns anything but a full
-                block of its view.
+            ConfigError: a setting or option is impossible; the trace does not fit the device; the trace contains
+                several devices (`read(..., only="device=NAME")` selects one); or `victim` returns something other than
+                a full block of its view.
             EmmclabError: reading the trace fails.
             Exception: any exception of `victim` ends the run.
 
@@ -302,7 +302,7 @@ class Device:
         aging = parse_precondition(values["precondition"])
         if not isinstance(aging, Path):
             values["precondition"] = aging.text
-        # The core receives a preconditioning trace separately, so the option is `none` in this case.
+        # A preconditioning trace is passed to the core separately. The option `precondition` is then `none`.
         replay = {name: value for name, value in values.items() if name in _OF_THE_CORE} | {
             "precondition": "none" if isinstance(aging, Path) else aging.text,
             "percentiles": percentiles_of(values["percentiles"]),

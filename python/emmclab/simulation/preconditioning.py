@@ -1,4 +1,4 @@
-"""Preconditioning: the data on a device before a run, such as that of a used phone, or of a trace."""
+"""Preconditioning: the data on a device before a run, such as the data of a used phone or of a trace."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ def parse_precondition(text: str) -> _core.Precondition | Path:
 
 
 def no_trace(text: str, device: str) -> _core.Precondition:
-    """Parse a preconditioning; reject a trace with an error that describes the device by the text `device`."""
+    """Parse a preconditioning that must not be a trace; `device` names the device in the error message."""
     parsed = parse_precondition(text)
     if isinstance(parsed, Path):
         raise ConfigError(

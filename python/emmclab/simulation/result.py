@@ -58,7 +58,7 @@ _WRITE_BOOSTER = tuple(
 )
 
 
-#: Fields of the second device, with the corresponding fields of the first one.
+#: For each field of a second device, the path of the same figure of the first device.
 _SECOND = {
     "host_bytes_read": "requests.bytes_read",
     "host_bytes_written": "requests.bytes_written",
@@ -81,7 +81,7 @@ def ufs_figures(ufs: UfsUse | None) -> list[tuple[ResultField, float | None]]:
 
 
 def second_figures(second: SecondDevice) -> list[tuple[ResultField, float]]:
-    """Return the figures of the second device, formatted as those of the first one.
+    """Return the figures of the second device, each with the field that formats it for the first device.
 
     >>> counts = {"host_bytes_read": 0, "host_bytes_written": 4096, "page_programs": 1, "block_erases": 0, "waf": 1.0}
     >>> figures = second_figures(SecondDevice({"device": "sdcard", **counts}))
@@ -119,7 +119,7 @@ class Result(SimulationResult):
 
     trace: str
     options: dict[str, Any]
-    #: Origin of the result; missing in results that studies store, because all cells of a study share it.
+    #: Origin of the result. Results in a study do not have this field, because it is the same for the whole study.
     provenance: ProvenanceFields | None
     #: Real-time figures of a served device; None for other runs.
     live: LiveStatus | None
@@ -160,7 +160,7 @@ class Result(SimulationResult):
         return self[path]
 
     def timed(self) -> int:
-        """Return the number of reads and writes, whose times are measured.
+        """Return the number of requests whose times are measured: reads and writes.
 
         If the result does not count requests by kind, this is the number of all requests.
 

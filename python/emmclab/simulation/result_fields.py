@@ -16,7 +16,7 @@ _FILE = Path(__file__).parents[1] / "data" / "result-fields.json"
 _BYTES = {"MB": 1 << 20, "TB": 1 << 40}
 #: Display units that differ from the stored units; empty if the label already contains the unit.
 _SHOWN_AS = {"byte": "MB", "block": "", "map unit": ""}
-#: Suffixes of the names of a layer's counts, with the unit and the decimals of such figures.
+#: Unit and decimals of a count of a layer, by the suffix of the count's name.
 _COUNTS = {"_bytes": ("byte", 1), "_ms": ("ms", 3), "_pct": ("%", 0)}
 #: Significant digits of a figure in a sentence.
 _IN_WORDS = 2
@@ -138,7 +138,7 @@ class ResultField(NamedTuple):
 
 
 def _decimals(value: float) -> int:
-    """Return the number of decimals with which a figure is compared: two, or more for three significant digits."""
+    """Return the decimals for comparing a figure: enough for three significant digits, and at least two."""
     return max(_IN_WORDS, _SIGNIFICANT - 1 - math.floor(math.log10(abs(value)))) if value else _IN_WORDS
 
 
@@ -218,7 +218,7 @@ def result_field(path: str) -> ResultField:
 
 
 def shown_fields(paths: tuple[str, ...]) -> tuple[ResultField, ...]:
-    """Return the figures with these paths, in order, and how they are displayed."""
+    """Return the result fields with these paths, in this order, with their labels and formats."""
     fields = tuple(map(result_field, paths))
     if bare := [field.path for field in fields if not field.label]:
         raise KeyError(f"no label is declared for the result fields {', '.join(bare)}")

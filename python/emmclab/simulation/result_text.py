@@ -12,13 +12,15 @@ from emmclab.simulation.result_fields import result_field
 #: Figures in the sentence that summarises a result.
 _MEAN, _P99 = map(result_field, ("response.mean_response_ms", "response.p99_ms"))
 
-#: Share of requests that arrive within 1 ms after the device became idle, above which open loop misleads, percent.
+#: Results of an open loop are misleading if more than this percentage of requests arrive within 1 ms after the device
+#: became idle.
 DEPENDENT_PCT = 25.0
 #: Percentage of requests whose addresses were wrapped into a smaller device, above which a warning is printed.
 _MUCH_WRAPPED_PCT = 5.0
 #: Load that an overloaded run should have at the proposed rate, as a share of the maximum load of the device.
 _COMFORTABLE = 0.8
-#: Maximum backlog that counts as a burst, as a share of the arrival time; the core uses the same limit.
+#: Maximum backlog that counts as a burst, as a share of the time in which requests arrive. The Rust core uses the same
+#: limit.
 _BURST_SHARE = 0.1
 #: Maximum backlog that counts as a burst, in seconds. A burst must not exceed `_BURST_SHARE` either.
 _BURST_S = 10.0
@@ -41,7 +43,7 @@ def headline(result: Result) -> str:
     mean, recorded = result.response.mean_response_ms, result.recorded.response.all
     if recorded.recorded_ms is None:
         p99 = f"{_P99.short} {_P99.in_words(result.response.p99_ms)}"
-        # A served device has no recorded response times to compare with its own.
+        # A served device has no recorded response times, so the text does not mention that they are missing.
         unknown = "" if result.live else "; no response times are recorded"
         return f"{mean_text(mean)}, {p99}{unknown}"
     return recorded_mean_text(mean, recorded.recorded_ms, recorded.error_pct)
@@ -191,7 +193,7 @@ def warnings_by_text(results: Sequence[Result]) -> list[tuple[str, str]]:
 
 
 def notes_by_text(results: Sequence[Result]) -> list[str]:
-    """Return the notes on runs, each with the names of its runs if there are several runs."""
+    """Return the notes on runs. If there are several runs, a note names the runs to which it applies."""
     notes = by_text(results, lambda result: [unwritten_note(result)])
     return [f"{runs}: {text}" if len(results) > 1 else text for runs, text in notes if text]
 
@@ -314,8 +316,8 @@ def mode_line(result: Result) -> str:
     line = f"{name} ({reason})" if (reason := result.run.mode_reason) else name
     if result.live:
         clock = result.live.clock
-        # An idle device writes back its cache, so flushes take less time. The text therefore states whether there is
-        # idle time.
+        # Idle time between requests shortens flushes, because an idle device writes back its cache. Therefore the text
+        # states whether there is idle time.
         idle = "no idle time" if clock == "free" and not result.options.get("think") else "idle time"
         line += f", clock {clock} ({idle} between requests)"
     return line

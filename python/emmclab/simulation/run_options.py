@@ -33,7 +33,7 @@ VictimPolicy = Callable[[VictimView], int | None]
 
 
 class OptionsOfAnyLayers(ReplayOptions, total=False):
-    """The options of a run except its layers, which `compare` accepts in another form."""
+    """The options of a run except its layers; `compare` accepts layers in another form."""
 
     passes: Annotated[
         int,
@@ -219,7 +219,7 @@ def complete_options(options: RunOptions) -> dict[str, Any]:
 
 
 def stored_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a run as its result stores them; `options` contains all options of the run.
+    """Return those options of a run that its result stores; `options` contains all options of the run.
 
     >>> options = complete_options({"flush_every": 8, "layers": ("pass-through",)})
     >>> {name: value for name, value in stored_options(options).items() if name in ("flush_every", "layers")}

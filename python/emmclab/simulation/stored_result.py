@@ -12,7 +12,7 @@ from emmclab.runtime.files import read_text
 from emmclab.simulation.provenance import RECORD
 from emmclab.traces.reading import read
 
-#: Groups of fields that the JSON of a simulated run contains.
+#: Groups of fields by which the JSON of a simulated run is recognised; all of them must be present.
 _OF_A_RESULT = ("device", "options", "configuration", "requests")
 #: Metadata key under which a file of requests stores the description of its run.
 _RUN_KEY = "emmclab.run"

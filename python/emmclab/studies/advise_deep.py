@@ -43,7 +43,7 @@ class DeepFields(TypedDict):
 
 @dataclass(frozen=True)
 class Deep:
-    """The tried combinations of design options; `by` is the key in `METRICS` by which they are ranked."""
+    """Result of a search of combinations of design options; `by` is the key in `METRICS` of the ranking figure."""
 
     found: SearchResult
     by: str
@@ -90,7 +90,7 @@ class Deep:
         return change_pct(self.base.figures[name], trial.figures[name]) or 0.0
 
     def without_one(self) -> list[dict[str, Setting]]:
-        """Return variants of the best combination, each without one of its options; tried ones are left out."""
+        """Return variants of the best combination, each with one option switched off; omit variants already tried."""
         best, earlier = self.best, [trial.values for trial in self.found.trials]
         if best is None:
             return []
@@ -98,7 +98,7 @@ class Deep:
         return [values for values in fewer if values not in earlier]
 
     def to_dict(self) -> DeepFields:
-        """Return the search as JSON values; the Pareto-optimal combinations are sorted, best first."""
+        """Return the search as JSON values, with the Pareto-optimal combinations sorted by the ranking metric."""
         front = sorted(self.found.front(), key=lambda trial: trial.figures[self.metric])
         return {
             "ranked_by": self.by,
@@ -129,7 +129,7 @@ def trial_options(trial: Trial) -> list[str]:
 def space_of(device: Device) -> Space:
     """Return the search space of a device's design options; options that share a setting exclude each other.
 
-    The grid, which the search has to beat, consists of the unchanged device and each option alone.
+    The search is compared with fixed trials: the unchanged device, and each option alone.
     """
     groups: list[list[Option]] = []
     for option in options(device):
@@ -179,8 +179,8 @@ def advise_deep(
 ) -> Deep:
     """Search combinations of a device's design options for traces, and store all simulations like `emmclab search`.
 
-    A figure is the geometric mean over the traces and over the runs with all `seeds`. `replay` are `mode`,
-    `precondition` and `wrap_addresses`.
+    Each figure is the geometric mean over all traces and seeds. `replay` accepts the options `mode`, `precondition` and
+    `wrap_addresses`.
     """
     require_order(by)
     configured = Device.named(device).set(dict(settings or {})) if settings else Device.named(device)

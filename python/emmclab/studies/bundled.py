@@ -18,7 +18,10 @@ def studies_in(folder: Traversable) -> dict[str, Traversable]:
 
 @functools.cache
 def _definitions() -> dict[str, Traversable]:
-    """Return all study definitions by name: first those in the folders of papers, then those of this package."""
+    """Return all study definitions by name.
+
+    The definitions in the folders of papers come first. The definitions in this package follow.
+    """
     papers = files("emmclab").joinpath("papers")
     folders = sorted((entry for entry in papers.iterdir() if entry.is_dir()), key=lambda entry: entry.name)
     definitions: dict[str, Traversable] = {}

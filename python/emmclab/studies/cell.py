@@ -20,8 +20,8 @@ from emmclab.studies.stored_types import CellFields, CellOptions, Entry
 
 #: Version of the format of stored results; results with another version are ignored.
 _KEPT_AS = 1
-#: Number of requests above which a generated input counts as long: reading a device image from disk is then faster than
-#: generating the input.
+#: Number of requests above which a generated input counts as long. Generating a long input takes longer than reading a
+#: device image from disk.
 _LONG_REQUESTS = 200_000
 
 
@@ -39,7 +39,7 @@ class Cell:
     options: str = "{}"
 
     def identity(self) -> CellFields:
-        """Return everything that determines the result of the cell, except the version of emmclab."""
+        """Return everything that determines the result of this run of a study, except the version of emmclab."""
         fields: CellFields = {
             "grid": self.grid,
             "input": self.input.name,
@@ -72,7 +72,7 @@ class Cell:
 
     @functools.cached_property
     def preparation_key(self) -> tuple[object, ...]:
-        """Key of the slow preparation that cells share: of a preconditioned device, or else of the input."""
+        """Key of the slow preparation: cells with the same key share a preconditioned device or, else, an input."""
         options = _parsed(self.options)
         is_used = self.device and options.get("precondition", "none") != "none"
         if is_used and self.input.requests < _LONG_REQUESTS:
@@ -144,7 +144,7 @@ class Cell:
         capacity = _parsed(self.options).get("capacity")
         if capacity:
             device = device.with_capacity(capacity)
-        # If the device file has changed, the key of this cell would no longer match the simulated device.
+        # If the file of the device has changed, the device is no longer the one for which this run was planned.
         if ("/" in self.device or self.device.endswith(".toml")) and device.digest != self.device_digest:
             raise InputError(
                 f"{self.device}: this file has changed since the run of the study began",

@@ -24,12 +24,15 @@ _TASK_S, _TOGETHER = 1.0, 256
 _FLATTENED = 64
 #: Number of cells of each grid that are run for a sample.
 _SAMPLE = 4
-#: Number of crashes of worker processes after which a cell of a study is not tried again.
+#: Number of crashes of worker processes after which a single run of a study (cell) is not tried again.
 CRASHES = 3
 
 
 class Task(NamedTuple):
-    """Cells that a worker gets together; with `wait`, it waits for devices that other processes are preconditioning."""
+    """Cells that a worker gets together.
+
+    If `wait` is set, the worker waits while other processes precondition the devices of the cells.
+    """
 
     cells: tuple[Cell, ...]
     wait: bool = False
@@ -47,8 +50,8 @@ class Outcome(NamedTuple):
 class Progress:
     """Progress of a study."""
 
-    #: Number of finished cells of the study. The next fields count all cells, cells finished before this run, failed
-    #: cells, and cells given up without a result.
+    #: Number of finished cells of the study. `total` counts all cells, `before` cells finished before this run,
+    #: `failed` failed cells, and `quarantined` cells given up without a result.
     done: int
     total: int
     before: int
@@ -56,7 +59,7 @@ class Progress:
     quarantined: int
     #: Sum of the run times of the study cells that were run, seconds.
     cells_s: float
-    #: Estimated remaining time, seconds, by the mean time of a cell in each grid; None before the first result.
+    #: Estimated remaining time, seconds, from the mean run time in each grid; None before the first result.
     left_s: float | None
     jobs: int
 
@@ -74,7 +77,7 @@ def run_task(images_limit: int, images: Images | None, task: Task) -> list[Outco
 
 
 class _Done(NamedTuple):
-    """A finished study cell: its result, the result as JSON, and the time needed."""
+    """A finished run of a study: its result, the result as JSON, and the time needed."""
 
     key: str
     entry: Entry
@@ -87,7 +90,7 @@ class _Done(NamedTuple):
 
 
 def _done(cell: Cell, images: Images, task: Task) -> _Done | None:
-    """Run a cell; return None if another process is preconditioning the device and the task does not wait for it."""
+    """Run a cell of a study; return None if another process preconditions its device and the task does not wait."""
     started = time.monotonic()
     if not task.wait and not cell.prepare(images):
         return None
@@ -97,7 +100,7 @@ def _done(cell: Cell, images: Images, task: Task) -> _Done | None:
 
 
 class _Queue:
-    """Waiting cells, grouped by what has to be prepared for them: a preconditioned device, else an input.
+    """The waiting runs of a study, grouped by the preconditioned device or else the input that they need.
 
     A process keeps its last preconditioned device and input in memory. A worker therefore continues with the same
     group, and then begins a group on which no other worker has started, if there is any.
@@ -123,7 +126,10 @@ class _Queue:
         self._fresh = {prepared: self._fresh[prepared] for prepared in [*early.values(), *self._fresh]}
 
     def following(self, last: Cell | None) -> Cell:
-        """Return the next cell for a worker whose previous cell is `last`, without removing it; there must be one."""
+        """Return the next cell for a worker without removing it; there must be one.
+
+        `last` is the previous cell of the worker. Cells with the same preparation are preferred.
+        """
         return self._group_for(last)[0]
 
     def take(self, last: Cell | None) -> Cell:
@@ -152,9 +158,9 @@ class Sweep:
     def __init__(
         self, cells: Sequence[Cell], total: int, *, is_sample: bool = False, more: Callable[[], Sequence[Cell]] = tuple
     ) -> None:
-        """Set the cells of a study to run; if `is_sample` is set, only a few cells of each grid are run.
+        """Set the runs (cells) of a study to execute; if `is_sample` is set, only a few cells of each grid are run.
 
-        `more` returns further cells when all earlier ones are finished; an empty list ends the sweep.
+        `more` returns further cells when all earlier ones are finished, or an empty list if there are none.
         """
         self._more = more
         self.total, self._before = total, total - len(cells)
@@ -249,17 +255,17 @@ class Sweep:
         return Task((self._waiting.popleft(),), wait=True)
 
     def _take(self, last: Cell | None) -> tuple[Cell, ...]:
-        """Take cells of the study from the queue that together run for about a second.
+        """Take runs of the study from the queue that together need about a second.
 
-        Towards the end fewer cells are taken, so that all workers finish together.
+        Towards the end fewer runs are taken, so that all workers finish together.
         """
         most = min(_TOGETHER, max(1, len(self._queue) // (2 * self._jobs)))
         batch: list[Cell] = []
         expected = 0.0
         while self._queue and len(batch) < most:
             cell = self._queue.following(last)
-            # End a task that is more than half full before a cell that needs another device, whose preparation takes
-            # time.
+            # A cell with another device needs a slow preparation. It starts a new task if the current one is more than
+            # half full.
             if batch and expected > _TASK_S / 2 and cell.preparation_key != batch[-1].preparation_key:
                 break
             mean = self._mean(cell.grid)

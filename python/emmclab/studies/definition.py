@@ -56,7 +56,7 @@ class Study:
     seeds: tuple[int, ...] = (1,)
     #: Options of `emmclab.read` with which recorded inputs are read.
     reading: Mapping[str, Setting] = field(default_factory=dict)
-    #: Scripts that run on served devices: the inputs of grids whose mode is `live`.
+    #: Programs that run on simulated devices which are served as block devices: inputs for the mode `live`.
     programs: tuple[Program, ...] = ()
     #: Settings shared by all grids whose mode is `cuts`.
     cuts: Cuts | None = None
@@ -234,11 +234,13 @@ class Study:
         return replace(self, percentiles=tuple(percentiles_of([*self.percentiles, *more])))
 
     def cells(self) -> list[Cell]:
-        """Expand the study into cells, input by input, so that each is prepared once; profiles come first.
+        """Return the cells (units of work) of the study, grouped by input so that each input is prepared once.
+
+        In each group, the profile of the input comes first.
 
         Raises:
-            ConfigError: a device, setting or input is wrong, there are too many cells, or the folder of the
-                recorded traces of the study was not given.
+            ConfigError: a device, setting or input is wrong, there are too many cells, or the folder of the recorded
+                traces of the study was not given.
         """
         if self.traces is not None:
             self.traces.require(self.name)
@@ -246,7 +248,7 @@ class Study:
 
 
 def _with_defaults(table: dict[str, Any], file: str) -> dict[str, Any]:
-    """Add the keys of the table `defaults` to the study's grids that lack them."""
+    """Add the keys of the table `defaults` to each grid of the study; keys of the grid itself have priority."""
     read = TomlTable(table, file, "")
     defaults, grids = read.value("defaults", dict, {}), read.value("grid", list, [])
     if not defaults:
@@ -310,7 +312,10 @@ MOST_CELLS = 1_000_000
 
 
 def _expand(study: Study) -> list[Cell]:
-    """Expand a study into cells, input by input, so that each input is prepared once; profiles come first."""
+    """Return the cells (units of work) of a study, grouped by input so that each input is prepared once.
+
+    In each group, the profile of the input comes first.
+    """
     _refuse_too_many(study)
     sources = Sources(study.reading, {program.name: program for program in study.programs})
     percentiles: CellOptions = {"percentiles": list(study.percentiles)} if study.percentiles else {}
@@ -355,7 +360,8 @@ def _refuse_too_many(study: Study) -> None:
         sources = [_resolved(grid.inputs or study.inputs), grid.seeds or study.seeds]
         counts[grid.name] = math.prod(map(len, [*ways, *sources]))
     profiled = (name.partition(" --only ")[0] for name in _resolved(study.inputs))
-    # A recorded input counts only once, because it does not depend on the seed.
+    # A recorded input is profiled once, because it does not depend on the seed. A synthetic input is profiled once for
+    # each seed.
     counts[PROFILE] = sum(
         1 if Path(name).is_file() and not name.endswith(".toml") else len(study.seeds) for name in profiled
     )
@@ -394,7 +400,7 @@ def _resolved(names: Sequence[str]) -> list[str]:
 
 
 def _check(grid: Grid) -> None:
-    """Reject a study grid with an invalid preconditioning, layer or second device."""
+    """Raise an error if the preconditioning, a layer or the second device of a study grid is invalid."""
     parse_precondition(grid.option("precondition"))
     stack(grid.layers, grid.layer_settings)
     if second := grid.option("second"):
@@ -402,7 +408,7 @@ def _check(grid: Grid) -> None:
 
 
 def _by_options(file: str, grid: Grid) -> Iterator[tuple[Grid, CellOptions]]:
-    """Yield a grid, with the options of its cells, for each combination of the run options that `grid` varies."""
+    """Yield a copy of `grid` and the options of its runs, for each combination of the run options that it varies."""
     for case in grid.by_options():
         with _naming(file, grid):
             _check(case)
@@ -429,7 +435,10 @@ def _name_and_digest(device: str, settings: Mapping[str, Setting], capacity: str
 
 
 def _shared_options(grid: Grid) -> CellOptions:
-    """Return the options that cells of all kinds have: those always stored, and those that differ from the default."""
+    """Return the options that cells of all kinds have.
+
+    These are the options that are always stored, and all options that differ from their defaults.
+    """
     run_options = {name: RUN_OPTIONS[name] for name in sorted(AXES) if not _is_of_layers(name)}
     options = {name: grid.option(name) for name, option in run_options.items() if option.stored == "always"}
     options |= {name: grid.option(name) for name in run_options if grid.option(name) != AXES[name]}
@@ -441,7 +450,7 @@ def _is_of_layers(option: str) -> bool:
 
 
 def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> CellOptions:
-    """Return the options for layers; `settings` are added to the layer settings that the grid has."""
+    """Return the layer options of a grid; `settings` are added to the layer settings of the grid."""
     if not grid.layers:
         return {}
     return {
@@ -454,7 +463,7 @@ def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> CellOptions:
 
 @contextlib.contextmanager
 def _naming(file: str, grid: Grid) -> Iterator[None]:
-    """Name the study file, the grid and, if possible, the key in errors about devices and settings."""
+    """Add the study file, the grid and, if possible, the key to the message of an error about a device or setting."""
     try:
         yield
     except EmmclabError as error:

@@ -67,10 +67,10 @@ def flat(row: Mapping[str, Any], *, is_run: bool = False) -> Row:
 
 
 class _Group(dict[str, "_Field"]):
-    """The fields of a group of a result, by name; each field is created on first use and then cached."""
+    """The fields of a group of a result, by name. A field is created when it is first used, and is then cached."""
 
     def __init__(self, prefix: str, columns: Mapping[str, str]) -> None:
-        """Set the prefix of the fields' paths; `columns` contains the column names that differ from the paths."""
+        """Set the path prefix of the group's fields; `columns` maps the paths of some fields to column names."""
         super().__init__()
         self._prefix, self._columns = prefix, columns
 
@@ -94,12 +94,12 @@ class _Group(dict[str, "_Field"]):
 
 
 class _Field(NamedTuple):
-    """A field of a group: its column, and how to flatten its value if it is a group or None."""
+    """A field of a group: its column in a flat row, and how values are handled that are groups or None."""
 
     column: str
     is_settings: bool
     is_optional: bool
-    #: Fields of the nested group; None if the group is left out of the row.
+    #: Fields of the value if it is a nested group; None if the row does not contain this group.
     group: _Group | None
 
 

@@ -15,7 +15,7 @@ from emmclab.simulation.run_options import DEFAULTS, RUN_OPTIONS, check
 REPLAYS = RUN_OPTIONS["mode"].words
 #: Options whose value may be the name of a file.
 FILES: tuple[Literal["second", "precondition"], ...] = ("second", "precondition")
-#: Run options that can be keys or axes of a grid of a study, with their defaults.
+#: Run options that a grid of a study can set or vary, with their defaults.
 AXES: Mapping[str, Setting] = {
     name: "" if name == "second" else option.default
     for name, option in RUN_OPTIONS.items()
@@ -50,15 +50,20 @@ class Grid:
     #: Layers above the device, with their settings.
     layers: tuple[str, ...] = DEFAULTS["layers"]
     layer_settings: Mapping[str, Setting] = field(default_factory=dict)
-    #: Only for power-cut grids: names of the file systems (`file_systems`), and share of the study's cuts (`share`).
+    #: Only for grids of power-cut tests: names of the file systems (`file_systems`), and the share of the study's power
+    #: cuts that the grid uses (`share`).
     file_systems: tuple[str, ...] = ()
     share: float = 1.0
-    #: Only for application grids: names of the simulated networks (`networks`), and of the host model (`host`).
+    #: Only for grids that run applications: names of the simulated networks (`networks`), and of the host model
+    #: (`host`).
     networks: tuple[str, ...] = ()
     host: str = ""
 
     def by_options(self) -> "Iterator[Grid]":
-        """Yield a grid for each combination of values of the varied run options; only settings remain as axes."""
+        """Yield a grid for each combination of the varied run options.
+
+        The options have a fixed value in each of these grids. Only settings of devices and layers are still varied.
+        """
         options = {key: values for key, values in self.axes.items() if key in AXES}
         settings = {key: values for key, values in self.axes.items() if key not in AXES}
         for values in itertools.product(*options.values()):
@@ -113,7 +118,7 @@ def _axes(read: TomlTable, options: Iterable[str]) -> dict[str, tuple[Setting, .
 
 
 def _check_option(read: TomlTable, option: str, values: Sequence[Setting]) -> None:
-    """Reject an option as an axis of a study grid if it has a fixed value, or if a value is wrong or out of range."""
+    """Reject an option that cannot vary in the grid, or that has a value of the wrong type or out of range."""
     if read.has(option):
         raise read.fault(f"axes.{option}", f"the grid has `{option}` already", f"take out `{option} = ...`")
     if RUN_OPTIONS[option].panel == "Layers" and not read.has("layers"):

@@ -42,8 +42,8 @@ class Input:
     def of(source: str, seed: int, requests: int = 0, reading: Mapping[str, Setting] = MappingProxyType({})) -> Input:
         """Find an input by the name of a workload or annotated trace, or by the path of a model or trace.
 
-        `reading` are options of `emmclab.read` for a trace. Its path may be followed by ` --only KEY=VALUE,...`, which
-        selects requests. The name of a workload may be followed by ` --requests N`, which overrides `requests`.
+        `reading` are options of `emmclab.read` for a trace. ` --only KEY=VALUE,...` after the path of a trace selects
+        requests. ` --requests N` after the name of a workload overrides `requests`.
         """
         source, _, only = source.partition(_ONLY)
         source, _, count = source.partition(_REQUESTS)
@@ -183,7 +183,7 @@ class Recordings:
     left_out: tuple[tuple[str, str], ...] = ()
 
     def of(self, inputs: Sequence[str]) -> list[str]:
-        """Return the paths of the traces that replace any of these inputs, which may be groups of workloads."""
+        """Return the paths of the traces that replace these inputs, which may be names of groups of workloads."""
         groups = workload_groups()
         names = {member for name in inputs for member in groups.get(name, [name])}
         return [self._path(stand_in) for stand_in in self.used if stand_in.workload in names]
@@ -194,7 +194,7 @@ class Recordings:
     def about(self, inputs: Mapping[str, str]) -> RecordingsAbout:
         """Return a description of the recordings, which is stored with the results of a study.
 
-        `inputs` contains the names of inputs by resolved path.
+        `inputs` contains the name of each input by the absolute path of its file.
         """
         return {
             "folder": self.folder,

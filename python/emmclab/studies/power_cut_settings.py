@@ -41,7 +41,7 @@ class CutOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FirstLoss(msgspec.Struct, frozen=True):
-    """The first finding of a power-cut cell; all fields are None if there is none."""
+    """The first finding of a run with power cuts; all fields are None if nothing was found."""
 
     level: str | None
     promise: str | None
@@ -75,7 +75,7 @@ class CutResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CutCell(msgspec.Struct, frozen=True):
-    """The cell to which a result belongs: workload, device, settings and options."""
+    """The single run of a study (cell) to which a result belongs: workload, device, settings and options."""
 
     grid: str
     input: str
@@ -92,13 +92,16 @@ class CutRun(NamedTuple):
 
     @classmethod
     def of(cls, stored: Mapping[str, object]) -> Self:
-        """Convert a stored result, a mapping that contains the fields of both the result and its cell."""
+        """Convert a stored mapping, which contains both the fields of the result and those of its cell."""
         return cls(msgspec.convert(stored, CutCell), msgspec.convert(stored, CutResult))
 
 
 @dataclass(frozen=True)
 class FileSystem:
-    """How ext4 is created, mounted and recovered; `share` is the share of the study's power cuts tried with it."""
+    """How ext4 is created, mounted and recovered.
+
+    `share` is the fraction of the study's power cuts that are tried with this file system.
+    """
 
     name: str
     mkfs: tuple[str, ...] = ()
@@ -126,7 +129,7 @@ class Cuts:
         return replace(self, scale=self.scale * scale)
 
     def options(self, file_system: str, share: float = 1.0) -> CutOptions:
-        """Return the options of a cell on a file system, with this share of the power cuts."""
+        """Return the options of a study cell for a file system; `share` scales its number of power cuts."""
         chosen = self.file_systems[file_system]
         return CutOptions(
             file_system=chosen.name,

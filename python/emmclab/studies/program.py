@@ -28,7 +28,7 @@ _SAID_LINES = 3
 
 @dataclass(frozen=True)
 class FileSystem:
-    """How the loop device is formatted (by a script) and mounted, and the limit of dirty data in the page cache."""
+    """The file system on a loop device: a script that creates it, mount options, and a limit of its dirty data."""
 
     format: str
     mount_options: str = ""
@@ -88,7 +88,7 @@ def expanded(program: Program, axes: Mapping[str, tuple[int | str, ...]]) -> lis
 
 
 def read_programs(read: TomlTable) -> tuple[Program, ...]:
-    """Read the programs of a live study, which share a file system and numerical parameters."""
+    """Read the programs of a live study, with the file system and the numbers that all of them use."""
     parts = read.tables("program")
     if not parts:
         return ()

@@ -30,7 +30,8 @@ class Answer(NamedTuple):
     rows: Iterator[tuple[Any, ...]]
 
 
-#: SQL macros for the column `flags`. They reject an unknown flag name, because the result false would be misleading.
+#: SQL macros for the column `flags`. An unknown flag name is an error, so that a misspelt name does not look like a
+#: flag that is not set.
 _FLAG_MACROS = (
     f"flag_names(flags) as array_to_string([{FLAG_NAMES!r}[bit + 1] "
     f"for bit in range({len(FLAG_NAMES)}) if flags & (1 << bit) != 0], ' ')",
@@ -107,7 +108,7 @@ def query_one_trace(trace: Trace, sql: str) -> Iterator[Answer]:
         database.execute(f"create view trace as select * from '{quoted(copy)}'")  # noqa: S608
         tables, paths = ["trace", "fsyncs", "commits"], [str(copy)]
         if trace.path is not None and (_OF_A_RUN & _columns(database, trace)):
-            # The additional columns of a simulated run have not been read yet, so the file is checked here.
+            # The view `events` reads columns that have not been read yet, so the file is checked first.
             _core.check_parquet(trace.path)
             database.execute(f"create view events as select * from '{quoted(Path(trace.path))}'")  # noqa: S608
             tables.append("events")
@@ -203,7 +204,7 @@ def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
     hint = f"choose one of: {', '.join(tables)}; {columns}"
     if near:
         names = re.findall(r'"([^"]+)"', near[1])[:3]
-        # For an unknown table, DuckDB also suggests its internal tables, which are left out here.
+        # For an unknown table, DuckDB also suggests internal tables. They are removed from the suggestions.
         names = [name for name in names if name in tables or "Table with name" not in first]
         if names:
             hint = f"did you mean {', '.join(names)}? {columns}"

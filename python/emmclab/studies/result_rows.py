@@ -1,4 +1,4 @@
-"""Stores results in Parquet files (parts), written as cells finish, and reads them in any order of cells."""
+"""Stores study results in Parquet files (parts): cells are written as they finish, and read in any order."""
 
 import contextlib
 import csv
@@ -27,7 +27,7 @@ class StoredCell(NamedTuple):
     """The stored result of a study cell: a row of one of the study's Parquet files."""
 
     key: str
-    #: Result of the cell as JSON.
+    #: Result of the single run of the study (cell), as JSON.
     result: str
     #: The first line is the SHA-256 of `result`. The other lines are the table rows.
     rows: str
@@ -140,10 +140,10 @@ def ask(parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequen
 def _numbered(
     parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]
 ) -> Iterator[tuple[int, Iterator[tuple[Any, ...]]]]:
-    """Yield the index in `keys` and the columns of study cells, part by part.
+    """Yield the rows of study cells for each result file (part); each row begins with its index in `keys`.
 
-    Parts are in the order of their least index. Cells run roughly in the order of the study, so that the index ranges
-    of parts overlap little.
+    Each element is the smallest index in a part, and the part's rows. Parts are sorted by this index. Their index
+    ranges overlap little, because cells run roughly in the order of the study.
     """
     if not parts or not keys:
         return
@@ -151,7 +151,8 @@ def _numbered(
     with wanted_file.open("w", newline="") as file:
         csv.writer(file).writerows(enumerate(keys))
     with database(aside) as connection:
-        # DuckDB keeps one side of a join in memory: without this optimizer, it is the side without the large results.
+        # DuckDB keeps one side of a join in memory. This optimizer might choose the side with the large results, so it
+        # is disabled.
         connection.execute("set disabled_optimizers = 'build_side_probe_side'")
         connection.execute(
             "create table wanted as select * from read_csv($path, header = false, auto_detect = false, "

@@ -23,7 +23,10 @@ from emmclab.traces.workload import workload_groups, workloads
 
 @dataclass(frozen=True)
 class Results:
-    """Profiles by input name (with a separate name for each further seed) and runs, in the order of the study."""
+    """Results of a study: profiles by input name, and runs in the order of the study.
+
+    If an input is profiled with several seeds, the names of the further profiles contain the seed.
+    """
 
     about: About
     profiles: dict[str, Profile]
@@ -39,8 +42,8 @@ class Results:
     def load(place: Place | Path, *, of_run: Callable[[Run], Run] | None = None) -> "Results":
         """Read the results of the last finished run of a study from their folder or bucket.
 
-        `of_run` selects the part of each run that is kept in memory; profiles of further seeds are then left
-        out. Without it, everything is kept.
+        `of_run` reduces each run to the part that is kept in memory. With `of_run`, only the first profile of each
+        input is kept. Without it, everything is kept.
 
         Raises:
             InputError: there is no finished run.
@@ -50,7 +53,7 @@ class Results:
 
     @staticmethod
     def of_entries(about: About, texts: Iterable[str], *, of_run: Callable[[Run], Run] | None = None) -> "Results":
-        """Create results from stored entries (JSON texts), in the order of the study."""
+        """Create results from stored entries, which are JSON texts in the order of the study."""
         digest = Digest()
         results = Results(about, {}, [], "")
         for text in texts:
@@ -86,7 +89,7 @@ class Results:
         return int(self.about.get("missing", 0))
 
     def lacks(self, without: Names = ()) -> bool:
-        """Return whether cells of the study have no result; the grids in `without` are ignored."""
+        """Return whether the study has cells without a result. Cells of the grids `without` do not count."""
         return not {*self.about.get("missing_grids", ())} <= {*several(without)}
 
     @property

@@ -177,11 +177,11 @@ def run_study(
     cells: Sequence[Cell] | None = None,
     progress: StudyProgress | None = None,
 ) -> Results:
-    r"""Run every unfinished cell of a study, store each result when its cell finishes, then write the tables.
+    r"""Run every unfinished cell (unit of work) of a study, and store each result at once; then write the tables.
 
-    Preconditioned devices are shared between cells; at most `images_limit` bytes of them are stored. The results have
-    the same bytes with every executor and limit, even if the run was interrupted. `cells` are those of the study, if
-    they are already known.
+    Cells share preconditioned devices, of which at most `images_limit` bytes are stored. The results have the same
+    bytes with every executor and limit, even after an interruption. A caller that already has the cells of the study
+    can pass them as `cells`.
 
     >>> import pathlib, tempfile
     >>> from emmclab.studies import Serial, Study
@@ -210,9 +210,9 @@ def run_cells(
 ) -> Finished:
     """Run the cells of a study that have no result, like `run_study`; return the outcome without the results.
 
-    Cells of the grids `without` are not run; those without a result from an earlier run are listed in `missing`. Cells
-    that crash their process repeatedly are also omitted and listed in `missing`. Cells whose stored result is damaged
-    are run again; `note` is called with a message about them.
+    Cells of the grids `without` are not run. `missing` lists those of them that have no earlier result, and cells that
+    repeatedly crash their process. Cells whose stored result is damaged are run again; `note` is called with a message
+    about them.
 
     Raises:
         ConfigError: another run stores results in the same place.
@@ -244,10 +244,10 @@ def run_part(
     progress: StudyProgress | None = None,
     note: Note = unheard,
 ) -> dict[str, str]:
-    """Run the cells without a result in a part of a study; `collect` or a later run joins the parts.
+    """Run the cells (single runs) of one part of a study that have no result yet.
 
-    `part` is the name of the part, such as `3-of-16`. Parts may be stored in one place or in several. Returns the
-    reasons for cells without a result, by cell key.
+    `part` is the name of the part, such as `3-of-16`. Parts may be stored in one place or in several; `collect` or a
+    later run joins them. Returns the reasons for cells without a result, by cell key.
 
     Raises:
         ConfigError: another run of the same part, or of all cells, stores results in the same place.
@@ -297,7 +297,7 @@ def _run(
 
 
 def require_all(cells: Sequence[Cell], executor: Executor) -> None:
-    """Reject cells that this machine or a cluster cannot run, before any cell starts."""
+    """Raise an error for cells (units of work) that this machine or a cluster cannot run, before any cell starts."""
     inputs: dict[CellKind, dict[Input, None]] = {}
     for cell in cells:
         inputs.setdefault(cell.kind, {})[cell.input] = None
@@ -336,7 +336,7 @@ def _recorded_inputs(cells: Sequence[Cell]) -> list[str]:
 
 
 def _recordings(study: Study, cells: Sequence[Cell]) -> FurtherAbout:
-    """Return the recorded traces that replace workloads, and the folder of the traces that the study needs."""
+    """Return the stored fields about recorded traces: those that replace workloads, and the folder of traces."""
     description: FurtherAbout = {}
     if study.recordings is not None:
         inputs = {cell.input.source: cell.input.name for cell in cells if not cell.input.synthetic}

@@ -1,4 +1,4 @@
-"""Searches settings for the best figures; a trial is one choice of settings, run as study cells."""
+"""Searches settings for the best figures. A trial is one choice of settings; it is simulated by runs of a study."""
 
 import contextlib
 import itertools
@@ -56,7 +56,7 @@ class Trial:
     number: int
     values: dict[str, Setting]
     figures: dict[str, float] = field(default_factory=dict)
-    #: By figure: the value for each seed, over all inputs.
+    #: For each figure by name: its value over all inputs, for each seed.
     by_seed: dict[str, dict[int, float]] = field(default_factory=dict)
     reason: str = ""
     #: Whether the figures of the trial are within all bounds.
@@ -119,7 +119,10 @@ def indistinguishable_trials(result: SearchResult) -> list[Trial]:
 
 
 def seeds_of(trial: Trial, metric: str) -> dict[int, float]:
-    """Return a figure of a trial for each seed; if the seeds are unknown, its value is that of seed 1."""
+    """Return a figure of a trial (one choice of settings) for each seed.
+
+    If no values by seed are known, the figure of the trial is returned as the value of seed 1.
+    """
     return trial.by_seed.get(metric) or {1: trial.figures[metric]}
 
 
@@ -205,7 +208,7 @@ class _Search:
         self._ways = [(way, self._asking(way, seed)) for way in ways]
 
     def _asking(self, way: str, seed: int) -> Callable[[int], list[tuple[dict[str, Setting], Any]]]:
-        """Return a function that chooses more settings, each with a handle to report its figures."""
+        """Return a function that chooses more settings, each with a handle for reporting its figures to the search."""
         if way == "grid":
             points = iter(self._space.points(self._budget))
             return lambda count: [(point, None) for point in itertools.islice(points, count)]
@@ -225,7 +228,11 @@ class _Search:
         return ask
 
     def more(self) -> list[Cell]:
-        """Evaluate the finished batch, and choose batches until one has cells that must be run; return these cells."""
+        """Return the cells that must be run next; an empty list at the end of the search.
+
+        Evaluates the finished batch of trials first. Batches whose results are already stored need no run, and are
+        followed by further batches.
+        """
         while True:
             for trial, handle, cells in self._asked:
                 self._judge(trial, handle, cells)
@@ -272,7 +279,7 @@ class _Search:
                 self._rows[key] = row_of_cell(text)
 
     def leave_out(self, reasons: dict[str, str]) -> None:
-        """Record cells that crashed their process; their trials get no figures."""
+        """Record cells that crashed their process, with the reasons; trials that need these cells have no figures."""
         self._lost = reasons
 
     def expected(self, so_far: int) -> int:

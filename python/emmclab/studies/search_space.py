@@ -26,7 +26,7 @@ class Range:
     means: Mapping[Setting, Mapping[str, Setting]] = field(default_factory=dict)
 
     def settings(self, value: Setting) -> dict[str, Setting]:
-        """Return the device settings that a value of the range represents.
+        """Return the device settings that correspond to a value of this search range.
 
         >>> Range("gc.policy", choices=("greedy", "fifo")).settings("fifo")
         {'gc.policy': 'fifo'}

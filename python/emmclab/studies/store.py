@@ -61,7 +61,7 @@ class Missing:
 
     @staticmethod
     def of(cell: Cell, reason: str = "") -> "Missing":
-        """Create the description of a missing result from the fields of its cell."""
+        """Describe a cell (a single run of a study) that has no result."""
         return Missing(cell.key, cell.grid, cell.input.name, cell.input.seed, cell.device_name, reason)
 
     def to_dict(self) -> MissingCell:
@@ -70,13 +70,13 @@ class Missing:
 
 
 def missing_about(missing: Sequence[Missing]) -> FurtherAbout:
-    """Return the number of study cells without a result, and their grids, as fields for the stored description."""
+    """Return the stored fields about cells without a result: their number, and the names of their grids."""
     return {"missing": len(missing), "missing_grids": list(dict.fromkeys(cell.grid for cell in missing))}
 
 
 @dataclass
 class Finished:
-    """The outcome of a study run without the results, because these may be a million."""
+    """The outcome of a study run. It does not contain the results, because there may be a million of them."""
 
     about: About
     digest: str = ""
@@ -117,9 +117,9 @@ class Store:
         return [name for name in self.place.names(_CELLS) if _PART.fullmatch(name)]
 
     def mend(self, note: Callable[[str], None]) -> set[str]:
-        """Rename damaged parts; return the keys of the cells in intact parts. All other cells are run again.
+        """Rename damaged result files; return the keys of results in intact files. The others are computed again.
 
-        `note` is called with a sentence about each damaged part, and about files that do not belong to the study.
+        `note` is called with a sentence about each damaged file, and about files that do not belong to the study.
         """
         file_names = self.place.names(_CELLS)
         foreign = [name for name in file_names if not _PART.fullmatch(name) and not name.endswith(DAMAGED)]
@@ -177,9 +177,10 @@ class Store:
         return name
 
     def sweep(self) -> None:
-        """Remove unfinished files of a killed run, and preconditioned devices that other builds have stored.
+        """Remove unfinished files of killed runs, and preconditioned devices that other builds of emmclab stored.
 
-        Files that running processes use are kept, except devices of other builds, which these processes create again.
+        Files that running processes use are kept. Devices of other builds are an exception: their processes create them
+        again.
         """
         images = self.images.folder
         refuse_link(images.parent)
@@ -224,7 +225,7 @@ class Store:
             if joined is None:
                 return
             self.place.write(_WHOLE, joined)
-        # If the run is killed here, a cell may be stored in two part files, which does no harm.
+        # If the process is killed here, some cells are stored in two files. This is harmless.
         for name in names:
             if name != _WHOLE:
                 self.place.remove(name)
@@ -241,21 +242,20 @@ class Store:
         return paths
 
     def _paths(self, aside: Path) -> list[Path]:
-        """Return the same paths as `copies`, but without a check; `mend` has checked the parts before."""
+        """Return the paths of the stored parts on this machine without checking the parts; `mend` has checked them."""
         return self.place.paths(self._names(), aside)
 
     def ask(self, keys: Sequence[str], *columns: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the key and the given columns of each cell, in the order of `keys`; None for missing cells."""
+        """Read stored results: yield key and `columns` of each cell in the order of `keys`; None if it is missing."""
         with self.place.reading() as aside:
             yield from ask(self._paths(aside), aside, keys, columns)
 
     def finish(
         self, about: About, cells: Iterable[Cell], reasons: Mapping[str, str], made_of: Mapping[str, str]
     ) -> Finished:
-        """Write the index and the tables in the order of the study, independent of the order in which cells were run.
+        """Write the index and the tables in the order of the study, whatever the order in which cells were run.
 
-        `reasons` contains the reasons for cells without a result, by cell key; `made_of` is the provenance of the
-        tables.
+        `reasons` contains, by cell key, why a cell has no result. `made_of` is the provenance of the tables.
         """
         by_key = {cell.key: cell for cell in cells}
         finished = Finished(about, counts=dict.fromkeys(TABLES, 0))
@@ -374,12 +374,15 @@ class Keeper:
 
 
 def image_folders(folder: Path, limit: int) -> Images:
-    """Return where cells of this build store preconditioned devices and crash logs, with the size limit."""
+    """Return the folders for preconditioned devices and crash logs of cells, with the size limit.
+
+    The folder for devices depends on the build of emmclab.
+    """
     return Images(folder / "images" / build_digest(), limit, folder / "crash")
 
 
 class _Notes:
-    """Counts the table rows of cells, and collects the rows of runs that failed, ended early or were overloaded."""
+    """Counts rows of the result tables; collects the rows of runs that failed, ended early or were overloaded."""
 
     def __init__(self, finished: Finished) -> None:
         self._found = finished

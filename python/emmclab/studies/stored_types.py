@@ -7,8 +7,8 @@ from emmclab.apps.result_types import KeptAppRun
 from emmclab.core_types import SimulationResult
 from emmclab.simulation.layers import Setting
 
-#: Options of a cell by name: `mode`, `capacity`, run options (`RUN_OPTIONS`), and options of the cell's kind. A cell
-#: that profiles an input has only percentiles.
+#: Options of one cell (a single run of a study), by name: `mode`, `capacity`, run options (`RUN_OPTIONS`), and options
+#: of the cell's kind. A cell that profiles an input only has percentiles.
 CellOptions = dict[str, Any]
 
 
@@ -55,7 +55,7 @@ class FailedCell(CellFields, Failed):
 
 
 class FlatCell(TypedDict):
-    """The columns that identify a cell in messages; the cell's table row has further columns."""
+    """The columns that identify a run of a study in messages; the table row of the run has more columns."""
 
     grid: str
     input: str
@@ -105,9 +105,9 @@ class Run(SimulationResult):
     options: CellOptions
     #: Device settings by dotted key, with values in the types that the device uses.
     settings: dict[str, Any]
-    #: Times and I/O of the application; only for cells that run applications.
+    #: Times and I/O of the simulated application; missing in cells that do not run an application.
     app: KeptAppRun
-    #: Software and file system of the machine; only for programs on served devices.
+    #: Kernel, tools and file system with which a program ran on a served device; missing in other cells.
     live: LiveSoftware
     #: Recorded trace that replaces the workload `input`, if any.
     recorded_as: str | None
@@ -116,7 +116,7 @@ class Run(SimulationResult):
 
 
 class Entry(TypedDict):
-    """A stored study cell with its result (whose form depends on the cell's kind), or the reason why it failed."""
+    """A stored run of a study with its result (in a form that depends on its kind), or the reason why it failed."""
 
     cell: CellFields
     result: NotRequired[dict[str, Any]]
@@ -124,7 +124,7 @@ class Entry(TypedDict):
 
 
 class Used(TypedDict):
-    """A recorded trace that replaces a workload; `input` is its name among the inputs."""
+    """A recorded trace that replaces a workload; `input` is the trace's name in the list of inputs."""
 
     file: str
     workload: str
@@ -150,7 +150,7 @@ class FittedTo(TypedDict):
 class FurtherAbout(TypedDict, total=False):
     """Fields of the description of results that only some results have."""
 
-    #: Number of cells without a result.
+    #: Number of single runs of the study (cells) that have no result.
     missing: int
     #: Names of the grids that contain cells without a result.
     missing_grids: list[str]

@@ -34,9 +34,10 @@ class Effect(NamedTuple):
     worst: Any
     best_mean: float
     worst_mean: float
-    #: Number of pairs of runs that differ only in this key: one run has the best value, the other the worst.
+    #: Number of pairs of runs that are equal in all other keys: one run has the best value of this key, the other the
+    #: worst.
     pairs: int
-    #: Number of pairs of runs in which the best value is better than the worst value.
+    #: Number of these pairs in which the run with the best value is better than the run with the worst value.
     agreeing: int
     #: Confidence interval of the difference between the worst and the best value, in percent or percentage points; None
     #: with one seed.
@@ -121,7 +122,7 @@ def as_change(
 
 
 def _chance(agreeing: int, pairs: int) -> float:
-    """Return the p-value of the sign test: the probability that so many pairs or more agree by chance.
+    """Return the p-value of the sign test: the probability of at least this agreement by chance.
 
     >>> _chance(6, 6), _chance(5, 6)
     (0.03125, 0.21875)
@@ -220,7 +221,7 @@ _P99 = result_field("response.p99_ms")
 _USUAL = (99.0,)
 
 
-#: Fields that `summaries` and pages read in addition to the figures of metrics.
+#: Result fields that summaries and pages need in addition to the metrics.
 _READ = (
     *("grid", "input", "seed", "device", "settings", "percentiles", "run.stopped", "run.mode"),
     "run.load",
@@ -228,15 +229,15 @@ _READ = (
 )
 #: Maximum number of points (combinations of settings) that a note lists.
 _NAMED = 3
-#: Swept keys that texts omit, because the values are self-explanatory.
+#: Varied settings that texts show without their names, because the values are self-explanatory.
 _PLAIN = ("device", "mode", "network")
-#: Run options that a study can sweep, besides settings.
+#: Options of a run that a study can vary. Device and layer settings can also be varied; they are not listed here.
 _OPTIONS = ("mode", "network", *AXES)
 
 
 @functools.cache
 def _fields_read() -> dict[str, tuple[str, ...]]:
-    """Return the fields of a result that `summaries` reads, by group; a field without a group has no entries."""
+    """Return the result fields that `summaries` reads, by group; a field outside of groups has an empty tuple."""
     groups: dict[str, list[str]] = {}
     options = (f"options.{name}" for name in (*_OPTIONS, "layer_settings"))
     for path in (*_READ, *options, *(path for metric in (*METRICS, RUNTIME) for path in metric.paths)):
@@ -283,7 +284,7 @@ def metrics_of(percentiles: Iterable[float]) -> tuple[Metric, ...]:
 
 @dataclass(frozen=True)
 class Point:
-    """The figures of one input with one setting of a study's grid, by metric, over the seeds."""
+    """The figures of one input with one setting of a study's grid: for each metric, its spread over the seeds."""
 
     input: str
     setting: Setting
@@ -311,7 +312,7 @@ class Ranked:
     worst: Setting
     best_value: Spread
     worst_value: Spread
-    #: Names of the inputs for which all settings have results (`inputs`), and number of all inputs (`all_inputs`).
+    #: Names of the inputs that have results for all settings. The next field, `all_inputs`, counts all inputs.
     inputs: tuple[str, ...]
     all_inputs: int
     seeds: int
@@ -322,7 +323,7 @@ class Ranked:
     interval: Interval | None
     #: Whether the worst setting can be distinguished from the best.
     is_worst_apart: bool
-    #: Effect of each swept key if all other keys are equal.
+    #: Effect of each varied setting while all other settings stay equal.
     effects: tuple[Effect, ...] = ()
     #: Ranking among only those settings that have the best value of the key `strongest`.
     within: Ranked | None = None
@@ -334,12 +335,12 @@ class Ranked:
 
     @property
     def strongest(self) -> Effect | None:
-        """The significant effect with the largest change; None if no such effect changes the printed value."""
+        """The significant effect with the largest change that is visible after rounding; None if there is none."""
         visible = [effect for effect in self.effects if effect.is_told and not self.is_alike(effect)]
         return max(visible, key=lambda effect: abs(self.change_of(effect)), default=None)
 
     def is_alike(self, effect: Effect) -> bool:
-        """Whether the best and the worst value of an effect are equal when printed."""
+        """Whether the best and the worst value of an effect look equal after rounding."""
         return self.metric.text(effect.best_mean) == self.metric.text(effect.worst_mean)
 
     def change_of(self, effect: Effect) -> float:
@@ -538,7 +539,7 @@ def _rank(metric: Metric, by_seed: dict[Setting, dict[int, float]], inputs: tupl
 
 
 def _essential(setting: Setting, values: dict[Setting, Spread], metric: Metric) -> Setting:
-    """Return a setting without the keys (such as `gc.policy`) that do not affect the metric as printed."""
+    """Return a setting without the keys (such as `gc.policy`) that do not change the printed value of the metric."""
     printed = metric.text(values[setting].mean)
 
     def matters(key: str) -> bool:

@@ -40,13 +40,13 @@ def result_lines(text: str) -> tuple[str, list[Line]]:
 
 
 def row_of_cell(text: str) -> tuple[str, Row]:
-    """Return the table row of a study cell and the name of the table, from the stored text."""
+    """Return the table row of a single run of a study (cell) and the name of its table, from the stored text."""
     _, (line, *_) = result_lines(text)
     return line.table, json.loads(line.row)
 
 
 def rows_of(entry: Entry) -> Iterator[tuple[str, Row]]:
-    """Yield the table rows of a result, each with the name of its table; the row of the cell comes first."""
+    """Yield the table rows of a result, each with the name of its table; the row of the whole result comes first."""
     cell = entry["cell"]
     if "failed" in entry:
         yield "failures", with_settings(flat({**cell, **entry["failed"]}), cell)

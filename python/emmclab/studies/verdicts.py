@@ -48,7 +48,7 @@ class Verdict:
 
 
 _FAILED = Verdict(NOT_JUDGED, "", 0, 0, 0, 0)
-#: A cell of a power-cut study, and its verdict.
+#: A run of a power-cut study (a cell), and its verdict.
 _Judged = tuple[CutCell, Verdict]
 
 
@@ -102,7 +102,7 @@ def cell_of(failure: FailedCell) -> CutCell:
 
 
 def column_of(cell: CutCell) -> Column:
-    """Return the table column of a study cell: file system, device with settings, and layers with settings.
+    """Return the table column of a cell: the file system, the device and the layers, with their settings.
 
     >>> settings = {"cache.policy": "fifo"}
     >>> layers = {"layers": ["advil"], "layer_settings": {"advil.reserved": "8MiB"}}
@@ -146,7 +146,7 @@ def headline(results: Results) -> str:
 
 
 def findings(results: Results, *, documented: bool = False) -> list[tuple[CutCell, FindingFields]]:
-    """Return all findings, each with its study cell; if `documented` is set, documented losses instead."""
+    """Return all findings, or all documented losses if `documented` is set, each with its study cell."""
     return [
         (cell, finding)
         for cell, result in results.cut_runs()
@@ -200,7 +200,8 @@ class EffectOf(TypedDict):
 class Ranking(_RankedBy):
     """The ranking of the settings of a grid, and the effect of each varied setting.
 
-    It also contains the ranking for the best value of the setting with the strongest effect.
+    `within` is a second ranking. It contains only the settings in which the key with the strongest effect has its best
+    value.
     """
 
     grid: str

@@ -1,4 +1,4 @@
-"""Activity in a recording other than its requests: commands, waits for durability, journals; types and tables."""
+"""Types and tables for recorded activity other than requests: commands, waits for durability, and journals."""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _COMMAND_COUNTS = ("packed", "reliable", "retries", "errors")
 
 
 def activity_of(header: Mapping[str, str | None]) -> RecordedActivity:
-    """Return the activity stored in a trace's header; its lists are empty if none is stored."""
+    """Return the recorded activity besides requests from the header of a trace; empty lists if there is none."""
     return RecordedActivity(json.loads(header.get("activity") or "{}"))
 
 

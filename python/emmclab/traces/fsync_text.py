@@ -8,7 +8,8 @@ from emmclab.runtime.field_mapping import FieldMapping
 from emmclab.runtime.number_format import duration
 from emmclab.traces.profile_fields import FSYNC_FIELDS, FSYNC_PARTS, FSYNC_SHARED, Field
 
-#: Maximum number of processes in a table, and of requests in the table of a wait; JSON has more.
+#: Maximum number of rows in the table of processes, and in the table of the requests of a wait. The JSON output is not
+#: limited by them.
 _PROCESSES, _REQUESTS = 12, 16
 #: What the process waits for in each part of a wait, as text that follows "80 % of it for" in the headline.
 _FOR = {
@@ -129,7 +130,7 @@ class Fsync(FieldMapping):
     def _requests(self, rank: int, wait: Mapping[str, Any]) -> TextTable:
         requests = wait["requests"]
         left_out = wait["requests_left_out"] + max(0, len(requests) - _REQUESTS)
-        # The longest requests on which the wait depends are selected first; the table is then sorted by time.
+        # If there are too many requests, the longest ones are shown, first those on which the wait depends.
         longest = sorted(requests, key=lambda row: (row["part"] == "other", row["at_ms"] - row["end_ms"]))
         rows = [
             [

@@ -42,7 +42,7 @@ def trace_html(trace: "Trace") -> str:
 
 
 def profile_html(profile: "Profile") -> str:
-    """Return Tables III and IV, and whether the trace shows the paper's findings."""
+    """Return a profile as HTML: Tables III and IV of IISWC 2015, and whether it shows the paper's findings."""
     parts = [heading_html("Profile", profile.name), f"<div>{escaped(ledger_line(profile['ledger']))}</div>"]
     for title, fields in TABLES:
         cells = [field.text(profile[field.name]) for field in fields]

@@ -18,7 +18,7 @@ from emmclab.traces.reading import read, read_slice, trace_name
 from emmclab.traces.recording_files import recordings
 from emmclab.traces.trace import Header, Ledger, Trace
 
-#: Callback: merged parts, all parts, and reused parts (always 0).
+#: Progress callback. Its arguments are the numbers of merged parts, of all parts, and of reused parts (always 0).
 PartsProgress = Callable[[int, int, int], None]
 
 #: Figures that are only estimated, because each part is profiled separately, with the resulting error.
@@ -178,7 +178,7 @@ def _paths(place: Path) -> list[Path]:
 
 def _parts(place: Path, paths: Sequence[Path], options: Mapping[str, Any], threads: ThreadPoolExecutor) -> list[Part]:
     """Find the parts of a trace that contain at least one request, before any selection of requests."""
-    # Options that select requests are left out, because they do not change the start of a part.
+    # Options that select requests are left out, because a part begins at its first request, selected or not.
     plain = {name: value for name, value in options.items() if name not in ("only", "drop_reissued")}
 
     def opened(piece: tuple[Path, tuple[int, int] | None]) -> Part | None:
@@ -187,7 +187,8 @@ def _parts(place: Path, paths: Sequence[Path], options: Mapping[str, Any], threa
         return Part(requests[0]["arrival_ns"], path, groups) if requests else None
 
     if place.is_file():
-        # If the requests of a file are not in order, merging its slices detects it.
+        # If the requests of a file are not in the order of their arrivals, merging the slices of the file raises an
+        # error.
         return [part for part in threads.map(opened, [(place, groups) for groups in slices_of(place)]) if part]
     return sorted(part for part in threads.map(opened, [(path, None) for path in paths]) if part)
 
@@ -208,9 +209,9 @@ def _merge(merged: _core.Profiler, profile: _core.Profiler, part: Part) -> None:
 
 
 def _of_folder(folder: Path, traces: Sequence[Trace]) -> tuple[Header, Ledger]:
-    """Return the common header of all parts, which must have the same clock, and the sum of their ledgers.
+    """Return the common header of all parts of a trace, and the sums of their record counts (ledgers).
 
-    A count that is unknown for one part is unknown for the whole trace.
+    The parts must have the same clock. A count that is unknown for one part is unknown for the whole trace.
     """
     values = {field: {trace.header[field] for trace in traces} for field in traces[0].header}
     if len(values["clock"]) > 1:
@@ -237,16 +238,17 @@ def _of_folder(folder: Path, traces: Sequence[Trace]) -> tuple[Header, Ledger]:
 
 
 def _of_file(path: Path, options: Mapping[str, Any], slices: Sequence[Trace]) -> tuple[Header, Ledger]:
-    """Return the header of a file, and its ledger with the counts of its slices."""
+    """Return the header of a file, and its record counts (ledger) combined from its slices."""
     reader = read(path, **options).open()
     ledger: Ledger = reader.ledger()
     for field, before in reader.ledger().items():
-        # The counts of each slice include those of the whole file, which must be added only once. Clock jumps are left
-        # out, because they are known only for the whole trace.
+        # The counts of each slice include the counts of the whole file. They are subtracted from each slice and added
+        # once. Clock jumps are left out, because they are known only for the whole trace.
         counts = [count for trace in slices if (count := trace.ledger[field]) is not None]
         if counts and field != "clock_jumps":
             ledger[field] = (before or 0) + sum(count - (before or 0) for count in counts)
-    # The header of a file may not list the recorded features, so those of all slices are combined.
+    # The header of the whole file may lack the list of recorded features. The lists of all slices are therefore
+    # combined.
     names = [name for trace in slices for name in (trace.header["recorded"] or "").split()]
     return reader.header() | {"recorded": " ".join(dict.fromkeys(names))}, ledger
 

@@ -57,7 +57,7 @@ class Profile(FieldMapping):
 
     @property
     def findings(self) -> list[Finding]:
-        """The paper's six characteristics and five implications, each with whether this trace shows it.
+        """The six characteristics and five implications of the IISWC 2015 paper, and whether the trace shows each.
 
         >>> import emmclab
         >>> [finding.id for finding in emmclab.profile(emmclab.bundled()[0]).findings][0]
@@ -99,7 +99,7 @@ class Profile(FieldMapping):
 
     @property
     def fsync(self) -> Fsync | None:
-        """How the time of waits for durability (fsync) is divided; None without `Trace.profile(fsync=True)`.
+        """The parts of the time that processes wait for durability; None unless profiled with `fsync=True`.
 
         >>> import emmclab
         >>> emmclab.profile(emmclab.bundled()[0]).fsync is None

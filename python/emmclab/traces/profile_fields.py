@@ -117,7 +117,8 @@ TABLES = (("Table III: sizes", SIZE_FIELDS), ("Table IV: timing and locality", T
 
 #: Columns of both tables of the paper (IISWC 2015), by name.
 TABLE_FIELDS = {field.name: field for field in (*SIZE_FIELDS, *TIMING_FIELDS)}
-#: The 99th percentile of response times, which the published tables lack; `name` is its column in a fleet's table.
+#: The 99th percentile of response times, which the tables of the paper lack. The field has the name of a column in a
+#: fleet's table.
 RESPONSE_P99 = Field("all_response_p99_ms", "p99 response", "ms", 2, "99th percentile of complete - arrival")
 
 #: Figures that a clock jump distorts: the fields of `key_figures` and `key_figures_without_jumps`.
@@ -167,7 +168,8 @@ FSYNC_FIELDS = (
     Field("max_ms", "Longest", "ms", 3, "the longest call"),
 )
 
-#: Parts of a wait for fsync; the profile's `fsync` has each as a time (`NAME_ms`) and as a share (`NAME_pct`).
+#: Parts of a wait for durability. The group `fsync` of a profile contains each part as a time (`NAME_ms`) and as a
+#: share (`NAME_pct`).
 FSYNC_PARTS = (
     Field("data", "Data", "ms", 3, "requests of the process itself, without flushes and durable writes"),
     Field("commit", "Commit", "ms", 3, "the commit of the journal, or the checkpoint, without its flushes"),
@@ -206,7 +208,7 @@ def jump_cells(jump: ClockJumpRow) -> list[str]:
 
 
 def jumps_text(count: int) -> str:
-    """Return in words how many jumps and pauses `clock_jumps` has; a trace does not show which of both they are.
+    """Return in words how many gaps `clock_jumps` has; each is a clock jump or a pause of the recording.
 
     >>> jumps_text(1), jumps_text(0)
     ('1 clock jump or pause of the recording', '0 clock jumps or pauses of the recording')

@@ -1,4 +1,4 @@
-"""Notes on statistics that the paper's tables lack, and tables that only some traces have."""
+"""Notes and tables of a profile in addition to the tables of the IISWC 2015 paper."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -70,7 +70,7 @@ def reissues_table(profiles: Sequence[Profile]) -> TextTable:
     return _table("Figures with and without suspected re-issues", REISSUE_FIELDS, rows, caption)
 
 
-#: Statistics of times with their labels, if no others are requested.
+#: Statistics of times that a table contains if no percentiles were requested, with their labels.
 _STATISTICS = {name: name for name in ("mean", "p50", "p90", "p99")} | {
     "p999": "p99.9",
     "p9999": "p99.99",
@@ -113,7 +113,7 @@ def _without_jumps(profiles: Sequence[Profile]) -> Iterator[_Figures]:
 
 
 def _table(title: str, fields: Sequence[Field], figures: Iterator[_Figures], caption: str) -> TextTable:
-    """Return a table with pairs of rows: all figures, and the figures without jumps or re-issues."""
+    """Return a table with two rows per trace: all figures, and the figures without jumps or re-issues."""
     rows = [
         [f"  {name}" if number % 2 else name, *(field.text(values[field.name]) for field in fields)]
         for number, (name, values) in enumerate(figures)
@@ -189,7 +189,7 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
     return texts
 
 
-#: Names in texts of operations and flags that traces often lack, by their names in the header of a trace.
+#: Operations and flags that traces often lack: their names in the header of a trace, and their names in texts.
 _KINDS = {
     "discard": "discards",
     "flush": "flushes",

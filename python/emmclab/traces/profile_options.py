@@ -21,7 +21,9 @@ def profiler(
     bin: str | float | None = None,
     activity: str | None = None,
 ) -> _core.Profiler:
-    """Create a profiler with options of `Trace.profile`; it divides the waits for durability in an `activity`.
+    """Create a profiler with the options of `Trace.profile`.
+
+    If `activity` is given, the profiler divides the waits for durability in it into parts.
 
     Raises:
         ConfigError: an option is invalid.
@@ -57,7 +59,7 @@ def percentiles_of(values: Iterable[float] | str | None) -> list[float]:
 
 
 def _members(values: Iterable[_Member] | str, option: str) -> Iterable[_Member | str]:
-    """Return the members of a list or of comma-separated text; blank text is returned as one member."""
+    """Return the members of a list or of comma-separated text; return blank text as a single member."""
     return (between_commas(values, option) or [values]) if isinstance(values, str) else values
 
 

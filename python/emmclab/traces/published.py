@@ -18,7 +18,7 @@ class Inconsistency(TypedDict):
     explanation: str
     check: str
     published: float
-    #: Lower end of the range of the published figure that the other published figures allow; None for an open end.
+    #: Lower bound of the published figure that follows from the other published figures; None for no bound.
     low: float | None
     high: float | None
 

@@ -85,7 +85,7 @@ def read_slice(
 ) -> Trace:
     """Open a part of a trace with options of `read`: one of several files, or row groups of a Parquet file.
 
-    Times of `only` count from `origin_ns`, the first arrival of the whole trace. A part may be empty.
+    Times in the option `only` count from `origin_ns`, the first arrival of the whole trace. A part may be empty.
     """
     part = (origin_ns, groups)
     return Trace(trace_name(path), lambda: _core.Reader(path, **_as_read(options), slice=part))
@@ -207,7 +207,7 @@ def profile(path: str | PathLike[str], **options: Any) -> Profile:
 def bundled_by_name() -> dict[str, Path]:
     """Return the bundled traces by the names under which commands and studies accept them.
 
-    They are those of `bundled`, and traces of the requests of simulated applications on a phone.
+    These are the traces of `bundled`, and request traces of simulated applications on a phone.
 
     >>> bundled_by_name()["chat"].name
     'chat.parquet'
@@ -228,8 +228,9 @@ def or_bundled(path: Path) -> Path:
 def bundled(*, annotated: bool = False) -> list[Path]:
     """List the traces that come with emmclab, recorded by the project itself.
 
-    If `annotated` is set, list the traces with notes attached to blocks: applications on ext4 on a served device.
-    Commands and studies accept all of them by name (`bundled_by_name`).
+    If `annotated` is set, list the traces that contain the roles of written blocks. They show applications on ext4, on
+    a simulated device that was served as a block device. Commands and studies accept all traces by name
+    (`bundled_by_name`).
 
     >>> all(path.suffix == ".parquet" for path in bundled())
     True

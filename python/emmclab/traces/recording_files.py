@@ -1,4 +1,4 @@
-"""Finds the recordings of a fleet: files below a folder, whose folder names contain metadata."""
+"""Finds the recordings of a fleet in a folder and its subfolders. Names of folders contain metadata."""
 
 import os
 import re

@@ -376,13 +376,14 @@ class Trace:
             progress: called after each batch.
             percentiles: additional percentiles of response and service times, within 0.1 %, in `percentiles` of each
                 row of `by_operation`, and of response times, at most 1/32 too high, in `process_share`.
-            bin: width of the bins of figures over time, as `"1s"` or in seconds; automatic if None (at most
-                256 bins). The width is doubled if there would be more than 16,384 bins.
-            fsync: also divide each wait for durability into parts (`Profile.fsync`). Reads a text twice.
+            bin: width of the bins of figures over time, as `"1s"` or in seconds; automatic if None (at most 256 bins).
+                The width is doubled if there would be more than 16,384 bins.
+            fsync: also divide each wait for durability into parts (`Profile.fsync`). A trace in text form is then read
+                twice.
 
         Raises:
             ConfigError: an option is invalid.
-            UnsupportedError: `fsync`, and the trace has no waits for durability.
+            UnsupportedError: `fsync` is set, but the trace has no waits for durability.
 
         >>> import emmclab
         >>> trace = emmclab.read(emmclab.bundled()[0])
@@ -402,7 +403,10 @@ class Trace:
         return Profile({"name": fields.pop("name"), "trace_digest": self.digest, **fields})
 
     def _waits(self) -> str:
-        """Return the recorded activity (JSON); text formats contain it at their end, so they are read first."""
+        """Return the recorded activity (JSON), which contains the waits for durability.
+
+        Text formats contain it at their end, so such a trace is first read completely.
+        """
         if self.header["activity"] is None and self._ledger is None:
             refuse_pipes([self], "read twice, as --fsync needs")
             _ = self.ledger
@@ -411,7 +415,9 @@ class Trace:
         return activity
 
     def journal(self, progress: Progress | None = None) -> Journal:
-        """Analyse the cost of journaling, by notes on the roles of blocks, or without them by flags and addresses.
+        """Analyse the cost of journaling.
+
+        It is computed from notes on the roles of blocks; without notes, it is estimated from flags and addresses.
 
         The result's `kernel_threads` are the threads of file systems, such as the one that writes f2fs checkpoints.
 

@@ -103,13 +103,13 @@ class Workload:
                 self._model, seed=seed, requests=requests, duration_ns=duration_ns, rate_pct=rate_pct
             )
 
-        # A synthesis is passed as a reader here, because it has the same methods.
+        # A generated trace can be passed as a reader, because it has the same methods.
         return Trace(self.name, cast("Callable[[], _core.Reader]", synthesis))
 
 
 _SIZES = ("reads.sizes_kb", "writes.sizes_kb")
 _GAPS = ("bursts.opens_pct", "bursts.rounds", "bursts.think_us", "bursts.idle_ms")
-#: Model parameters that determine a field or figure in the profile of the generated trace, by field or figure.
+#: By field or figure of a profile: the model parameters that determine its value in the generated trace.
 PARAMETERS_OF: dict[str, tuple[str, ...]] = {
     "requests": _SIZES,
     "write_requests_pct": _SIZES,
@@ -255,7 +255,7 @@ def _without_jumps(profile: Profile, field: str) -> Any:
 
 
 def jump_notes(profiles: Sequence[Profile]) -> list[str]:
-    """Return a note for each profile with unmended clock jumps: their effect on a comparison.
+    """Return a note on each profile with clock jumps that were not removed: how they affect a comparison.
 
     >>> jump_notes([Workload.preset("Email").trace().profile()])
     []

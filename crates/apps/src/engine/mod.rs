@@ -578,7 +578,7 @@ impl EngineThread {
             ThreadStatus::Network => ThreadActivity::Network,
             ThreadStatus::Storage(wait, spec) => ThreadActivity::Storage(wait, spec),
             ThreadStatus::Think => ThreadActivity::Think,
-            // For a thread that waits for a signal or a lock, it is unknown which other thread will wake it.
+            // It is unknown which other thread will send the signal or release the lock.
             ThreadStatus::Signal(_) | ThreadStatus::Lock(_) => ThreadActivity::Thread(u32::MAX),
             ThreadStatus::Join(thread) => ThreadActivity::Thread(thread),
         }

@@ -116,7 +116,8 @@ impl LearnedNames {
                 }
             }
         }
-        // A rename cannot cross file systems, so all files that are linked by renames get the partition of the first file.
+        // A rename cannot cross file systems. All files that are connected by renames are therefore on one partition, that of the first
+        // file.
         let partitions = (0..used.len())
             .map(|file| options.partition_of(&recording.files.all[together.first(file)].path).to_owned())
             .collect();

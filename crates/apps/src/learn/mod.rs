@@ -40,11 +40,11 @@ pub struct LearnOptions {
     pub partitions: Vec<(String, String)>,
     /// The thread that the user waits for; `None` for the first thread.
     pub user_waits_for: Option<String>,
-    /// Whether a program is learned even if the thread that the user waits for spends most of its time in sleeps and in waits whose cause
-    /// is not in the recording.
+    /// Whether to learn a program from a recording in which the user's thread mostly sleeps or waits for unknown causes. Without this
+    /// option, such a recording is rejected.
     pub keep_pauses: bool,
-    /// CPU factor of the recorded machine, as in [`crate::HostSetup::cpu_factor`]. For example, 0.25 is a core four times as fast as a core
-    /// of CPU factor 1, for which programs specify work.
+    /// CPU factor of the recorded machine, as in [`crate::HostSetup::cpu_factor`]. Programs specify work for a core of CPU factor 1. A core
+    /// of factor 0.25 is four times as fast.
     pub cpu_factor: f64,
 }
 
@@ -241,7 +241,7 @@ fn source(recording: &CallRecording, format: &str, cpu_factor: f64) -> String {
 #[cfg(test)]
 mod tests;
 
-/// Unexplained waits, and work after the end of the user's thread, are always accepted if they are shorter than this time, in ns.
+/// Minimum time, in ns, for which a recording is rejected because of pauses, or because of work after the end of the user's thread.
 const LEAST_REFUSED_NS: i64 = 10_000_000;
 /// Shortest total wait of a kind that an error lists, in ns. Shorter waits would be rounded to 0.000 s.
 const LEAST_TOLD_NS: i64 = 500_000;
@@ -261,7 +261,8 @@ pub struct UserThreadTime {
     pub asleep_ns: i64,
     /// Time in waits whose cause is not in the recording, in ns. It does not depend on the device.
     pub unexplained_ns: i64,
-    /// How long other threads worked or used files after this thread ended, in ns. The program omits this time.
+    /// Time after the end of this thread in which other threads still worked or used files, in ns. The learned program does not contain
+    /// this time.
     pub behind_ns: i64,
 }
 

@@ -489,7 +489,7 @@ fn parts(text: &str) -> Option<(u32, i64, &str)> {
 /// Calls that every program makes when it begins, allocates memory, starts threads or ends.
 const USUAL: &[&str] =
     &["execve", "brk", "mmap", "mmap2", "munmap", "mprotect", "mremap", "madvise", "clone", "clone3", "fork", "vfork"];
-/// System calls that write to files, or that start writes which a recording does not show.
+/// System calls that write to files. `io_submit` and `io_uring_enter` may start writes that the recording does not show.
 const WRITES: &[&str] = &[
     "write", "writev", "pwrite64", "pwritev", "pwritev2", "sendfile", "sendfile64", "copy_file_range", "splice", "fallocate",
     "truncate", "truncate64", "ftruncate", "ftruncate64", "io_submit", "io_uring_enter",

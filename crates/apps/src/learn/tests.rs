@@ -98,7 +98,7 @@ fn threads_start_where_they_were_cloned_and_wait_for_files_that_others_make() {
     assert!(wait < read, "{first:?}");
     let signal = second.iter().position(|step| step.contains("signal")).unwrap();
     assert!(second[signal - 1].contains("create"), "{second:?}");
-    // The first thread closes the last descriptor and deletes the file. Before, it waits for the writes of the second thread.
+    // The first thread waits for the writes of the second thread. Then it closes the last descriptor, which deletes the file.
     assert!(first.last().unwrap().contains("delete"), "{first:?}");
     assert!(!second.iter().any(|step| step.contains("delete")));
 }

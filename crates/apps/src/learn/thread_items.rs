@@ -53,7 +53,7 @@ pub(super) enum ThreadItem {
     Wait(u32),
 }
 
-/// Category to which the time until a thread's next call is assigned, after a call whose duration or end was not recorded.
+/// What a thread did between two calls, if the duration or the end of the first call was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GapAttribution {
     /// The thread works on a core.
@@ -86,7 +86,7 @@ pub(super) struct RecordedThread {
     pub polled: bool,
     /// Whether the thread has sent data since it last received some.
     pub awaits_reply: bool,
-    /// Category of the time after the last call, if the duration of that call is not recorded.
+    /// What the time since the thread's last call belongs to: work, or the call itself if its duration was not recorded.
     pub open: GapAttribution,
     /// The thread that started this thread.
     pub parent: Option<usize>,
@@ -246,7 +246,7 @@ pub(super) struct RecordedFile {
     pub uses: Vec<ItemIndex>,
 }
 
-/// An item of a thread, identified by the numbers of the thread and of the item.
+/// The position of an item: the index of a thread, and the index of the item in this thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ItemIndex {
     pub thread: usize,
@@ -357,8 +357,8 @@ impl RecordedFiles {
         (number, !file.unlinked)
     }
 
-    /// Handles an open file whose path is taken over by another file: the open file gets a new number and a placeholder path. Returns its
-    /// old and new number; `None` if the file is not open.
+    /// Called when another file takes over the path of a file. If the file is open, it gets a new number and a placeholder path, and the
+    /// old and new number are returned. Otherwise returns `None`.
     pub fn replaced(&mut self, path: &str) -> Option<(usize, usize)> {
         let old = self.of(path);
         if self.all[old].opens == 0 {
@@ -417,7 +417,7 @@ pub(super) fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// All waits of a thread that are of one kind (sleeps or unexplained waits), including waits of other threads that this thread waited for.
+/// The waits of one kind (sleeps or unexplained waits) of a thread, and of the threads for which it waited.
 #[derive(Debug, Default)]
 pub(super) struct CallWaits {
     /// Time by the name of the call, in ns.
@@ -432,8 +432,8 @@ impl CallWaits {
         self.spans.push((begun, ended));
     }
 
-    /// Subtracts up to `ns` from the last waits in calls named `call`, whose cause has become known later. Returns the subtracted time in
-    /// ns.
+    /// Removes up to `ns` from the last waits in calls named `call`, because the cause of this time has become known. Returns the removed
+    /// time in ns.
     pub fn take_back(&mut self, call: &str, ns: i64) -> i64 {
         let Some(known) = self.by_call.get_mut(call) else { return 0 };
         let all = ns.min(*known);
@@ -451,7 +451,7 @@ impl CallWaits {
         all
     }
 
-    /// The parts of the waits that lie between two times, in order of their ends.
+    /// The waits between two times, in order of their ends. Waits that extend beyond these times are cut.
     pub fn between(&self, begun: i64, ended: i64) -> Vec<(i64, i64)> {
         let mut parts: Vec<_> = (self.spans.iter().rev())
             .take_while(|span| span.1 > begun)

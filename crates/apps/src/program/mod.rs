@@ -274,7 +274,7 @@ impl AppProgram {
 }
 
 impl ProgramStep {
-    /// Applies `own` to all names of files, databases, procedures, threads, signals and locks.
+    /// Renames all files, databases, procedures, threads, signals and locks of the step with the function `own`.
     fn rename(&mut self, own: &impl Fn(&mut String)) {
         match self {
             Self::Cpu { .. } | Self::Think { .. } | Self::Network { .. } | Self::Sync {} => {}

@@ -55,7 +55,7 @@ pub enum ProgramStep {
     Rename {
         /// Name of the set whose file is renamed; it is the thread's current file of this set.
         file: String,
-        /// Name of the set whose file is replaced; it is the thread's current file of this set.
+        /// Name of the file set that contains the replaced file, which is the thread's current file of this set.
         to: String,
     },
     /// Truncates a file, or extends it by a hole.

@@ -152,7 +152,8 @@ impl CrashLogHeader {
         }
     }
 
-    /// Returns the contract at a port, even if it is violated there. Layers promise no more than a device with a cache.
+    /// Returns the rules of the durability contract at a port, even if the device violates them. At the host's port, layers promise no more
+    /// than a device with a cache.
     pub fn rules(&self, port: CommandPort) -> ContractRules {
         let DeviceFacts { write_through, fifo, interface, unit_sectors, .. } = self.device;
         match port {
@@ -165,7 +166,7 @@ impl CrashLogHeader {
 /// The point in the storage stack where a command was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CommandPort {
-    /// The port above the layers. It is unused in the log of a device without layers.
+    /// Above all layers. A log of a device without layers contains no commands of this port.
     Host,
     /// The port at the device, below all layers.
     Device,
@@ -201,7 +202,8 @@ pub enum CrashLogRecord<'a> {
     Programmed { number: u64, sector: u64, sectors: u32, begin: Nanos, end: Nanos },
     /// The command with number `number` discarded sectors, which took effect at `at`.
     Discarded { number: u64, sector: u64, sectors: u64, at: Nanos },
-    /// The workload acknowledged data as safe by an output line, which was read at `at`, after all completions that were sent before.
+    /// The workload printed a line that acknowledges data as safe. The line was read at `at`, after all completions that the device had
+    /// sent before.
     Acknowledged {
         at: Nanos,
         #[serde(borrow)]
@@ -444,7 +446,7 @@ impl<'a> Iterator for CrashLogRecords<'a> {
 
 /// Size before compression at which a block is written, in bytes. A block is larger only if it consists of one long record.
 const BLOCK_BYTES: usize = 1 << 18;
-/// Maximum time for which a record waits until its block is written.
+/// Maximum time for which a record stays in memory before its block is written to the file.
 const WAIT: Duration = Duration::from_millis(100);
 /// Compression level of the blocks. It is low, because writing the log must not slow down the device.
 const LEVEL: i32 = 1;

@@ -45,7 +45,7 @@ pub struct DeviceChecker {
     exclusive: bool,
     /// Whether pages of a block may be skipped when it is programmed.
     skips: bool,
-    /// Whether a program may also copy units that the host did not write.
+    /// Whether a page program may contain units that the host did not write, as in block-mapped schemes and in zones.
     carries: bool,
     last_tag: u32,
     last_arrival: Nanos,
@@ -106,7 +106,8 @@ impl DeviceChecker {
             Op::Discard | Op::SecureErase => {
                 let (from, to) = (first.div_ceil(unit_sectors), end / unit_sectors);
                 if from < to {
-                    // Clears only tags that are not 0, so that the vector's memory for sectors that were never written stays unallocated.
+                    // Tags that are already 0 are not written. Memory of the vector for sectors that were never written thus stays
+                    // unallocated.
                     let trimmed = &mut self.expected[(from * unit_sectors) as usize..(to * unit_sectors) as usize];
                     trimmed.iter_mut().filter(|tag| **tag != 0).for_each(|tag| *tag = 0);
                 }
@@ -305,7 +306,7 @@ impl Observer for DeviceChecker {
             let place = self.geometry.first_ppn(block).plus(in_block).index() + i;
             let mut cached = None;
             let mut tag = 0;
-            // Pages of block-mapped schemes and of zones may also contain units that the host did not change (`covered` is 0).
+            // With block mapping or zones, a page may also contain units that the host did not change (`covered` is 0).
             if event.cause == OperationCause::Host && (unit.covered != 0 || !self.carries) {
                 cached = self.cached.remove(&unit.lpn);
                 if cached.is_none() {

@@ -98,7 +98,7 @@ impl SectorContent {
 pub struct ContractRules {
     /// Whether a plain write is durable on completion (rule 2 of the contract) instead of after a flush (rule 3).
     pub write_through: bool,
-    /// Whether the device has a cache that keeps the order of writes (rule 9).
+    /// Whether the device has a cache that keeps the order of writes (rule 9 of the contract).
     pub fifo: bool,
     /// Interface of the device, which decides whether the rules of an eMMC or of a UFS apply.
     pub interface: InterfaceKind,

@@ -55,13 +55,13 @@ pub struct DurabilityPromises {
     writes: BTreeMap<Version, VolatileWrite>,
     /// Newest version of the data that was ever promised, for each range of sectors.
     pub bases: SectorRangeMap<Version>,
-    /// Newest command that revoked a promise, for each range of sectors without a newer promise.
+    /// For each range of sectors: the newest discard or secure erase that ended the guarantee for its data, if no newer data is guaranteed.
     takers: SectorRangeMap<RevokingCommand>,
     pub(super) barriers: Vec<WriteBarrier>,
     pub(super) packs: Vec<PackedVersions>,
     /// Complete writes that are not yet followed by a barrier or flush.
     unordered: BTreeSet<(Nanos, Version)>,
-    /// Number of unpromised writes at which the next call of `prune` removes writes that can no longer survive.
+    /// Number of writes without a durability promise at which the next call of `prune` removes the writes that can no longer survive.
     prune_at: usize,
 }
 
@@ -131,7 +131,7 @@ impl DurabilityPromises {
                 if self.rules.write_through || command.modifiers.durable() {
                     self.writes.remove(&version);
                     self.promise(first, end, version);
-                    // Forgets packed writes whose entries are all promised to be durable, because they no longer restrict the order.
+                    // A packed write whose entries are all promised to be durable no longer restricts the order of writes.
                     let writes = &self.writes;
                     self.packs.retain(|pack| writes.range(pack.first..pack.end).next().is_some());
                 } else if let Some(write) = self.writes.get_mut(&version) {
@@ -165,13 +165,14 @@ impl DurabilityPromises {
         if self.takers.get(sector).is_some() { 0 } else { self.base(sector) }
     }
 
-    /// Newest version of the sector that was ever promised, even if a discard has revoked the promise; 0 = none.
+    /// Newest version of the sector that the device has ever promised to keep; 0 = none. It stays the same if a discard revokes the
+    /// promise.
     pub fn base(&self, sector: u64) -> Version {
         self.bases.get(sector).copied().unwrap_or(0)
     }
 
-    /// Whether a power cut now may leave undefined data in the sectors of a command (rule 10), because the command is a write in flight and
-    /// not a reliable write of an eMMC.
+    /// Whether a power cut now may leave undefined data in the sectors of a command (rule 10 of the contract). This is possible for every
+    /// write in flight, except reliable writes of an eMMC.
     pub fn leaves_undefined(&self, version: Version) -> bool {
         let atomic = self.rules.interface == InterfaceKind::Emmc;
         self.in_flight
@@ -179,7 +180,7 @@ impl DurabilityPromises {
             .is_some_and(|command| command.op == Op::Write && !(atomic && command.modifiers.contains(CommandFlags::RELIABLE)))
     }
 
-    /// The promised sectors, in order, as (first sector, end, oldest permitted version).
+    /// The sectors that must survive a power cut, in order, as (first sector, end, oldest version that is permitted afterwards).
     pub fn extents(&self) -> impl Iterator<Item = (u64, u64, Version)> {
         self.bases.iter().flat_map(|(first, end, version)| {
             let parts = self.takers.parts(first, end).filter(|(.., taker)| taker.is_none());
@@ -187,7 +188,8 @@ impl DurabilityPromises {
         })
     }
 
-    /// The versions newer than the promised ones that may or may not survive, in order of versions and then of sectors.
+    /// The data versions that may or may not survive, because they are newer than the guaranteed versions. They are sorted by version, then
+    /// by sector.
     pub fn pending(&self) -> impl Iterator<Item = VolatileExtent> {
         let mut takers: Vec<_> = self.takers.iter().collect();
         takers.sort_by_key(|(first, _, taker)| (taker.version, *first));
@@ -222,19 +224,21 @@ impl DurabilityPromises {
         self.next
     }
 
-    /// Oldest version that is in flight or not yet promised. All older versions are promised, replaced or revoked.
+    /// Oldest version of a command in flight or of a write that the device may still lose. All older versions must survive a power cut, or
+    /// were replaced or revoked.
     pub(crate) fn oldest_open(&self) -> Version {
         let versions = [self.in_flight.keys().next(), self.writes.keys().next()];
         versions.into_iter().flatten().min().copied().unwrap_or(self.next)
     }
 
-    /// Removes the recorded promises about sectors to which all writes are settled (none in flight or unpromised).
+    /// Removes the recorded promises for sectors whose writes are all settled: no write is in flight or not yet promised.
     pub(crate) fn forget(&mut self, first: u64, end: u64) {
         self.bases.remove(first, end);
         self.takers.remove(first, end);
     }
 
-    /// The unpromised, unrevoked writes with these versions that were complete by `complete_by`, as (first sector, end, version).
+    /// Returns the parts of writes that are neither promised nor revoked by a later command, as (first sector, end, version). Only writes
+    /// with these versions are returned; `complete_by` restricts them to writes that were complete at this time.
     pub(super) fn unpromised_writes(
         &self, versions: Range<Version>, complete_by: Option<Nanos>,
     ) -> impl Iterator<Item = (u64, u64, Version)> {
@@ -250,7 +254,7 @@ impl DurabilityPromises {
         })
     }
 
-    /// Completion time of an unpromised write; `None` if it is not complete.
+    /// Completion time of a write that the device has not promised to keep; `None` if the write is not complete.
     pub(super) fn completion(&self, version: Version) -> Option<Nanos> {
         self.writes.get(&version).and_then(|write| write.complete)
     }
@@ -297,15 +301,16 @@ impl DurabilityPromises {
         self.remove_ordered(flush, came);
     }
 
-    /// Adds a barrier: if data of version `from` or a later one survives, all data that was complete at the time `came` survives, too.
+    /// Adds a barrier. If data of version `from` or of a later version survives a power cut, all data that was complete at the time `came`
+    /// survives as well.
     fn barrier(&mut self, from: Version, came: Nanos) {
         if self.remove_ordered(from, came) {
             self.barriers.push(WriteBarrier { from, arrival: came });
         }
     }
 
-    /// Removes unordered writes that were complete at the time `came` and are older than `end`, because a barrier or a promise covers them.
-    /// Returns whether there were any.
+    /// Removes unordered writes that were complete at the time `came` and are older than `end`. A barrier or a durability promise now
+    /// orders them. Returns whether there were any.
     fn remove_ordered(&mut self, end: Version, came: Nanos) -> bool {
         let (mut more, mut later) = (false, Vec::new());
         while let Some((complete, version)) = self.unordered.first().copied().filter(|first| first.0 <= came) {
@@ -320,7 +325,8 @@ impl DurabilityPromises {
         more
     }
 
-    /// Removes, from time to time, complete writes whose sectors all have newer promised versions.
+    /// Removes complete writes that can no longer survive, because newer data of all their sectors is durable. Does nothing while few
+    /// writes are stored.
     fn prune(&mut self) {
         if self.writes.len() < self.prune_at {
             return;
@@ -353,16 +359,16 @@ impl DurabilityPromises {
         })
     }
 
-    /// The ordering promises that apply if data of this version survives: that of the last barrier before the version, and that of the
-    /// packed write to which the version belongs.
+    /// The ordering promises that apply if data of this version survives: the promise of the last barrier before the version, and the
+    /// promise of the packed write that contains the version.
     pub fn orders_of(&self, version: Version) -> impl Iterator<Item = DurabilityOrder> {
         let barriers = self.barriers.partition_point(|barrier| barrier.from <= version);
         let last = barriers.checked_sub(1).map(|place| of_barrier(&self.barriers[place]));
         last.into_iter().chain(self.pack_orders().filter(move |order| order.after.contains(&version)))
     }
 
-    /// The unpromised versions that must survive if certain later versions do, because of a barrier, as (first sector, end, version, oldest
-    /// such later version). A sector with several such versions is returned once for each.
+    /// The writes that are not promised yet, but must survive a power cut if a write after a barrier survives. Each item is (first sector,
+    /// end, version, oldest version that requires it). A sector is returned once for each of its versions.
     pub fn prerequisites(&self) -> impl Iterator<Item = (u64, u64, Version, Version)> {
         let last = self.barriers.last().map(of_barrier);
         let owed = last.into_iter().flat_map(|order| self.required_sectors(&order).collect::<Vec<_>>());
@@ -374,12 +380,13 @@ impl DurabilityPromises {
         })
     }
 
-    /// The sectors that an ordering promise requires and that are not promised otherwise: (first sector, end, oldest permitted version).
+    /// Returns the sectors that must survive only because of an ordering promise: (first sector, end, oldest permitted version).
     pub fn required_sectors(&self, order: &DurabilityOrder) -> impl Iterator<Item = (u64, u64, Version)> {
         self.unpromised_writes(order.before.clone(), order.complete_by)
     }
 
-    /// Returns the first broken promise if power is lost now and the sectors contain `left`; `None` if no promise is broken.
+    /// Returns the first durability promise that the device breaks if power is lost now and its sectors then contain `left`; `None` if it
+    /// breaks no promise.
     pub fn broken(&self, left: &SectorRangeMap<SectorContent>) -> Option<BrokenPromise> {
         let data = left.iter().filter_map(|(.., content)| match content {
             SectorContent::Data(version) => Some(*version),
@@ -425,14 +432,15 @@ pub(super) struct PackedVersions {
     pub end: Version,
 }
 
-/// An ordering promise of a barrier or a packed write: if data of any version in `after` survives, so do all versions in `before`.
+/// An ordering promise of a barrier or a packed write: if data of any version in `after` survives a power cut, all versions in `before`
+/// survive as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DurabilityOrder {
     /// The later versions, whose survival has a condition.
     pub after: Range<Version>,
     /// The earlier versions, which must survive with the later ones.
     pub before: Range<Version>,
-    /// Restricts `before` to versions that were complete at this time; `None` = no restriction.
+    /// If set, the order applies only to earlier versions that were complete at this time.
     pub complete_by: Option<Nanos>,
 }
 
@@ -446,7 +454,7 @@ pub struct BrokenPromise {
     /// The version that the sectors of the range contain; 0 = never written, or no longer recorded
     /// ([`Persistence::retire`](crate::persistence::PersistenceTracker::retire)).
     pub actual: Version,
-    /// The oldest version that the promise permits in the sectors of the range.
+    /// The oldest version that the sectors of the range may contain according to the durability promises.
     pub promised: Version,
 }
 

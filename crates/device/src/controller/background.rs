@@ -1,9 +1,9 @@
 //! Background work while no request is executed: write-back, folding of the SLC cache, and garbage collection (BKOPS; JESD84-B51, 6.6.25),
 //! which the device starts itself (`EXT_CSD` `BKOPS_EN`, `AUTO_EN`).
 //!
-//! Steps of work are executed in the order of their earliest start times, so that several calls have the same effect as one call up to the
-//! end of the last. An idle gap begins when all host work is done. In a gap, each kind of work starts after its own idle time: that of
-//! write-back counts from the start of the gap, that of folding from the last write-back, and that of collection from the last of both.
+//! Steps of work are executed in the order of their earliest start times, so that several calls have the same effect as one longer call. An
+//! idle gap begins when all host work is done. In a gap, each kind of work waits for its own idle time. The idle time of write-back counts
+//! from the start of the gap, that of folding from the last write-back, and that of collection from the last write-back or folding.
 //! Collection moves one page at a time. With HPI, a request interrupts collection after the current page; the interruption takes a fixed
 //! time. Without HPI, the request waits for the whole block. If very few blocks are free (`EXT_CSD` `BKOPS_STATUS` level 3), collection
 //! starts at once and is not interrupted.
@@ -57,7 +57,8 @@ impl EarliestTask {
     }
 }
 
-/// An idle period since the last host work: the times from which the idle times of write-back, folding and collection are counted.
+/// The start of an idle period. Three idle times are counted from it: for write-back, for folding the SLC cache, and for garbage
+/// collection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IdlePeriod {
     write_back: Nanos,
@@ -84,7 +85,7 @@ pub(super) struct BackgroundScheduler {
     planes: u32,
     pub gap: Option<IdlePeriod>,
     pools: Vec<PoolWork>,
-    /// Whether `pools` has entries from this gap or from an earlier one.
+    /// Whether `pools` has entries, from the current idle gap or from an earlier one.
     touched: bool,
     /// Time at which the background work ends.
     pub busy_until: Nanos,
@@ -125,7 +126,7 @@ impl BackgroundScheduler {
         self.busy_until = Nanos::MIN;
     }
 
-    /// Executes the background work that begins before `until`, on a device whose host work ends at `idle_from`.
+    /// Executes the background work that begins before `until`. The host's work on the device ends at `idle_from`.
     pub fn work_until<L: CountingObserver>(
         &mut self, until: Nanos, idle_from: Nanos, mut buffer: Option<&mut WriteBuffer>, below: &mut LowerLayers<'_, L>,
     ) {
@@ -244,7 +245,7 @@ impl BackgroundScheduler {
         &mut self, at: Nanos, task: BackgroundTask, buffer: Option<&mut WriteBuffer>, below: &mut LowerLayers<'_, L>,
     ) {
         if self.fold_after.is_some() {
-            // Whether to fold the SLC cache is decided before the step, because the step may fill the cache.
+            // The next step may fill the SLC cache, so the decision whether to fold the cache is made before it.
             self.folds(below);
         }
         let Some(mut gap) = self.gap else { return };

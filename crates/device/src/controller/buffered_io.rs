@@ -15,7 +15,8 @@ use crate::ids::Lpn;
 use crate::lru::LruSet;
 
 impl DeviceController {
-    /// Executes a write after its data transfer, on a device with RAM for data or with flags that promise durability.
+    /// Executes a write whose data has been transferred. Used if the device has RAM for data, or if flags of the write promise durability
+    /// or an order.
     #[inline(never)]
     pub(super) fn write_modified<L: CountingObserver>(
         &mut self, request: &mut RequestState, modifiers: CommandFlags, below: &mut LowerLayers<'_, L>,
@@ -255,7 +256,7 @@ impl DeviceController {
             (request.event.sector, request.event.sectors) = (entry.sector, entry.sectors);
             request.event.modifiers = entry.modifiers;
             if stream {
-                // All entries are written together after this loop.
+                // If entries may share pages, all entries are written together after this loop.
             } else if !write {
                 self.read_data(&mut request, below);
             } else if self.is_plain_write(entry) {
@@ -289,7 +290,7 @@ impl DeviceController {
 }
 
 impl WriteBuffer {
-    /// Writes back the next group of units at `ready`, or after the data that must precede it because of a barrier.
+    /// Writes back the next group of units. The write begins at `ready`, or later if a barrier orders earlier data before it.
     pub(super) fn write_back_next<L: CountingObserver>(&mut self, ready: Nanos, below: &mut LowerLayers<'_, L>) {
         if let Some((first, end)) = self.next_to_leave() {
             let ready = ready.max(if self.holds_older() { self.older_after } else { self.barrier_end });

@@ -5,7 +5,7 @@ use emmclab_settings::{DeviceSettings, TimeQuantile};
 
 use crate::geometry::nanos;
 
-/// Times of commands, and the times at which slots of the command queue become free.
+/// Times for the execution of commands, and the command queue with the times at which its slots become free.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandPath {
     pub read_overhead: Nanos,
@@ -131,7 +131,7 @@ impl CommandSlots {
         self.sort_in(last);
     }
 
-    /// Sets one of the slots with unknown completion, which are the last in the ring, to become free at time `at`.
+    /// Sets the time `at` at which a slot with unknown completion becomes free. Such slots are the last ones in the ring.
     pub fn release(&mut self, at: Nanos) {
         let last = self.before(self.first);
         self.free[last] = at;

@@ -57,7 +57,8 @@ impl UfsLink {
         self.to_host = BusTimeline::default();
     }
 
-    /// Transfers a command that has a tag through the next queue. `in_flight` is the number of commands that have a tag.
+    /// Transfers a command through a queue between host and device. The queues are used in turn. The command has a tag, and `in_flight` is
+    /// the number of commands that have a tag.
     pub fn hand_over<L: Observer>(&mut self, request: &mut RequestState, in_flight: u32, log: &mut L) {
         let waited = request.before.queue;
         let hibernating = self.awake.max(request.ready) - request.ready;

@@ -46,7 +46,7 @@ enum FirstCommand {
     Flush,
 }
 
-/// Number of the next request, and the latest arrival and completion times so far.
+/// Numbers and times of the requests to a controller: the number of the next request, and the latest arrival and completion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ControllerClock {
     pub next_id: u64,
@@ -158,8 +158,8 @@ impl DeviceController {
         self.clock.idle_from.max(buffered).max(self.background.busy_until)
     }
 
-    /// Time from which the idle time before sleep counts: the end of all work or, for a UFS that flushes `WriteBooster` in hibernation, the
-    /// end of all commands and of write-back.
+    /// Time from which the idle time before sleep counts. Usually this is the end of all work. A UFS that flushes `WriteBooster` in
+    /// hibernation only waits for the end of all commands and of write-back.
     fn sleeps_from(&self) -> Nanos {
         if !self.works_asleep {
             return self.idle_from();
@@ -196,7 +196,7 @@ impl DeviceController {
             buffer.write_back = settings.cache.write_back;
             buffer.newest_first = settings.cache.lies == CacheLie::Reorder;
             buffer.idle_after = nanos(settings.cache.idle_after_us);
-            // Data that is written back only because of the new settings must not leave the buffer before the time of the change.
+            // The new settings may start a write-back of old data. This write-back must not begin before the time of the change.
             buffer.since = buffer.since.max(at);
         }
         let background = BackgroundScheduler::new(settings, geometry, fold_after, self.write_buffer.is_some());
@@ -329,8 +329,8 @@ impl DeviceController {
         request
     }
 
-    /// Returns the time at which the device accepts a command that arrives at `arrival`. If reads have priority and a UFS has no free tag,
-    /// waiting pages are dispatched until a tag is free.
+    /// Returns the time at which the device accepts a command that arrives at `arrival`. A UFS may have no free tag while reads have
+    /// priority. Then waiting pages are dispatched until a tag is free.
     #[inline]
     fn start<L: CountingObserver>(&mut self, arrival: Nanos, below: &mut LowerLayers<'_, L>) -> Nanos {
         if self.queue.is_some() && self.commands.is_limited() {

@@ -1,7 +1,7 @@
 //! Waiting writes and their dispatch, on devices where reads have priority over writes.
 //!
-//! Writes begin in the order of the queue, with one exception: while a write waits until the rest of its page is read, other writes
-//! overtake it, except later writes to the same units.
+//! Writes begin in the order of the queue. There is one exception: a write may have to wait until the rest of its page is read. Then other
+//! writes overtake it, unless they are later writes to the same units.
 
 use std::collections::VecDeque;
 
@@ -43,7 +43,7 @@ impl WaitingPage {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WriteQueue {
     pages: VecDeque<WaitingPage>,
-    /// For each map unit in at least one waiting page, the number of waiting pages that contain it.
+    /// Number of waiting pages that contain a map unit, by map unit. Units without waiting pages have no entry.
     waiting: FxHashMap<u32, u32>,
     pub requests: VecDeque<InFlightRequest>,
 }
@@ -120,7 +120,7 @@ impl WriteQueue {
         Some(page)
     }
 
-    /// Start time of the next page, and its index in the queue, which is mostly 0.
+    /// Start time of the next page, and its index in the queue. Usually the page at the front of the queue (index 0) is next.
     pub fn first(&self, free: Nanos) -> Option<(Nanos, usize)> {
         match self.pages.front() {
             Some(front) if front.ready <= free => Some((free, 0)),
@@ -228,8 +228,8 @@ impl DeviceController {
         }
     }
 
-    /// Dispatches pages that begin before a slot of the command queue is free, and pages that have been overtaken by as many later commands
-    /// as there are slots.
+    /// Dispatches the waiting pages that begin before a slot of the command queue is free. If more requests wait than there are slots,
+    /// pages are dispatched whatever their start time.
     #[inline(never)]
     pub(super) fn dispatch_for_a_slot<L: CountingObserver>(&mut self, arrival: Nanos, below: &mut LowerLayers<'_, L>) {
         let most = self.commands.slots.len();

@@ -43,7 +43,8 @@ pub(crate) struct WriteBuffer {
     pub since: Nanos,
     /// Time at which the last write before the last barrier is on the flash.
     pub barrier_end: Nanos,
-    /// Time at which the last write before the previous barrier is on the flash. The older generation is written after this time.
+    /// Time at which all writes before the second newest barrier are on the flash. Data between the two newest barriers is written back
+    /// after this time.
     pub older_after: Nanos,
     /// Time at which the last program of data from the buffer ends.
     last_end: Nanos,
@@ -99,12 +100,13 @@ impl WriteBuffer {
         self.generations[0].order.len() > 0
     }
 
-    /// Whether the unit's group belongs to the generation before the last barrier.
+    /// Whether the group of the map unit contains data from before the last write barrier.
     pub fn is_older(&self, unit: Lpn) -> bool {
         self.holds_older() && self.generations[0].order.holds(unit.0 >> self.group_shift)
     }
 
-    /// Returns bit masks of the written sectors of each unit of a group, and a position below which all are 0; `None` for an empty group.
+    /// Returns bit masks of the written sectors of each unit in a group, and an index into these masks: all masks before the index are 0.
+    /// `None` for an empty group.
     #[inline]
     fn sectors_of(&self, group: u32) -> Option<(&[u32], usize)> {
         let [older, newer] = &self.generations;
@@ -128,7 +130,7 @@ impl WriteBuffer {
         if self.keeps_order { self.comes_last(unit, sectors) } else { !self.is_older(unit) }
     }
 
-    /// Whether sectors of a unit would leave after all other data in the buffer.
+    /// Whether sectors of a unit, if added now, would leave the buffer after all other data.
     fn comes_last(&self, unit: Lpn, sectors: u32) -> bool {
         let group = unit.0 >> self.group_shift;
         let order = &self.generations[1].order;
@@ -143,7 +145,7 @@ impl WriteBuffer {
     }
 
     /// Adds written sectors of a unit. `accepts` must have returned true, and there must be enough space. Returns whether the unit already
-    /// had written sectors in the newer generation.
+    /// had sectors that were written after the last barrier.
     #[inline]
     pub fn write(&mut self, unit: Lpn, sectors: u32) -> bool {
         let (group, position) = (unit.0 >> self.group_shift, self.position(unit.0));
@@ -242,7 +244,7 @@ impl WriteBuffer {
         limit
     }
 
-    /// Removes the data of the units `from..to` from the buffer, because it is written to the flash or was discarded.
+    /// Removes the data of the units `from..to` from the buffer, when it is written to the flash or discarded.
     pub fn forget(&mut self, from: Lpn, to: Lpn) {
         if self.is_empty() {
             return;
@@ -268,7 +270,7 @@ impl WriteBuffer {
         self.barrier_end = self.barrier_end.max(self.last_end);
     }
 
-    /// Records that `units` map units have left the buffer and occupy their space until `end`.
+    /// Records that `units` map units are leaving the buffer, and that they occupy their space until `end`.
     pub fn leaves(&mut self, end: Nanos, units: u32) {
         if self.leaving.back().is_none_or(|(last, _)| *last <= end) {
             self.leaving.push_back((end, units));
@@ -292,13 +294,14 @@ impl WriteBuffer {
         }
     }
 
-    /// Whether `units` more units fit into the buffer once all data that has left is on the flash.
+    /// Whether `units` more units fit into the buffer after all data that is being programmed has left it.
     #[inline]
     pub fn will_fit(&self, units: u32) -> bool {
         self.units + units <= self.room
     }
 
-    /// Returns the earliest time from `at` on at which one more unit fits in the buffer. Frees the space of units that left before it.
+    /// Returns the earliest time, but not before `at`, at which one more unit fits in the buffer. Frees the space of the units that left
+    /// the buffer before that time.
     #[inline]
     pub fn fits_from(&mut self, at: Nanos) -> Nanos {
         let mut at = at;
@@ -328,10 +331,11 @@ impl WriteBuffer {
 struct BarrierEpoch {
     /// The groups, in the order in which they leave the buffer.
     pub order: LruSet,
-    /// Written sectors of each unit of a group, one bit each, at the index of the group in `order`. The memory depends on the data in the
-    /// buffer, not on the capacity of the device.
+    /// The written sectors of the buffered units, as one bit mask for each unit. The position of a group of units is its index in `order`.
+    /// The memory depends on the data in the buffer, not on the capacity of the device.
     written: Vec<u32>,
-    /// Summary of each group, at its index in `order`. It saves time because groups are large and almost empty with random writes.
+    /// Summary of each group, at its index in `order`. After random writes most units of a group are empty, and the summary shortens the
+    /// search for the others.
     group_units: Vec<BufferedUnits>,
     /// Base-2 logarithm of the number of units in a group.
     shift: u32,
@@ -342,7 +346,7 @@ struct BarrierEpoch {
 struct BufferedUnits {
     /// Number of units with written data.
     units: u32,
-    /// Lower bound of the positions of units with written data in the group.
+    /// Position in the group below which no unit contains written data.
     lowest: u32,
 }
 

@@ -298,7 +298,7 @@ pub enum BoosterNoticeKind {
     FlushNeeded,
     /// No space is left for pinned data (`PINNED_WRITEBOOSTER_BUFFER_FULL`).
     PinnedFull,
-    /// The buffer became larger, after a hint of the device (`WRITEBOOSTER_RESIZE_HINT`).
+    /// The buffer became larger, as the device had proposed by a hint (`WRITEBOOSTER_RESIZE_HINT`).
     Grown,
     /// The buffer became smaller, after a hint of the device (`WRITEBOOSTER_RESIZE_HINT`).
     Shrunk,
@@ -316,7 +316,7 @@ pub struct BoosterNotice {
 pub struct ZoneBufferTaken {
     /// The zone that lost the write buffer.
     pub from: u32,
-    /// Number of map units of the zone `from` that were written to the flash before its buffer was taken.
+    /// Number of map units of the zone `from` that had been written to the flash when the zone lost its write buffer.
     pub units: u32,
 }
 
@@ -362,7 +362,7 @@ pub struct CacheRead {
 /// The write buffer was flushed; it may have been empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheFlushed {
-    /// Number of map units with written data that the buffer contained.
+    /// Number of map units that the flush moved from the buffer to the flash.
     pub units: u32,
     /// When the flush began.
     pub at: Nanos,
@@ -418,7 +418,7 @@ pub struct CommandFetched {
     pub begin: Nanos,
     /// Time at which the device had received the command.
     pub end: Nanos,
-    /// Number of commands with a tag when this command got its tag, including this command.
+    /// Number of commands that had a tag when this command received its tag, including this command.
     pub in_flight: u32,
 }
 

@@ -215,13 +215,14 @@ impl Observer for CompletionObserver<'_> {
     }
 }
 
-/// Calls an observer through a pointer, so that the device is compiled once for all observers. `UNITS` is [`Observer::UNITS`].
+/// Calls an observer through a pointer, so that the device is compiled once for all observers. `UNITS` is the value of [`Observer::UNITS`]
+/// for this observer.
 pub struct DynObserver<'a, const UNITS: bool = true>(pub &'a mut dyn AnyObserver);
 
 /// Forwards all events except completions to an observer. `completed` receives the completions.
 pub struct OnCompletion<'a, O, F> {
     /// The observer that receives all events except completions.
     pub observer: &'a mut O,
-    /// Receives the observer and the completion of a request, and may report another completion to the observer.
+    /// Called with the observer and each completion. It may report a completion to the observer.
     pub completed: F,
 }

@@ -122,7 +122,7 @@ impl WriteBooster {
         self.partial == PartialFlush::Pinned && self.pinned_units.contains(&unit.0)
     }
 
-    /// Length in units of the run from `first` on, at most `units`, in which all units are pinned or none is.
+    /// Length in units of the run that starts at `first`, at most `units`. Either all units of the run are pinned, or none of them is.
     pub fn equally_pinned(&self, first: Lpn, units: u32) -> u32 {
         if self.partial != PartialFlush::Pinned {
             return units;
@@ -182,7 +182,8 @@ impl FtlCore {
         self.slc_pools().any(|pool| pool.open(stream).is_some() || pool.free() > low && booster.may_open(pool, stream))
     }
 
-    /// Returns the write stream of a host page that is written to the buffer. Pinned data has its own stream while there is room for it.
+    /// Returns the write stream for a host page that is written to the `WriteBooster` buffer. Data at pinned addresses has its own stream
+    /// while there is room for it.
     pub(super) fn booster_stream<L: Observer>(&mut self, first: Lpn, stream: WriteStream, log: &mut L) -> WriteStream {
         let Some(booster) = &self.booster else { return stream };
         if !booster.pins(first) {
@@ -236,7 +237,8 @@ impl FtlCore {
         pool.full_blocks(nand).filter(|block| !stays(block)).min_by_key(age)
     }
 
-    /// Begins an idle time: resizes the buffer and raises the exception event if necessary. Returns whether blocks are flushed.
+    /// Begins an idle time. Resizes the buffer and raises the exception event if necessary. Returns whether blocks of the buffer are
+    /// flushed in this time.
     pub fn begin_booster_gap<L: Observer>(&mut self, nand: &Nand, due: bool, log: &mut L) -> bool {
         self.resize_booster(log);
         let Some(mut booster) = self.booster.take() else { return due };
@@ -302,7 +304,8 @@ impl FtlCore {
         self.booster_fault(nand).map_or(Ok(()), |fault| Err(damaged(&fault)))
     }
 
-    /// Describes the first inconsistency between the pinned blocks and the flash; `None` if there is none.
+    /// Describes the first inconsistency between the blocks that `WriteBooster` pins and the contents of the flash; `None` if there is
+    /// none.
     pub fn booster_fault(&self, nand: &Nand) -> Option<String> {
         let booster = self.booster.as_ref()?;
         booster.pinned.iter().map(|block| BlockId(*block)).find_map(|block| {

@@ -73,9 +73,9 @@ impl FtlCore {
         let VictimChoice::Collect(block) = policy.choose(&view) else { return false };
         let order = policy.order();
         self.collector.decisions += 1;
-        // Collecting a block frees space only if at least one page of it is not needed for its valid units. If this is not true for the
-        // block with the fewest valid units, no block is collected. Policies that do not sort blocks by valid units may also collect blocks
-        // that free nothing.
+        // Moving the valid units of a block frees space only if they need fewer pages than the block has. If this is not even true for the
+        // block with the fewest valid units, no block is collected. Policies that do not sort blocks by valid units are not checked, so
+        // they may collect blocks that free nothing.
         let gives = |block: BlockId| self.tables.valid(block) + units_per_page <= units_per_block;
         if order == FullBlockOrder::Valid && !self.tables.pool(pool).least_valid().is_some_and(gives) {
             return false;

@@ -25,7 +25,7 @@ pub(crate) struct ProgrammedPages {
     /// Number of bytes transferred over the flash bus, for all pages together.
     pub bus_bytes: u64,
     pub cause: OperationCause,
-    /// Write stream for which the block was open, if the programmed pages filled the block; otherwise `None`.
+    /// Write stream for which the block was open. `None` if the programmed pages did not fill the block.
     pub filled: Option<WriteStream>,
     pub begin: Nanos,
     pub end: Nanos,
@@ -34,7 +34,7 @@ pub(crate) struct ProgrammedPages {
 /// The map units of a programmed page, as reported in events.
 pub(crate) type PageUnits = ArrayVec<UnitWritten, MAX_UNITS>;
 
-/// The map units of programmed pages: a run of host data, a list, or moves by garbage collection.
+/// The map units of programmed pages. They are a run of host data, a list of units, or units that garbage collection moves.
 pub(crate) trait ProgrammedUnits {
     /// The map units of the page, for observers that need them.
     fn report(&self, tables: &FtlTables) -> PageUnits;
@@ -88,7 +88,7 @@ impl ProgrammedUnits for UnitList<'_> {
     }
 }
 
-/// The mapped units of a logical page that is copied to another location.
+/// The range of units of a logical page that is copied to another location. Only units that are mapped are copied.
 pub(crate) struct MappedUnits(pub Range<u32>);
 
 impl ProgrammedUnits for MappedUnits {
@@ -132,7 +132,8 @@ impl ProgrammedUnits for MovedUnits<'_> {
     }
 }
 
-/// The first valid units in a range of a block, which are moved as whole pages. Used for observers that do not need the units.
+/// Valid units that are moved as whole pages: the first `units` valid units in a range of a block. Used if the observer does not need the
+/// list of units.
 pub(crate) struct MoveRun {
     pub from: Range<Ppn>,
     pub units: u32,

@@ -52,7 +52,8 @@ pub(crate) struct FtlCore {
     pub last_program: Nanos,
     /// Time at which the latest page of the host becomes durable; `None` if host pages become durable independently of each other.
     pub in_order: Option<Nanos>,
-    /// Time from the end of a host program until the page is durable; not 0 on a device that loses recent programs.
+    /// Time from the end of a page program for the host until the page is durable. It is not 0 on a device that loses its most recent
+    /// programs in a power cut.
     pub counts_after: Nanos,
     /// Whether a write is complete when its data is transferred.
     pub transferred: bool,
@@ -99,7 +100,8 @@ impl FtlCore {
         sectors <= self.hot_sectors
     }
 
-    /// Selects the next page for units of a request with this many sectors. Returns its block group and the number of units that fit.
+    /// Selects the next page for the data of a write of `sectors` sectors. Returns the block group of the page, and the number of map units
+    /// that fit into the page.
     #[inline]
     pub fn page_for(&self, first: Lpn, units: u32, sectors: u32) -> (u8, u32) {
         if self.slc.mode == SlcMode::Off { next_page(&self.geometry, units) } else { self.page_for_slc(first, units, sectors) }
@@ -141,7 +143,7 @@ pub(super) fn counts_after(settings: &DeviceSettings) -> Nanos {
 fn pools(settings: &DeviceSettings, geometry: &Geometry, policy: Option<&dyn VictimPolicy>) -> Vec<BlockPool> {
     let order = policy.map_or(FullBlockOrder::Age, VictimPolicy::order);
     let by_wear = settings.wear.levelling != WearLevelling::None;
-    // A pool accepts valid data up to half of its over-provisioning; further data goes to other pools.
+    // Valid data may occupy the nominal capacity of a pool and half of its over-provisioning. Further data goes to other pools.
     let share = settings.capacity.over_provisioning_pct / 100.0;
     let fill = (1.0 + share / 2.0) / (1.0 + share);
     let mut pools = Vec::with_capacity(geometry.planes as usize * geometry.groups.len());
@@ -181,7 +183,7 @@ pub(crate) struct SlcBlocks {
     pub(super) end: u32,
     /// Threshold for folding in idle time: the SLC cache is folded if at most this share of it is free, in percent.
     pub(super) flush_at_pct: u32,
-    /// Number of map units of the user's free space that each block of the SLC cache occupies; 0 = none.
+    /// Number of map units of the user's free space that each block of the SLC cache takes up; 0 if the cache does not use this space.
     pub(super) units_per_block: u32,
 }
 

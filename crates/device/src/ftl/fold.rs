@@ -77,8 +77,8 @@ impl FtlCore {
         free * 100 <= blocks * self.slc.flush_at_pct
     }
 
-    /// Whether no write waits for garbage collection of a block pool. This applies to an SLC cache that is folded in idle time; when it is
-    /// full, writes go to other blocks.
+    /// Whether writes never wait for garbage collection of a block pool. This is the case for an SLC cache that is folded in idle time:
+    /// when the cache is full, writes go to other blocks.
     #[inline]
     pub fn is_skipped(&self, pool: PoolId) -> bool {
         self.slc.folds_after().is_some() && self.geometry.of_pool(pool).1 == self.slc.group
@@ -185,14 +185,14 @@ impl FtlCore {
         }
     }
 
-    /// Selects the pool for `count` units that do not fill a page of their block group: a pool with smaller pages in the same plane if it
-    /// has room, otherwise the units' own pool.
+    /// Selects the pool for `count` units, which do not fill a page of their block group. Prefers a pool of the same plane that has smaller
+    /// pages and free space. Otherwise returns the pool of the units.
     fn remainder_pool(&self, source: &MoveSource, count: u32) -> PoolId {
         for group in &self.geometry.by_size {
             let kind = &self.geometry.groups[usize::from(*group)];
             let pool = self.geometry.pool(source.plane, *group);
             let entry = self.tables.pool(pool);
-            // If this pool is being garbage-collected, the remaining pages of its open block are reserved for that collection.
+            // While garbage collection of this pool is in progress, the remaining pages of the pool's open block are reserved for it.
             let open = entry.open(WriteStream::Gc).is_some() && entry.victim.is_none();
             let room = open || entry.free() > self.collector.low_watermark;
             if kind.units_per_page() <= count && room && entry.valid < entry.valid_limit {

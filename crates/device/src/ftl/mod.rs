@@ -178,8 +178,8 @@ impl Ftl {
         self.core.tables.pools.len() as u32
     }
 
-    /// Moves up to one page of valid data of the victim of a pool; if the pool has no victim, first chooses one. Returns whether the victim
-    /// is still in progress; `None` if no block is worth collecting.
+    /// Moves up to one page of valid data of the victim (the block that is being collected) in a pool; first chooses a victim if there is
+    /// none. Returns whether the victim contains more data to move; `None` if no block is worth collecting.
     pub fn collect_step<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) -> Option<bool> {
         if self.core.stop.is_some() || !self.core.begin_victim(nand, pool, ready, log) {
             return None;
@@ -235,7 +235,7 @@ impl Ftl {
             let block = self.core.geometry.block_of(*from);
             matches!(nand.state(block), BlockState::Open | BlockState::Full) && self.core.tables.reverse.get(*from).is_none()
         };
-        // A block-mapped scheme stores one location for each page, so it cannot find the previous version of the data.
+        // A block-mapped scheme cannot map the previous version of the data again, because it stores only one location for each page.
         if let Some(from) = from.filter(stays).filter(|_| !self.scheme.maps_blocks()) {
             self.core.tables.map_again(lpn, from);
         }

@@ -1,4 +1,5 @@
-//! A block pool: the blocks of one block group in one plane, with free, open and full blocks, and the order of garbage collection.
+//! A block pool: the blocks of one block group in one plane. It contains the lists of free, open and full blocks, and the order in which
+//! full blocks are collected.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -16,7 +17,7 @@ pub(crate) enum WriteStream {
     Gc = 1,
     /// Data of the host that is expected to change soon (hot data).
     Hot = 2,
-    /// Pages of the mapping table. In an SLC cache, which has no such pages: pinned data.
+    /// Pages of the mapping table. An SLC cache has no such pages, so there this stream contains pinned data.
     Map = 3,
 }
 
@@ -38,7 +39,7 @@ pub enum FullBlockOrder {
 }
 
 impl FullBlockOrder {
-    /// Number of lists that are needed for full blocks of a block group in this order.
+    /// Number of lists in which the full blocks of a block group are kept.
     fn lists(self, group: &GroupGeometry) -> u32 {
         match self {
             FullBlockOrder::Age => 1,
@@ -233,7 +234,7 @@ impl BlockPool {
         }
     }
 
-    /// Returns the first list that is not empty, and the first block in it.
+    /// Returns the number of the lowest list that contains a block, and the first block of this list.
     fn least_listed(&self) -> Option<(u32, u32)> {
         (self.least..self.lists.count()).find_map(|list| Some((list, self.lists.first(list)?)))
     }
@@ -244,7 +245,8 @@ impl BlockPool {
         Some(BlockId(self.first_block + block))
     }
 
-    /// Raises the lower bound `least` to the first list that is not empty. It is called once for each collection.
+    /// Raises `least`, the lower bound for the index of a list with blocks, to the first list that is not empty. Called once for each
+    /// collection.
     pub fn settle(&mut self) {
         if self.order == FullBlockOrder::Valid {
             self.least = self.least_listed().map_or(self.lists.count() - 1, |(list, _)| list);
@@ -327,7 +329,8 @@ impl BlockPool {
         self.most_erases = self.all_blocks().map(|BlockId(block)| erases(block)).max().unwrap_or(0);
     }
 
-    /// Restores counts and open blocks of an empty pool from a device image. The recycled blocks must be given back afterwards.
+    /// Restores the counts and open blocks of an empty pool from a device image. The caller must then give back the free blocks that were
+    /// used before ([`Self::recycled`]).
     pub fn restore(&mut self, used: u32, usable: u32, open: [BlockId; STREAMS]) {
         (self.used, self.usable, self.free, self.open) = (used, usable, usable - used, open);
     }

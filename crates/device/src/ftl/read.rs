@@ -25,7 +25,7 @@ impl FtlCore {
         op
     }
 
-    /// Reads a page of a plane that no simulated block contains. `bytes` is the number of bytes transferred over the flash bus.
+    /// Reads a page of a plane. The page is in no simulated block. `bytes` is the number of bytes transferred over the flash bus.
     #[inline]
     pub fn read_unplaced<L: Observer>(
         nand: &mut Nand, (plane, group): (PlaneId, u8), ready: Nanos, bytes: u32, cause: OperationCause, log: &mut L,

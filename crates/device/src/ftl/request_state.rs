@@ -6,7 +6,8 @@ use crate::events::{LatencyBreakdown, RequestCompleted};
 use crate::nand::PageOperationTimes;
 
 impl LatencyBreakdown {
-    /// Returns the parts of the time of `op`, from its earliest start `ready` to `complete` (its end or that of its data transfer).
+    /// Splits the time of a flash operation into parts. The time is from `ready`, its earliest start, to `complete`, the end of the
+    /// operation or of its data transfer.
     #[inline]
     pub(crate) fn of(op: &PageOperationTimes, ready: Nanos, complete: Nanos) -> Self {
         let array = if complete == op.end { op.array } else { Nanos::ZERO };
@@ -41,7 +42,8 @@ pub(crate) struct RequestState {
     /// Whether a flash operation of the request has begun.
     started: bool,
     begun: bool,
-    /// Whether `event.start` is set to the start of the first subrequest, as for a queue without a limit.
+    /// Whether `event.start` is the time at which the first flash operation of the request begins. This is so if the command queue has no
+    /// limit.
     start_at_flash: bool,
 }
 
@@ -90,7 +92,7 @@ impl RequestState {
         }
     }
 
-    /// Number of the command; `None` if the state stands for data that leaves the write buffer.
+    /// Number of the command; `None` for data that is written back from the write buffer, because it belongs to no command.
     #[inline]
     pub fn command(&self) -> Option<u64> {
         (self.event.id != NO_COMMAND).then_some(self.event.id)
@@ -118,7 +120,7 @@ impl RequestState {
         self.event.waits.queue += complete - self.ready;
     }
 
-    /// Waits for a flash operation on the mapping table, which precedes the operations on data.
+    /// Waits for a flash operation on the mapping table. Operations on data begin after it.
     pub fn look_up(&mut self, op: &PageOperationTimes) {
         self.before = self.before.then(LatencyBreakdown::of(op, self.ready, op.end));
         self.ready = op.end;

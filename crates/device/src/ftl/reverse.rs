@@ -11,7 +11,7 @@ const BITS: u32 = u64::BITS;
 /// 32 times smaller than the map, so it stays in the CPU cache even if the map does not.
 #[derive(Clone, Debug)]
 pub(crate) struct ReverseMap {
-    /// Logical unit at each flash location. The entry of an invalid location is outdated.
+    /// The map unit whose data is at each flash location. The entry of an invalid location is outdated.
     pub units: Vec<u32>,
     valid: Vec<u64>,
 }

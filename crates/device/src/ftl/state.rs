@@ -69,7 +69,7 @@ impl Ftl {
             .allocator
             .restore(cursor, &last_planes, nand.timelines.planes_per_way)
             .ok_or_else(|| damaged("the cursor is outside the device"))?;
-        // If the scheme itself records open blocks, it checks them in its own tables.
+        // If the scheme manages open blocks in its own tables, it also checks them there, and they are not checked here.
         restore(&mut self.core.tables, nand, self.scheme.holds_open_blocks(), image)?;
         self.core.restore_booster(nand, image)?;
         self.check(nand)?;
@@ -165,7 +165,7 @@ fn save(tables: &FtlTables, out: &mut WordWriter) {
     }
 }
 
-/// Restores the blocks of a pool from an image. Records which blocks the image has already listed.
+/// The blocks of a pool that is being restored from an image. Each block that was already read is marked.
 struct RestoredBlocks {
     range: Range<u32>,
     placed: Vec<bool>,

@@ -8,7 +8,7 @@ use super::reverse::ReverseMap;
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PoolId, Ppn};
 
-/// Number of mapping table entries that one element of [`FtlTables::faulted`] covers: half a page of memory.
+/// Number of mapping table entries for each element of [`FtlTables::faulted`]. 512 entries of 4 bytes are half a memory page.
 const MARKED: usize = 512;
 
 /// The entry of an erase block in the tables of the FTL.
@@ -40,7 +40,7 @@ pub(crate) struct FtlTables {
 }
 
 impl FtlTables {
-    /// Creates empty tables for `units` logical units. Memory is allocated at its first use.
+    /// Creates empty tables for `units` logical units. The operating system allocates their memory when it is first used.
     pub fn new(geometry: &Geometry, units: usize, pools: Vec<BlockPool>) -> Self {
         let mut blocks = Vec::with_capacity(geometry.blocks() as usize);
         for (number, pool) in (0..).zip(&pools) {
@@ -150,7 +150,7 @@ impl FtlTables {
         }
     }
 
-    /// Moves the next `count` valid units of `from`, a part of a block that is being collected, to the locations from `to` on.
+    /// Moves `count` valid units in the range `from` of a block that is being collected. Their new locations begin at `to`.
     #[inline]
     pub fn relocate(&mut self, from: Range<Ppn>, to: Ppn, count: u32) {
         let block = from.start.0 >> self.stride_shift;
@@ -211,8 +211,8 @@ impl FtlTables {
         }
     }
 
-    /// Prefetches the table entries of these units, so that their cache misses overlap. Memory for the entries is allocated by a write
-    /// before the first read, which avoids a second page fault.
+    /// Prefetches the table entries of these units, so that their cache misses overlap. Memory that is not allocated yet is written before
+    /// it is read. A read first would cause one page fault, and the next write another one.
     #[inline]
     pub fn prefetch(&mut self, lpns: impl Iterator<Item = usize>) {
         let mut ppns = [0u32; super::PREFETCHED];
@@ -224,7 +224,7 @@ impl FtlTables {
         }
         let mut all = 0;
         for ppn in ppns {
-            // Unmapped units use location 0, because a branch would be unpredictable.
+            // An unmapped unit (entry 0) is treated like location 0. A branch for this case would be unpredictable.
             let ppn = ppn.saturating_sub(1);
             all ^= self.reverse.around(Ppn(ppn));
             all ^= u64::from(self.blocks[(ppn >> self.stride_shift) as usize].valid);

@@ -92,8 +92,8 @@ impl FtlCore {
         Some((next.op, units))
     }
 
-    /// Reads the rest of the units that a write covers only in part, except units that wait in the controller for their write. Returns the
-    /// time at which the data is read, and the waits for it.
+    /// Reads the rest of the units that a write covers only in part. Skips units that wait in the controller to be written. Returns the
+    /// time at which the last read ends, with the parts of its latency.
     #[cold]
     pub fn read_rest<L: Observer>(
         &mut self, nand: &mut Nand, span: RequestSectors, (first, units): (Lpn, u32), ready: Nanos,
@@ -139,7 +139,8 @@ impl FtlCore {
         self.allocate_anywhere(nand, page, stream, log)
     }
 
-    /// Tries every plane of the block group, then those of other groups. Planes with more than their share of valid data come last.
+    /// Tries all planes of the block group, then all planes of other groups. Planes that contain more than their share of the valid data
+    /// are tried last.
     #[cold]
     fn allocate_anywhere<L: Observer>(
         &mut self, nand: &mut Nand, page: PageRequest, stream: WriteStream, log: &mut L,
@@ -288,7 +289,7 @@ impl FtlCore {
         if self.collector.is_incremental() {
             self.collect_after(nand, pool, ready, log);
         }
-        // Entries that must be durable on completion never share pages, so no durability flag applies here.
+        // Entries of a packed write that must be durable on completion never share pages. The data here therefore has no durability flag.
         let complete = self.completion(&op, CommandFlags::empty());
         let waits = waits.then(LatencyBreakdown::of(&op, ready, complete));
         for (i, piece) in pieces.iter().enumerate() {

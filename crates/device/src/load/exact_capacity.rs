@@ -10,14 +10,15 @@ use emmclab_settings::{DeviceSettings, SlcMode};
 const DIGITS: usize = 9;
 
 impl DeviceConfig {
-    /// Returns this device with another capacity, rounded down to a map unit. Blocks are scaled as by [`Self::with_capacity`]; the part of
-    /// the last blocks that exceeds the capacity becomes over-provisioning. `slc_bytes` is the capacity of the blocks in SLC mode; `None`
-    /// scales it too. `preserves` is true if `WriteBooster` does not reduce the capacity; `None` keeps the setting. The name stays the
-    /// same.
+    /// Returns this device with another capacity, rounded down to a map unit. The name stays the same.
+    ///
+    /// Blocks are scaled as by [`Self::with_capacity`]. The part of the last blocks that exceeds the capacity becomes over-provisioning.
+    /// `slc_bytes` is the capacity of the blocks in SLC mode; `None` scales it, too. `preserves` states that `WriteBooster` does not reduce
+    /// the capacity; `None` keeps the setting.
     /// Errors: [`emmclab_base::ErrorClass::Config`] if the capacity cannot be reached with any number of blocks.
     pub fn sized(&self, bytes: u64, slc_bytes: Option<u64>, preserves: Option<bool>) -> Result<Self> {
-        // If `WriteBooster` does not reduce the capacity, the device gets additional flash for `WriteBooster`, because its spare flash may
-        // be too small.
+        // If `WriteBooster` does not reduce the capacity, it uses spare flash. The spare flash may be too small, so the device gets
+        // additional flash for `WriteBooster`.
         let preserves = preserves.unwrap_or(self.settings.slc.preserve_user_space);
         let mut plain = self.clone();
         if self.settings.slc.preserve_user_space {

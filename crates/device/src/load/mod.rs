@@ -149,7 +149,8 @@ impl DeviceConfig {
         self.scaled_to(bytes, label).map_err(|error| {
             let now = ByteCount(Geometry::new(&self.settings).capacity().0);
             let nearer = format!("use a capacity closer to {now}, which `{}` has", self.name());
-            // Searches for the smallest power of two between both sizes that the device can have as its capacity.
+            // Searches for the smallest power of two between the requested and the current capacity that the device can have as its
+            // capacity.
             let sizes = (20..u64::BITS).map(|bits| 1 << bits).take_while(|size| *size < now.0);
             let mut larger = sizes.filter(|size| *size > bytes);
             error.hint(match larger.find(|size| self.scaled_to(*size, "").is_ok()) {
@@ -212,7 +213,8 @@ impl DeviceConfig {
             if reached >= bytes {
                 return Ok(out);
             }
-            // SLC blocks and rounding do not scale with the factor. The minimum step ensures that the factor grows.
+            // The number of SLC blocks does not scale with the factor, and block numbers are rounded. A minimum step ensures that the
+            // factor grows.
             let least = if step < CAPACITY_STEPS / 2 { 1e-9 } else { 1.0 / f64::from(most_blocks) };
             factor += ((bytes - reached) as f64 / now as f64).max(least);
         }
@@ -225,8 +227,9 @@ impl DeviceConfig {
         slc.mode != SlcMode::Off && slc.group as usize == index
     }
 
-    /// Returns the divisor by which the block size of a device must be reduced when its capacity is scaled by `factor`. Blocks shrink until
-    /// enough zones remain, or until over-provisioning leaves enough blocks for writing and collection in each block group of a plane.
+    /// Returns the divisor by which blocks must shrink when the capacity is scaled by `factor`. The blocks of a zoned device shrink until
+    /// enough zones remain. Other blocks shrink until over-provisioning leaves enough blocks for writing and collection in each block group
+    /// of a plane.
     fn smaller_blocks(&self, factor: f64) -> u32 {
         let (zones, slc) = (&self.settings.zones, &self.settings.slc);
         let groups = &self.settings.geometry.block_groups;
@@ -287,9 +290,9 @@ impl DeviceConfig {
         schema::rows(&self.settings, &self.origins)
     }
 
-    /// Returns the settings, as lines `key = value`, that determine the contents of a device after a sequence of commands. The commands
-    /// have no flags and are executed one by one; `pauses` is whether there are pauses between them. A UFS always has a pause, because it
-    /// hibernates at the end. Devices for which this text is equal can share an image.
+    /// Returns the settings that determine the contents of a device after a sequence of commands, as lines `key = value`. The commands have
+    /// no flags and are executed one by one. `pauses` states whether the device is idle between commands; a UFS always is, because it
+    /// hibernates at the end. Devices with equal texts can share an image.
     /// Errors: [`ErrorClass::Config`] if settings cannot be written as TOML.
     pub fn deciding_contents(&self, pauses: bool) -> Result<String> {
         let pauses = pauses || self.settings().interface.is_ufs();
@@ -301,7 +304,7 @@ impl DeviceConfig {
     }
 }
 
-/// Moves the published figures out of the section `fitted_to`, in which only the names of their sources remain.
+/// Removes the published figures from the section `fitted_to` and returns them. The section keeps only the names of the sources.
 fn take_published(given: &mut Table) -> Result<Vec<PublishedFigure>> {
     let mut published = Vec::new();
     for entry in given.get_mut("fitted_to").and_then(Value::as_array_mut).into_iter().flatten() {

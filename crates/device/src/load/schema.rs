@@ -302,7 +302,7 @@ pub(super) fn policy_faults(settings: &DeviceSettings, faults: &mut SettingFault
             }
             let owns = |kind: &&PolicyDescription| kind.settings.iter().any(|setting| setting.key == option);
             let owners: Vec<_> = kinds.iter().filter(owns).map(|kind| kind.name).collect();
-            // Keys that belong to no policy are reported by the schema check.
+            // The schema check reports keys that no policy has.
             if !owners.is_empty() {
                 faults.add(format!(
                     "`{section}.{option}` is a setting of {section}.{key} = {}; \"{chosen}\" has no such setting",
@@ -313,8 +313,8 @@ pub(super) fn policy_faults(settings: &DeviceSettings, faults: &mut SettingFault
     }
 }
 
-/// Removes settings of the previous policy from `input` if `input` selects another policy than `before`. Settings that the new policy has
-/// too, or whose keys are in `changed`, are kept. Returns the removed keys.
+/// Removes settings of the previous policy from `input` if `input` selects another policy than `before`. Keeps settings that the new policy
+/// has as well, and settings whose keys are in `changed`. Returns the removed keys.
 pub(super) fn remove_stale_options(input: &mut Table, before: &DeviceSettings, changed: &[String]) -> Vec<String> {
     let mut left = Vec::new();
     for registry in registries(before) {

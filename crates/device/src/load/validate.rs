@@ -25,7 +25,7 @@ pub(super) fn faults(settings: &DeviceSettings) -> Vec<String> {
     one_interface(settings, &mut faults);
     zones(settings, &mut faults);
     if faults.0.is_empty() {
-        // These checks compute the geometry, which requires settings that have passed all previous checks.
+        // These checks compute the geometry, so they run only if all previous checks have passed.
         mapping(settings, &mut faults);
         preserved_space(settings, &mut faults);
         zone_sizes(settings, &mut faults);
@@ -76,7 +76,8 @@ fn geometry(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
         if group.pages_per_block > MOST_PAGES {
             faults.add(format!("`{}` is {}; at most {MOST_PAGES}", key("pages_per_block"), group.pages_per_block));
         }
-        // Collection packs the units of a victim into whole pages. With one page per block, it would program as many pages as it frees.
+        // Garbage collection packs the valid units of a block into whole pages. With one page per block, it programs as many pages as it
+        // frees.
         if collects && group.pages_per_block == 1 {
             faults.add(format!(
                 "`{}` is 1; garbage collection cannot free a page in such a block: set at least 2",
@@ -84,7 +85,8 @@ fn geometry(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
             ));
         }
         blocks += u64::from(group.blocks);
-        // A plane needs one block for each write stream, and one block above the low watermark of garbage collection.
+        // A plane needs one block for each write stream (`map`: the stream of the mapping table), and one block above the low watermark of
+        // garbage collection.
         let map = u32::from(maps_on_demand(&settings.mapping.scheme));
         let needed = if collects { settings.gc.low_watermark.saturating_add(3 + map) } else { 1 + map };
         if group.spare_blocks.saturating_add(needed) > group.blocks && group.blocks > 0 {
@@ -274,8 +276,8 @@ const PAGE_SIZES_KB: [u32; 3] = [4, 8, 16];
 /// Maximum number of pages in a block.
 const MOST_PAGES: u32 = 1 << 16;
 
-/// Returns the maximum of a setting that may have a fraction, by its key. It is 100 s for times, and the same number of units for powers
-/// and energies. A larger value probably has a wrong unit.
+/// Returns the maximum of a setting that may have a fraction, by its key. The usual maximum is 100,000,000, which is 100 s for times in us.
+/// Percentages, and keys that contain `per_`, have lower maxima. A larger value probably has a wrong unit.
 pub(super) fn most(key: &str) -> u32 {
     match key.rsplit('.').next().unwrap_or(key) {
         "up_to_pct" => 100,

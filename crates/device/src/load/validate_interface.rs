@@ -446,8 +446,8 @@ fn partial_flush(slc: &SlcSettings, faults: &mut SettingFaults) {
     }
 }
 
-/// Checks that the blocks that are not in SLC mode have room for the data of the whole capacity, if `WriteBooster` uses spare flash. All
-/// other settings must have passed their checks.
+/// Checks the capacity if `WriteBooster` uses spare flash: the blocks outside of SLC mode must have room for the data of the whole device.
+/// All other settings must have passed their checks.
 pub(super) fn preserved_space(settings: &DeviceSettings, faults: &mut SettingFaults) {
     if !settings.slc.preserve_user_space {
         return;

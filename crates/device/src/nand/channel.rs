@@ -9,7 +9,7 @@ const PLACES: usize = REMEMBERED as usize;
 /// Start and end of an interval in which the bus is idle, ns.
 type Gap = (i64, i64);
 
-/// Marks an unused entry: an interval that ends before every time of a run.
+/// Marks an unused entry. As an interval, it ends before all times of a run.
 const NONE: Gap = (i64::MIN, i64::MIN);
 
 /// A bus. A transfer uses the first gap that is long enough.
@@ -41,7 +41,7 @@ impl BusTimeline {
         if earliest < self.end {
             return Nanos(self.reserve_gap(earliest, length));
         }
-        // Usual case: the transfer begins after all others have ended.
+        // Usually, the transfer begins after the end of all other transfers. The idle time before it becomes a gap.
         if earliest > self.end {
             *self.entry(0) = (self.end, earliest);
             self.next = self.next.wrapping_add(1);
@@ -118,7 +118,7 @@ impl BusTimeline {
         if gap.0 == gap.1 {
             return;
         }
-        // If the ring has no free entry, this gap, which would be the earliest one, is dropped.
+        // `gap` is earlier than all gaps in the ring, so it is stored only if the ring has a free entry.
         if let Some(before) = (1..REMEMBERED).find(|before| *self.entry(*before) == NONE) {
             *self.entry(before) = gap;
         }
@@ -133,7 +133,7 @@ impl BusTimeline {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Removes the gap at distance `before` (see [`Self::entry`]), which a transfer fills completely.
+    /// Removes a gap that a transfer fills completely. `before` is the distance of the gap in the ring (see [`Self::entry`]).
     fn close(&mut self, before: u32) {
         for later in (1..before).rev() {
             *self.entry(later + 1) = *self.entry(later);

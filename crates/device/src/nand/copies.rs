@@ -37,8 +37,8 @@ impl PageCopies<'_> {
         (begin, end)
     }
 
-    /// Moves `count` pages, each of which is read first. Returns the start of the first and the end of the last move. If moves are not in
-    /// place, does nothing and returns `None`.
+    /// Reads and programs `count` pages. Returns the start of the first move and the end of the last one. If the moves are not within one
+    /// plane, does nothing and returns `None`.
     #[inline]
     pub fn pages(&mut self, count: u32) -> Option<(Nanos, Nanos)> {
         let CopyTiming::InPlace(path) = &mut self.path else { return None };
@@ -113,7 +113,7 @@ impl<'a> InPlaceCopies<'a> {
     }
 
     /// Moves `count` pages. If the bus has no later transfers, all moves take the same time, and most of them are added with a single
-    /// multiplication. The last moves are simulated individually, because the bus stores the latest gaps between transfers.
+    /// multiplication. The last moves are simulated one by one, because the bus stores the gaps between its latest transfers.
     fn pages(&mut self, count: u32) {
         let (bus, array) = (self.command + self.out + self.back, self.read + self.program);
         let mut left = count;
@@ -187,7 +187,7 @@ impl GeneralCopies<'_> {
 }
 
 impl<'a> PageCopies<'a> {
-    /// Prepares moves from plane `planes.0` into the pages of block `to`, from `page` on.
+    /// Prepares moves from the plane `planes.0` to the block `to`. The first moved page is written to page `page` of this block.
     pub(super) fn new(
         timelines: &'a mut FlashTimelines, planes: (PlaneId, PlaneId), groups: (&'a GroupGeometry, &'a GroupGeometry),
         (to, page): (&'a mut EraseBlock, u32), ready: Nanos,

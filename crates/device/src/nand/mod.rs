@@ -135,7 +135,7 @@ impl Nand {
         self.timelines.program(plane, group, page, ready, bytes)
     }
 
-    /// Programs the next page of an open block; `bytes` cross the bus.
+    /// Programs the next page of an open block. `bytes` is the amount of data that is transferred over the bus for it.
     #[inline(always)]
     pub fn program_next(&mut self, block: BlockId, ready: Nanos, bytes: u32) -> PageProgramResult {
         let entry = &mut self.blocks[block.index()];
@@ -163,8 +163,8 @@ impl Nand {
         self.timelines.read(plane, &self.groups[usize::from(group)], page, ready, bytes)
     }
 
-    /// Begins moves of pages from block `from` into block `to`, from page `page` on. Each move begins as early as `ready` and the flash
-    /// permit.
+    /// Begins moves of pages from block `from` to block `to`, from page `page` on. Each move begins when the flash is free, but not before
+    /// `ready`.
     pub fn copies(&mut self, from: BlockId, (to, page): (BlockId, u32), ready: Nanos) -> PageCopies<'_> {
         let EraseBlock { plane, group, .. } = self.blocks[from.index()];
         let entry = &mut self.blocks[to.index()];
@@ -173,8 +173,8 @@ impl Nand {
         PageCopies::new(&mut self.timelines, planes, groups, (entry, page), ready)
     }
 
-    /// Erases a block. The block becomes free, or bad if it has reached its erase limit. The way of the block counts as collecting garbage
-    /// until the end of the erase.
+    /// Erases a block. The block becomes free, or bad if it has reached its erase limit. Until the end of the erase, the time of its way
+    /// (chip, die or plane) counts as garbage collection.
     pub fn erase(&mut self, block: BlockId, ready: Nanos) -> EraseResult {
         let entry = &mut self.blocks[block.index()];
         let (plane, group) = (PlaneId(u32::from(entry.plane)), &self.groups[usize::from(entry.group)]);

@@ -12,7 +12,8 @@ pub(super) enum FlashCommand {
     Erase,
 }
 
-/// Planes that work together only on the same command: those of a chip without interleaving, or of a die under the same-offset rule.
+/// Planes that work in parallel only on the same command. They belong to a chip without interleaving, or to a die whose multi-plane
+/// commands require equal page offsets.
 #[derive(Clone, Debug)]
 pub(super) struct MultiPlaneGroup {
     die: u32,
@@ -31,7 +32,8 @@ impl MultiPlaneGroup {
         if at >= self.until || joins { at } else { self.until }
     }
 
-    /// Earliest start of a command on a die, if the command is ready at time `at`.
+    /// Returns the earliest start of a command on a die, if the command is ready at time `at`. With `same_offset`, planes work at the same
+    /// time only if they execute the same command.
     fn gate(&self, die: u32, same_offset: bool, command: u64, at: Nanos) -> Nanos {
         let at = self.free(die, same_offset, at);
         if !same_offset || at >= self.until {

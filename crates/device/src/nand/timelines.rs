@@ -35,7 +35,7 @@ pub(crate) struct FlashInterface {
     in_time: i64,
     /// Number of channels that share the data of a clustered page.
     clustered_channels: u32,
-    /// Bytes of a physical page. Up to this size, data uses only one channel.
+    /// Bytes of the largest physical page. Smaller parts of a clustered page use only one channel.
     real_page: u32,
 }
 
@@ -172,8 +172,9 @@ impl FlashTimelines {
         self.groups[entry.group as usize].free(entry.die, self.interface.same_offset, at)
     }
 
-    /// Returns the position, in striping order, of the first way from `cursor` on that can begin a program at `ready`. If no way can begin
-    /// then, returns the way that can begin first. The page is not known yet, so the actual start may be later.
+    /// Returns the position, in striping order from `cursor` on, of the first way that can begin a program at `ready`, otherwise of the way
+    /// that can begin first. A way is a chip, die or plane that executes one operation at a time. The choice of the page may delay the
+    /// actual start.
     #[inline(always)]
     pub fn first_way(&self, cursor: usize, ready: Nanos) -> usize {
         if self.groups.is_empty() {
@@ -287,7 +288,7 @@ impl FlashTimelines {
         PageOperationTimes { begin, transferred: begin, end, gc: Nanos::ZERO, array: group.erase }
     }
 
-    /// Records that the way of `plane` collected from `begin` to `end`.
+    /// Records that the flash way of `plane` collected garbage from `begin` to `end`.
     pub fn note_gc(&mut self, plane: PlaneId, begin: Nanos, end: Nanos) {
         self.ways[self.planes[plane.index()].way as usize].note_gc(begin, end);
     }

@@ -46,7 +46,8 @@ pub(super) struct JournalFollower {
     parts: PartialBlocks,
     /// Logged blocks that descriptors have listed, by their block number in the journal.
     expected: FxHashMap<u32, ExpectedBlock>,
-    /// Copies whose home block is unknown, by their block in the journal. The value is the number of commits before the copy.
+    /// Logged copies whose home block is not known yet, by their block number in the journal. The value is the number of commits before the
+    /// copy.
     early: FxHashMap<u32, u32>,
     commits: u32,
 }
@@ -75,7 +76,7 @@ impl JournalFollower {
     }
 
     /// Compares sectors of a home block, from sector `within` on, with the last logged copy of the block. Returns the sectors that differ,
-    /// the transaction of the copy, and whether the locations to which the block refers are known.
+    /// the transaction of the copy, and whether the metadata locations in the block are already known.
     pub fn compare(&self, home: u64, within: usize, bytes: &[u8]) -> Option<(SectorSet, u32, bool)> {
         let (changed, copy) = self.copies.compare(home, within, bytes, true)?;
         Some((changed, copy.transaction, copy.locations_known))
@@ -90,7 +91,7 @@ impl JournalFollower {
         self.copies.remove(home);
     }
 
-    /// Handles a write to sectors of a journal block, from its sector `within` on. Returns the classification of these sectors.
+    /// Handles a write that begins at sector `within` of a journal block. Returns the role of the written sectors.
     pub fn write(&mut self, block: u32, within: usize, bytes: &[u8], layout: &mut MetadataLayout) -> BlockNote {
         if bytes.len() == self.block_bytes {
             self.parts.take(block);
@@ -147,7 +148,8 @@ impl JournalFollower {
         record_note(header, bytes)
     }
 
-    /// Classifies sectors of a block that is not complete yet. The first 1,024 bytes suffice for a superblock.
+    /// Classifies the sectors of a block of which only a part has been written. The superblock of the journal is recognised by its first
+    /// 1,024 bytes.
     fn partial_block(&mut self, block: u32, within: usize, bytes: &[u8], header: Option<JournalBlockHeader>) -> BlockNote {
         if block == self.superblock_block {
             if within == 0 && bytes.len() >= JOURNAL_SUPERBLOCK_BYTES {
@@ -244,7 +246,8 @@ impl JournalFollower {
         let plain = BlockNote::new(BlockRole::Logged, sectors_of(bytes));
         let Some(ExpectedBlock { home, transaction, escaped }) = self.expected.remove(&block) else {
             if self.superblock().is_none_or(|superblock| superblock.start == 0) {
-                // The log is empty, so the block is not a log block: mkfs is clearing it, or the write does not belong to the journal.
+                // According to its superblock, the log is empty, so this is no log block. Either mkfs clears the journal, or the write is
+                // not part of the journal.
                 return BlockNote { role: BlockRole::Data, ..plain };
             }
             self.put_copy(early(block), 0, false, bytes, layout);
@@ -270,7 +273,8 @@ impl JournalFollower {
         updated.changed
     }
 
-    /// Drops copies without a home block for which no descriptor can arrive any more.
+    /// Drops copies whose home block is unknown, if more than one commit has followed. A descriptor that names the home block cannot arrive
+    /// any more.
     fn drop_early(&mut self) {
         let commits = self.commits;
         self.early.retain(|block, since| {
@@ -338,7 +342,7 @@ const MOST_DIGESTS: usize = 1 << 23;
 /// A copy of a logged block, without its digests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoggedCopy {
-    /// The number of the home block; if it is not known yet, the value of [`early`].
+    /// The number of the home block. While it is not known, a key that the function [`early`] derives from the journal block.
     key: u64,
     /// The last transaction that logged the block; a placeholder while the home block is not known.
     pub transaction: u32,
@@ -348,8 +352,8 @@ pub(super) struct LoggedCopy {
     pub locations_known: bool,
 }
 
-/// Copies of logged blocks, by home block. A block of 4 KB needs 64 bytes for digests, 16 for the copy, 20 to 39 in the index, and 45 more
-/// if no neighbouring block is metadata. If there are more digests than [`MOST_DIGESTS`], the oldest copy is dropped.
+/// Copies of blocks in the journal, by home block. A copy of a block of 4 KB needs 100 to 164 bytes. If there are more digests than
+/// [`MOST_DIGESTS`], the oldest copy is dropped.
 #[derive(Default)]
 pub(super) struct LoggedCopies {
     index: FxHashMap<u64, u32>,
@@ -376,7 +380,7 @@ pub(super) struct CopyUpdate {
 }
 
 impl LoggedCopies {
-    /// Forgets all copies; blocks have this number of sectors from now on.
+    /// Removes all copies, and sets the number of sectors of a block.
     pub fn reset(&mut self, sectors: usize) {
         *self = Self { sectors, ..Self::default() };
     }
@@ -385,8 +389,9 @@ impl LoggedCopies {
         self.index.get(&key).map(|at| &self.slots[*at as usize])
     }
 
-    /// Compares sectors of a block, from sector `within` on, with its copy. Returns the sectors that differ (the lowest bit represents
-    /// sector `within`), and the copy. `at_home` states that the bytes were written to the home block rather than to the journal.
+    /// Compares sectors of a block, from sector `within` on, with the stored copy of the block. Returns the sectors that differ, and the
+    /// copy. The lowest bit of the result represents sector `within`. `at_home` is true if the bytes were written to the home block, and
+    /// false if they were written to the journal.
     pub fn compare(&self, key: u64, within: usize, bytes: &[u8], at_home: bool) -> Option<(SectorSet, &LoggedCopy)> {
         let at = *self.index.get(&key)? as usize;
         let copy = &self.slots[at];
@@ -403,7 +408,7 @@ impl LoggedCopies {
         Some((SectorSet(changed), copy))
     }
 
-    /// Stores a complete logged block as the copy of its home block, which replaces an earlier copy.
+    /// Stores the contents of a complete logged block as the copy of its home block. An earlier copy is replaced.
     pub fn update(&mut self, key: u64, transaction: u32, escaped: bool, learned: bool, bytes: &[u8]) -> CopyUpdate {
         let (at, dropped) = match self.index.get(&key) {
             Some(at) => (*at as usize, None),
@@ -430,7 +435,7 @@ impl LoggedCopies {
         }
     }
 
-    /// Records that the locations to which a home block refers are known.
+    /// Marks the logged copy of a block as evaluated: the locations to which its contents refer are known.
     pub fn set_locations_known(&mut self, home: u64) {
         if let Some(at) = self.index.get(&home) {
             self.slots[*at as usize].locations_known = true;
@@ -480,8 +485,8 @@ impl LoggedCopies {
     }
 }
 
-/// Returns the digest of the first sector of a home block in the form in which the journal would store it, and whether the journal would
-/// escape it.
+/// Returns the digest of the first sector of a home block as the journal would store it: if the sector begins with the journal's magic
+/// number, the number is replaced by zeros (escaped). Also returns whether it is escaped.
 fn escaped_digest(sector: &[u8]) -> (u64, bool) {
     match sector.first_chunk::<SECTOR>() {
         Some(whole) if whole[..4] == JOURNAL_MAGIC.to_be_bytes() => {

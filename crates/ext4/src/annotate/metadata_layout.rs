@@ -198,7 +198,7 @@ impl MetadataLayout {
             BlockRunKind::Descriptors => {
                 let size = usize::from(self.superblock.descriptor_size);
                 let first = place.number(block) * u64::from(self.superblock.block_size) / size as u64;
-                // The location of these group descriptors may have been unknown until now, so unchanged descriptors must also be read.
+                // All descriptors in these sectors are read, even if they did not change: their location may have been unknown until now.
                 for (slot, bytes) in records(within, bytes, size, None) {
                     let number = first + slot as u64;
                     self.set_group(number as u32, &GroupDescriptor::parse(number as u32, bytes));
@@ -220,7 +220,7 @@ impl MetadataLayout {
         }
     }
 
-    /// Forgets the class of a block that has been freed, or that was never logged.
+    /// Removes a block from the known metadata, because it has been freed or was never logged.
     pub fn freed(&mut self, home: u64) {
         self.runs.forget(home, home + 1, None);
     }
@@ -373,7 +373,7 @@ pub(super) enum BlockRunKind {
     Inodes,
     /// Blocks of the journal, numbered by their position in the journal.
     Journal,
-    /// Metadata whose location was read from other metadata, and which may be freed.
+    /// Metadata that was found by reading other metadata. It may be freed later.
     Learned(BlockRole),
 }
 
@@ -433,7 +433,7 @@ impl BlockRunMap {
         }
     }
 
-    /// Marks blocks as metadata with a learnt location, except blocks that are in runs of other kinds.
+    /// Marks blocks as metadata whose location was read from other metadata. Blocks in runs of other kinds are not changed.
     pub fn learn(&mut self, start: u64, end: u64, role: BlockRole) {
         let mut at = start;
         while at < end {
@@ -482,7 +482,7 @@ impl BlockRunMap {
         self.runs.len()
     }
 
-    /// Adds a learnt run to a gap, and joins it with adjacent runs of the same role.
+    /// Adds a run of metadata blocks to a gap between known runs, and joins it with adjacent runs of the same role.
     fn add_learned(&mut self, start: u64, end: u64, role: BlockRole) {
         let kind = BlockRunKind::Learned(role);
         let (mut start, mut end) = (start, end);

@@ -3,12 +3,11 @@
 //! An [`Annotator`] knows the locations of metadata ([`metadata_layout`]) and follows the log as it is written ([`journal`]). Locations are
 //! read from the metadata itself: at first from a disk ([`Annotator::attach`]) or from the writes of mkfs, later from logged or written
 //! blocks. A logged block at an unknown location is classified as a directory if it consists of directory entries, otherwise as other
-//! metadata. It keeps this class until it is revoked, discarded, or freed with a deleted directory. With `data=journal`, contents of files
-//! are also logged, and cannot be distinguished from other metadata.
+//! metadata. It keeps this class until it is revoked or discarded, or until its directory is deleted. With `data=journal`, contents of
+//! files are also logged, and cannot be distinguished from other metadata.
 //!
-//! Without a disk, the order of writes matters only until the file system is known. Until then the last 16 MiB of writes are kept, and
-//! examined when a superblock or a block with the journal's magic number is written. When mkfs flushes its buffers, it writes the
-//! superblock first, so all later blocks are classified.
+//! Without a disk, the last 16 MiB of writes are kept until the file system is known. They are examined when a superblock or a block with
+//! the journal's magic number is written. mkfs flushes its superblock before its other blocks, so all of these are classified.
 
 mod journal;
 mod metadata_layout;
@@ -225,7 +224,7 @@ impl Annotator {
         };
         let compared = self.journal.compare(block, within as usize, bytes);
         let changed = compared.map(|(changed, ..)| changed);
-        // If the block was logged in the journal, its locations may already have been read from the logged copy.
+        // The locations of other metadata in this block are read, unless they are known from an equal copy in the journal.
         if compared.is_none_or(|(changed, _, learned)| !changed.is_empty() || !learned) {
             layout.learn(place, block, within as usize, bytes, None);
             self.journal.set_locations_known(block);
@@ -492,7 +491,8 @@ impl Annotator {
         }
     }
 
-    /// Reads the part of the log that must be replayed, up to transaction `end`: the copies that a replay writes to their home blocks.
+    /// Reads the copies of blocks in the part of the log that must be replayed, up to transaction `end`. A replay writes these copies to
+    /// their home blocks.
     fn read_log(&mut self, disk: &dyn DiskReader, location: &JournalLocation, end: Option<u32>) -> Result<()> {
         let superblock = match location.superblock(disk) {
             Ok(superblock) => superblock,
@@ -580,7 +580,7 @@ pub enum AnnotatorStatus {
     JournalUnknown,
     /// The journal is on another device, which is not observed; metadata is classified by its location.
     JournalElsewhere,
-    /// The inode or the superblock of the journal is damaged; blocks of the journal count as data.
+    /// The inode or the superblock of the journal is damaged; the blocks of the journal are classified as data.
     JournalDamaged,
     /// The journal has unsupported features; its blocks count as data.
     JournalUnsupported,

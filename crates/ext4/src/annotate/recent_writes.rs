@@ -11,12 +11,12 @@ const CHUNK: usize = 4096;
 /// Maximum number of chunks in memory: 16 MiB. A chunk of zeros is stored only if it replaces another chunk.
 const MOST: usize = 4096;
 
-/// The last 16 MiB of writes, without zeros; all other bytes read as zeros. The first chunk is never dropped.
+/// The last 16 MiB of written data that is not zeros. All other bytes read as zeros. The first chunk of the disk is never dropped.
 #[derive(Default)]
 pub(super) struct RecentWrites {
     chunks: FxHashMap<u64, Box<[u8]>>,
     order: VecDeque<u64>,
-    /// Number of chunks written since the chunks were last searched for the journal.
+    /// Number of chunks written since the last search for the journal in the stored chunks.
     fresh: usize,
     /// Number of consecutive searches that did not find the journal.
     failures: usize,

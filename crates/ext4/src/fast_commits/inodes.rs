@@ -1,8 +1,11 @@
-//! Replays changes of inodes (`ext4_fc_replay_inode`, and the deletion of a file whose last name was removed); blocks that are added to or
-//! removed from files; and changes of bitmaps and counters in group descriptors (`ext4_mb_mark_bb`, `ext4_mb_new_blocks_simple`,
-//! `ext4_mark_inode_used`).
+//! Replays these changes of fast commits:
 //!
-//! A block map is read as a list of runs, changed, and written as a new extent tree. Linux edits the tree; readers see the same.
+//! - changes of inodes (`ext4_fc_replay_inode`), and the deletion of a file whose last name was removed;
+//! - blocks that are added to or removed from files;
+//! - changes of bitmaps and of counters in group descriptors (`ext4_mb_mark_bb`, `ext4_mb_new_blocks_simple`, `ext4_mark_inode_used`).
+//!
+//! A block map is read as a list of runs, changed, and written as a new extent tree. Linux edits the tree instead, but readers see the
+//! same.
 
 use emmclab_base::Result;
 

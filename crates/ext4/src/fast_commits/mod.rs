@@ -81,13 +81,13 @@ pub(crate) struct FastCommitScan {
     pub commits: u64,
 }
 
-/// Determines the complete fast commits that apply on top of the log, by the rules of `ext4_fc_replay_scan` and `fc_do_one_pass`.
+/// Finds the complete fast commits that must be replayed after the log, by the rules of `ext4_fc_replay_scan` and `fc_do_one_pass`.
 pub(crate) struct FastCommitScanner {
     /// The transaction to which the fast commits must belong.
     expected: u32,
     inode_size: usize,
     crc: u32,
-    /// Records of all complete commits so far, followed by those of the current commit.
+    /// Records of all complete fast commits, followed by the records of the fast commit that is being scanned.
     scan: FastCommitScan,
     complete_lengths: (usize, usize),
 }
@@ -97,7 +97,8 @@ impl FastCommitScanner {
         Self { expected, inode_size: usize::from(inode_size), crc: 0, scan: FastCommitScan::default(), complete_lengths: (0, 0) }
     }
 
-    /// Scans block `block` of the journal, which is at byte `offset` of the disk. Returns true if the fast commits end in this block.
+    /// Scans block `block` of the journal, which is at byte `offset` of the disk. Returns true if the sequence of fast commits ends in this
+    /// block.
     pub fn block(&mut self, bytes: &[u8], block: u64, offset: u64, is_first: bool) -> Result<bool> {
         if is_first && le16(bytes, 0) != FastCommitTag::Head.number() {
             return Ok(true);

@@ -191,7 +191,7 @@ bitflags! {
     /// Flags of a tag.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct JournalTagFlags: u16 {
-        /// The logged block starts with the journal's magic number, in place of which zeros were written.
+        /// The logged block starts with the journal's magic number. In the journal, zeros replace this number.
         const ESCAPE = 1;
         /// No UUID follows the tag.
         const SAME_UUID = 2;

@@ -5,10 +5,10 @@
 //!
 //! - A transaction is valid if its commit block is at the expected place with its sequence number. Sequence numbers are compared by the
 //!   sign of their difference, so that they may wrap.
-//! - A descriptor or revoke block with a bad checksum is a leftover of an older log if the time of the next commit is earlier than the time
-//!   of the previous one; the log ends there. Otherwise the journal is damaged, and nothing is replayed.
-//! - A commit block with a bad checksum ends the log before its transaction, or is a leftover by the same rule. With `ASYNC_COMMIT` the
-//!   scan continues after it: with versions 2 and 3, a later bad commit block moves the end there.
+//! - A descriptor or revoke block may have a bad checksum. If the time of the next commit is earlier than that of the previous one, the
+//!   block is a leftover of an older log, and the log ends there. Otherwise the journal is damaged, and nothing is replayed.
+//! - A commit block with a bad checksum is a leftover by the same rule, or it ends the log before its transaction. With `ASYNC_COMMIT` the
+//!   scan continues after it. With versions 2 and 3, a later bad commit block then moves the end of the log there.
 //! - A logged block with a bad checksum is left out; the rest is replayed, and Linux refuses to mount.
 //! - A revoke of transaction N applies to copies of N and of earlier transactions.
 //! - The log wraps at its end, before the blocks of fast commits.
@@ -212,7 +212,8 @@ impl JournalRecovery {
                     }
                     let holds = if has_v1 {
                         if end != 0 {
-                            // A commit after a bad commit means that the journal is damaged. The transaction number is not incremented.
+                            // The journal is damaged, because another commit follows a commit with a wrong checksum. The transaction number
+                            // is not incremented.
                             failed_commit = failed_commit.or(Some((end, here)));
                             continue;
                         }
@@ -362,7 +363,7 @@ pub struct JournalReplaySummary {
     pub first: u32,
     /// The first transaction that was not replayed; equals `first` if none was.
     pub end: u32,
-    /// Logged blocks that were replayed; every copy of a home block counts.
+    /// Number of logged blocks that were replayed. If a block was logged several times, each copy counts.
     pub blocks: u64,
     /// Number of revoke entries in the replayed transactions.
     pub revokes: u64,
@@ -428,8 +429,8 @@ impl ReplayedDisk<'_> {
         Ok(())
     }
 
-    /// Returns the superblocks of a disk to which the replay was written, each with its location in bytes: the superblock of the file
-    /// system no longer requests a replay, and that of an internal journal states that the log is empty.
+    /// Returns the superblocks to write to the disk after a replay, each with its location in bytes. The superblock of the file system no
+    /// longer requests a replay. The superblock of an internal journal states that the log is empty.
     /// Errors: if the disk cannot be read.
     pub fn superblocks_after(&self) -> Result<Vec<(u64, Vec<u8>)>> {
         let mut bytes = [0; superblock::BYTES];
@@ -503,8 +504,8 @@ impl ReplayedDisk<'_> {
     }
 }
 
-/// Checksums of blocks, computed from the initial CRC state 0, by the number that identifies the contents of a block. They are valid for
-/// any journal and transaction.
+/// Checksums of blocks, computed from the initial CRC state 0 and valid for any journal and transaction. The key is a number that
+/// identifies the contents of a block.
 pub(super) struct ChecksumCache {
     logged: FxHashMap<u64, u32>,
     /// Checksums of descriptor, revoke and commit blocks, with zeros in place of the stored checksum.

@@ -36,7 +36,8 @@ struct Fat32File {
     /// Number of pages of the file, all of which are allocated.
     pages: u64,
     name: u64,
-    /// Time at which the folder entry of the file became outdated, and whether the length in the entry is outdated.
+    /// Time since which the folder entry of the file is outdated, and whether the length in this entry is outdated. `None` if the entry is
+    /// correct.
     changed: Option<(Nanos, bool)>,
 }
 

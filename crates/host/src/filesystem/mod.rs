@@ -86,7 +86,7 @@ pub(crate) trait FilesystemModel {
     /// Makes the names in a folder durable.
     fn sync_folder(&mut self, core: &mut HostCore, task: TaskId, folder: FolderId) -> StepOutcome;
 
-    /// Makes the whole file system durable. The pages of files are already written.
+    /// Makes the whole file system durable. The caller has already written the dirty pages of files.
     fn sync_all(&mut self, core: &mut HostCore, task: TaskId) -> StepOutcome;
 
     /// Number of pages for which space can still be reserved.
@@ -127,8 +127,8 @@ pub(crate) fn build(number: u16, mount: &Mount, config: &HostConfig) -> Result<B
     }
 }
 
-/// Returns the sector of a page, and the number of contiguous pages from it on. The value of an extent is its page in the partition minus
-/// its page in the file.
+/// Returns the sector of a page of a file, and the number of contiguous pages from it on. `extents` maps pages of the file to the distance
+/// between their page in the partition and their page in the file.
 fn place_of(extents: &SectorRangeMap<i64>, page: u64) -> Option<(u64, u64)> {
     let (from, to, delta) = extents.find(page, u64::MAX).next()?;
     (from == page).then(|| ((page as i64 + delta) as u64 * 8, to - from))
@@ -206,7 +206,7 @@ impl MetadataBufferTable {
         self.blocks.remove(&block).is_some_and(|buffer| buffer.transaction != 0)
     }
 
-    /// Marks a block as changed, so that it may be written in place at any time.
+    /// Marks a block as changed. From now on, write-back may write it in place.
     pub fn change(&mut self, block: u64, role: BlockRole, now: Nanos) {
         self.blocks.entry(block).or_insert(MetadataBuffer::new(role)).role = role;
         self.dirty.entry(block).or_insert(now);
@@ -316,7 +316,7 @@ impl FreeBlocks {
         self.blocks -= to - from;
     }
 
-    /// Removes the free blocks of a range, which may also contain blocks in use.
+    /// Removes all free blocks of a range. Blocks of the range that are in use are ignored.
     pub fn take_any(&mut self, from: u64, to: u64) {
         let free: u64 = self.runs.find(from, to).map(|(from, to, ())| to - from).sum();
         self.runs.remove(from, to);
@@ -328,8 +328,8 @@ impl FreeBlocks {
         self.runs.find(block, block + most).next().filter(|(from, ..)| *from == block).map_or(0, |(from, to, ())| to - from)
     }
 
-    /// The first block of the smallest buddy in `low..high` that has `want` blocks, or the lowest of several. Buddies are aligned runs of a
-    /// power of two of blocks, into which free runs are divided.
+    /// The first block of the smallest buddy in `low..high` that has at least `want` blocks. Of several smallest buddies, the lowest is
+    /// taken. A buddy is an aligned part of a free run; its length is a power of two.
     pub fn find_buddy(&self, low: u64, high: u64, want: u64) -> Option<u64> {
         let least = want.next_power_of_two();
         let mut best: Option<(u64, u64)> = None;

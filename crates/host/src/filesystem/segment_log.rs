@@ -121,7 +121,8 @@ impl SegmentLog {
         ((self.len() - kept) * self.pages).saturating_sub(self.live)
     }
 
-    /// Whether there are enough free segments for a round of write-back with `nodes` nodes. Also true if cleaning cannot free any segment.
+    /// Whether there are enough free segments to write back a batch of pages and `nodes` blocks of metadata. Also true if cleaning cannot
+    /// free any segment.
     pub fn has_free(&self, nodes: u64) -> bool {
         self.exhausted || self.free.len() as u64 >= SPARE + (TURN + nodes).div_ceil(self.pages)
     }
@@ -266,7 +267,8 @@ impl SegmentLog {
         true
     }
 
-    /// Appends the pages of the segment that are still live to the cold head. Returns the data pages among them, as object and page.
+    /// Appends the live pages of the segment that is being cleaned to the log for cold data. Returns the data pages among the live pages,
+    /// as object and page.
     pub fn move_live(&mut self, core: &mut HostCore, task: TaskId) -> Vec<(u32, u64)> {
         let mut moved = Vec::new();
         for (page, owner) in std::mem::take(&mut self.moving) {

@@ -113,8 +113,9 @@ impl SimulatedHost {
         extents
     }
 
-    /// Begins an operation of a caller. It may already have ended when this function returns.
-    /// Errors: if the caller has an operation in progress, a file is undeclared or missing, or space is lacking; nothing changes then.
+    /// Begins an operation of a caller. The operation may end within this call.
+    /// Errors: if the caller already has an operation in progress, if a file is undeclared or missing, or if there is not enough space.
+    /// Nothing changes in these cases.
     pub fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()> {
         if self.busy.contains(&caller) {
             return Err(Error::new(ErrorClass::Value, "the caller has an operation in progress")

@@ -313,7 +313,8 @@ impl SimulatedHost {
         StepOutcome::Wait(WaitReason::SyncData)
     }
 
-    /// Whether a sync of a file or folder is executed. The class of a folder is that of the first file declared in it.
+    /// Whether a sync is executed, by the partition and the class of the file or folder. A folder has the class of the first file that was
+    /// declared in it.
     fn is_synced(&self, operation: &FileOp, inode: u32) -> bool {
         let (mount, class) = if let FileOp::FsyncFolder { mount, folder } = *operation {
             (mount.0, self.names.class_of_folder(mount, folder))
@@ -540,7 +541,7 @@ impl SimulatedHost {
                     let ahead = &mut self.core.cache.inode_mut(inode).ahead;
                     let window = ahead.window_for_missing(page, last - page, history, most);
                     let cause = self.core.cause(task);
-                    // If the page was evicted, the next read-ahead window may start after it, so the page is read separately.
+                    // An evicted page may be before the next read-ahead window. It is then read separately.
                     if !(window.first..window.first + window.pages).contains(&page) {
                         self.read_window(inode, page, 1, cause);
                     }

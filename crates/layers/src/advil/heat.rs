@@ -1,9 +1,10 @@
-//! The write frequency of each clustered page, which determines the pages that stay in the reserved area.
+//! The write frequency of each clustered page. Frequently written pages stay in the reserved area.
 
 use super::settings::{AdvilParameters, HotPolicy, InvalidationMeasure};
 
-/// Write counts for each clustered page of the original area. Memory per page depends on the policy: 3 bytes (`paper` with invalidated
-/// pages), 2 bytes (`paper` with invalidated data, `rewritten`), or 0.
+/// Write counts for each page (clustered page) of the original area. The memory for a page depends on the policy. `paper` uses 3 bytes if
+/// it measures invalidated pages, and 2 bytes if it measures invalidated data. `rewritten` uses 2 bytes. Without a policy, no memory is
+/// used.
 #[derive(Clone, Debug)]
 pub(super) struct PageHeat {
     pub policy: HotPolicy,
@@ -13,35 +14,35 @@ pub(super) struct PageHeat {
     writes: Vec<u16>,
     /// Number of logged writes to each page that overwrote logged data, halved after every move of a section.
     rewrites: Vec<u16>,
-    /// Number of writes to each page in the current section, up to 2; used only with invalidated pages.
+    /// Number of writes to each page in the current section, counted up to 2. Used only with [`InvalidationMeasure::Pages`].
     fresh: Vec<u8>,
-    /// Amount of data invalidated in the current section. Depending on the settings, it counts clustered pages that were written more than
-    /// once, or overwritten sectors of logged data.
+    /// Invalidated data of the current section. Depending on the settings, this is the number of clustered pages that were written more
+    /// than once, or the number of overwritten sectors of logged data.
     invalidated: u32,
-    /// Size of the hot region in percent of a section; with `rewritten`, its maximum.
+    /// Size of the hot region in percent of a section. With the policy `rewritten`, this is the maximum size.
     pub hot_pct: u32,
     step_pct: u32,
     most_pct: u32,
     trial: HotDataTrial,
 }
 
-/// Measures whether keeping hot data in the reserved area saves work of the mover. Both choices are tried once. Then the cheaper one is
-/// used, and the other is retried at growing intervals.
+/// Measures whether keeping hot data in the reserved area saves work when a section is emptied. Both choices are tried once. Then the
+/// cheaper one is used, and the costlier one is retried at growing intervals.
 #[derive(Clone, Copy, Debug, Default)]
 struct HotDataTrial {
-    /// Costs of the last trial without hot data and of the last trial with hot data, in bytes that the mover read and wrote for each KB
-    /// logged.
+    /// Cost of the last trial without hot data, and cost of the last trial with hot data. The unit is bytes that the mover read and wrote
+    /// for each KB that was logged.
     costs: [Option<u64>; 2],
-    /// Whether hot data is kept in the current round; `None` before the first move.
+    /// Whether hot data currently stays in the reserved area when a section is emptied; `None` before a section was emptied.
     keeps: Option<bool>,
     /// Number of rounds until the costlier choice is retried.
     wait: u32,
-    /// Number of rounds between the last two trials of the costlier choice.
+    /// Number of rounds between the last two trials of the costlier choice (to keep hot data, or to move it).
     pause: u32,
 }
 
 impl HotDataTrial {
-    /// Records the cost of the round that ends. Returns whether hot data is kept in the next round.
+    /// Records the cost of the current round, and chooses whether to keep hot data in the next round. Returns this choice.
     fn next(&mut self, cost: u64) -> bool {
         if let Some(keeps) = self.keeps {
             self.costs[usize::from(keeps)] = Some(cost);
@@ -56,7 +57,8 @@ impl HotDataTrial {
             [Some(without), Some(with)] => {
                 self.pause = (self.pause * 2).max(2);
                 self.wait = self.pause;
-                // The cheaper choice is used first. After each pause, the other choice is tried again, because its cost may have changed.
+                // At first, the cheaper choice is used. After each pause, the more expensive choice is tried again, because its cost may
+                // have changed.
                 if self.pause == 2 { with < without } else { with >= without }
             }
         };
@@ -65,7 +67,7 @@ impl HotDataTrial {
     }
 }
 
-/// A clustered page with logged data, which may stay in the reserved area.
+/// A page of the layer (of `clustered_page` bytes) with logged data. The data is a candidate for staying in the reserved area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HotPageCandidate {
     pub page: u32,
@@ -93,8 +95,8 @@ impl PageHeat {
         }
     }
 
-    /// Returns the size in sectors of the hot region of the first section: `hot_pct` percent of the section for the policy `paper`, 0 for
-    /// other policies.
+    /// Returns the size of the hot region of the first section, in sectors. With the policy `paper`, it is `hot_pct` percent of the
+    /// section. With other policies, it is 0.
     pub fn first_region(&self, section: u32) -> u32 {
         if self.policy == HotPolicy::Paper { region(section, self.hot_pct) } else { 0 }
     }
@@ -129,9 +131,9 @@ impl PageHeat {
 
     /// Chooses the clustered pages of a full section that stay in the reserved area.
     ///
-    /// Returns them in the order in which they are copied, and the size of the hot region of the next section in sectors. `section` is the
-    /// length of a section in sectors, and `cost` the number of bytes that the mover read and wrote since the last switch for each KB
-    /// logged.
+    /// Returns these pages in the order in which they are copied, and the size in sectors of the next section's hot region. `section` is
+    /// the length of a section in sectors. `cost` is the work since the last switch of sections: bytes read and written to move data, for
+    /// each KB of logged data.
     pub fn choose(&mut self, mut candidates: Vec<HotPageCandidate>, section: u32, cost: u64) -> (Vec<HotPageCandidate>, u32) {
         // The size of the hot region is counted in clustered pages or in sectors.
         let by_pages = self.policy == HotPolicy::Paper && self.by == InvalidationMeasure::Pages;

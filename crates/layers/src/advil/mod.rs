@@ -43,7 +43,7 @@ fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
     Ok(Box::new(Advil::new(KIND.name, &read_settings(KIND.name, table)?, below)?))
 }
 
-/// The Advil layer: router, mover and filler, which share one map.
+/// The Advil layer. It logs small random writes, and later moves them to their own addresses.
 pub struct Advil {
     name: &'static str,
     shape: AdvilParameters,
@@ -208,8 +208,8 @@ impl Advil {
         None
     }
 
-    /// Plans to write the tombstones if too many are pending. A flush before this write makes the data durable that replaces the logged
-    /// data.
+    /// Plans the write of the pending tombstones (which mark ranges as no longer logged) if there are too many. A flush comes first, so
+    /// that the data that replaces the logged data is durable.
     fn spill(&mut self, request: &HostRequest, plan: &mut CommandPlan) {
         if self.journal.pending.len() > MOST_WAITING {
             plan.wait();
@@ -310,8 +310,8 @@ impl Layer for Advil {
     }
 
     fn clear_counters(&mut self) {
-        // Stores the current counters, which are subtracted in `counters`. The counters themselves continue, because the mover bases its
-        // decisions on them.
+        // The counters continue, because the mover bases its decisions on them. Only the reported values start again: `counters` subtracts
+        // this copy.
         self.cleared = self.counters.clone();
     }
 
@@ -334,13 +334,13 @@ counters! {
     logged_writes,
     /// Bytes of `logged_writes`.
     logged_bytes,
-    /// Bytes that replaced older logged data, which therefore need not be moved.
+    /// Bytes written to the log that overwrote older logged data. The older data need not be moved.
     rewritten_bytes,
     /// Writes that went to the original area.
     passed_writes,
     /// Bytes of `passed_writes`.
     passed_bytes,
-    /// Bytes of logged data that became void because writes to the original area replaced them.
+    /// Bytes of logged data that became obsolete because newer data was written directly to the original area.
     voided_bytes,
     /// Number of times a section became full.
     switches,
@@ -354,7 +354,7 @@ counters! {
     move_block_writes,
     /// Bytes of `move_block_writes`.
     move_block_bytes,
-    /// Number of writes in `move_writes` that covered whole clustered pages, but not whole clustered blocks.
+    /// Number of writes in `move_writes` that covered whole clustered pages, without covering whole clustered blocks.
     move_page_writes,
     /// Bytes of `move_page_writes`.
     move_page_bytes,
@@ -372,7 +372,7 @@ counters! {
     hot_pages,
     /// Bytes copied for `hot_pages`.
     hot_bytes,
-    /// Records without data: section heads, tombstones, releases and start records.
+    /// Log records that contain no data of the host, such as section heads and start records.
     bare_records,
     /// Checkpoints written.
     checkpoints,
@@ -390,7 +390,7 @@ struct ReservedSection {
     pub generation: u64,
     /// Sector of the reserved area where the next hot data is stored.
     pub hot_next: u32,
-    /// End of the hot region, where the log region starts, as a sector of the reserved area.
+    /// Sector of the reserved area at which the hot region ends and the log region starts.
     pub hot_end: u32,
     /// Sector of the reserved area where the next record is stored.
     pub log_next: u32,
@@ -413,7 +413,7 @@ impl ReservedSection {
         (self.first..self.end()).contains(&place)
     }
 
-    /// Opens the section for a new round, with a header of `header` sectors and a hot region of `hot` sectors.
+    /// Opens the section for new records. It begins with a header of `header` sectors and a hot region of `hot` sectors; the log follows.
     pub fn open(&mut self, generation: u64, header: u32, hot: u32) {
         self.generation = generation;
         self.hot_next = self.first + header;
@@ -422,7 +422,7 @@ impl ReservedSection {
         self.log_end = self.seen_from(self.hot_end);
     }
 
-    /// Returns the end of the range that recovery reads, if it starts at sector `place` of the reserved area.
+    /// Returns the end of the range that recovery reads if the range starts at sector `place` of the reserved area.
     pub fn seen_from(&self, place: u32) -> u32 {
         place.saturating_add(self.reach).min(self.end())
     }

@@ -22,7 +22,7 @@ pub(super) enum MoverPhase {
     /// Nothing is being moved: the section that is not being filled is free.
     #[default]
     Over,
-    /// Hot pages are being copied; the value is the number of pages copied so far.
+    /// Hot pages are being copied to the current section; the value is the number of pages copied so far.
     Hot(usize),
     /// Clustered blocks are being written back; the value is the next sector of the original area.
     Evict(u64),
@@ -34,7 +34,7 @@ pub(super) enum MoverPhase {
 enum MoverStep {
     /// Copies hot pages up to this index.
     Hot(usize),
-    /// Writes the head of the section that was opened so that the other section can be emptied.
+    /// Writes the header of the section that was just opened. The full section can then be emptied.
     Open,
     /// Writes back the clustered block between two sectors.
     Evict(u64, u64),
@@ -52,7 +52,7 @@ pub(super) struct MoverState {
     /// Buffer for runs, which is reused to avoid allocations.
     pub runs: Vec<LoggedExtent>,
     relocated: Vec<LoggedExtent>,
-    /// Bytes moved and bytes logged, as counted at the last switch of sections.
+    /// Total bytes moved and total bytes logged at the time when the last section became full.
     switch_totals: (u64, u64),
     /// Whether all data is to be moved, including hot data.
     draining: bool,
@@ -64,12 +64,12 @@ impl MoverState {
         self.phase == MoverPhase::Over
     }
 
-    /// Whether the current step writes to any of the sectors `sector..end` of the original area.
+    /// Whether the current step of the mover writes to any of the sectors `sector..end` at their own addresses, outside of the log.
     pub fn writes(&self, sector: u64, end: u64) -> bool {
         matches!(self.step, Some(MoverStep::Evict(first, last)) if first < end && sector < last)
     }
 
-    /// Whether a block at or after this sector may have been moved while its records are not released yet.
+    /// Whether data at or after `sector` may already have been moved although its log records are not released yet.
     pub fn may_be_moved(&self, sector: u64) -> bool {
         match self.phase {
             MoverPhase::Over | MoverPhase::Hot(_) => false,
@@ -85,7 +85,7 @@ impl MoverState {
 }
 
 impl Advil {
-    /// Opens the other section, which is free, for a request, and starts to empty the full section.
+    /// Opens the free section for a request, and starts to empty the full section.
     pub(super) fn switch(&mut self, request: u64, plan: &mut CommandPlan) {
         let full = &self.sections[self.current];
         let candidates = self.candidates(full.first, full.end());
@@ -109,8 +109,8 @@ impl Advil {
         self.moving.draining
     }
 
-    /// Opens the other section, which is free, so that the current one can be emptied before it is full. Returns whether the plan contains
-    /// work.
+    /// Switches to the other section, which is free. Then the previous section can be emptied before it is full. Returns whether steps were
+    /// added to `plan`.
     fn open_to_drain(&mut self, plan: &mut CommandPlan) -> bool {
         let generation = self.sections[self.current].generation + 1;
         self.current = 1 - self.current;
@@ -119,14 +119,14 @@ impl Advil {
         if self.shape.header == 0 {
             return false;
         }
-        // A flush that arrives during this step also writes the head of the section.
+        // This step writes the head of the section. A flush that arrives during the step writes the head, too.
         self.journal.opener = Some(BACKGROUND);
         self.write_section(plan);
         self.moving.step = Some(MoverStep::Open);
         true
     }
 
-    /// Bytes that the mover read and wrote since the last switch for each KB logged.
+    /// Returns the bytes that background moves read and wrote for each KB logged, since the sections were last switched.
     fn cost(&mut self) -> u64 {
         let counts = &self.counters;
         let work = 2 * (counts.moved_bytes + counts.padded_bytes + counts.hot_bytes);
@@ -239,7 +239,7 @@ impl Advil {
         }
     }
 
-    /// Plans to copy hot pages of about the size of a clustered block.
+    /// Plans the next copy of hot pages, about as much data as a clustered block.
     fn copy_hot(&mut self, done: usize, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
         let page_sectors = u64::from(self.shape.page);
         let area = self.shape.reserved;
@@ -266,7 +266,8 @@ impl Advil {
             next += 1;
             self.counters.hot_pages += 1;
         }
-        // Reads are planned in the order of addresses in the log, writes in the order in which the hot pages were chosen.
+        // The hot pages are copied through a buffer. Reads are planned in the order of addresses in the log, and writes in the order in
+        // which the pages were chosen.
         let scratch = plan.scratch(runs.iter().map(|run| run.sectors).sum());
         let mut offset = scratch;
         let mut reads: Vec<(LoggedExtent, u32)> = Vec::with_capacity(runs.len());
@@ -309,7 +310,8 @@ impl Advil {
         BackgroundDecision::Run
     }
 
-    /// Returns the next clustered block with data in the previous section, clipped to the original area.
+    /// Returns the first sector and the end of the next clustered block that has data in the previous section. The end is at most the
+    /// capacity.
     fn next_block(&self, from: u64) -> Option<(u64, u64)> {
         let before = &self.sections[1 - self.current];
         let run = self.map.between(from, self.shape.capacity).find(|run| before.holds(run.place))?;
@@ -332,7 +334,8 @@ impl Advil {
         plan.bare(disk, Op::Flush, 0, 0);
     }
 
-    /// Plans to write back the data of the clustered block `first..end` in the previous section.
+    /// Plans to move data from the log to its own addresses: the data of the clustered block `first..end` that is logged in the previous
+    /// section.
     pub(super) fn fill(&mut self, first: u64, end: u64, plan: &mut CommandPlan) {
         let before = &self.sections[1 - self.current];
         let mut runs = std::mem::take(&mut self.moving.runs);
@@ -410,7 +413,7 @@ impl Advil {
         self.moving.runs = runs;
     }
 
-    /// Counts a write of the mover by its alignment: whole clustered blocks, whole clustered pages, or neither.
+    /// Counts a write of moved data by its alignment: to clustered blocks, to clustered pages, or to neither.
     fn count_write(&mut self, from: u64, to: u64) {
         let whole = |size: u32| from.is_multiple_of(u64::from(size)) && to.is_multiple_of(u64::from(size));
         let counts = &mut self.counters;

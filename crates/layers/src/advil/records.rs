@@ -1,9 +1,20 @@
-//! Log records on disk: a header sector that describes the data after it, with checksums of the header and of the data.
+//! Log records on disk: a header sector and the data that it describes, with checksums of both.
 //!
-//! Little-endian; each field with its byte offset (and its length): 0 magic, 8 checksum of the header, 16 checksum of the data (CRC-32C
-//! both), 24 generation (8), 32 location in the reserved area (4), 36 sectors of data that follow (4), 40 epoch (4), 44 kind (1), 45 count
-//! (1), 48 entries. Records are stored in the order of their writes: the log regions of two generations in order, each preceded by the hot
-//! region of its section with copies from the previous section.
+//! Fields of the header by byte offset, little-endian:
+//!
+//! - 0: magic (8 bytes)
+//! - 8: checksum of the header (CRC-32C)
+//! - 16: checksum of the data (CRC-32C)
+//! - 24: generation (8 bytes)
+//! - 32: location in the reserved area (4 bytes)
+//! - 36: number of data sectors that follow (4 bytes)
+//! - 40: epoch (4 bytes)
+//! - 44: kind (1 byte)
+//! - 45: count (1 byte)
+//! - 48: entries
+//!
+//! Records are stored in the order of their writes. In each section, the hot region with copies from the previous section precedes the log
+//! region.
 
 use std::borrow::Cow;
 
@@ -23,13 +34,15 @@ pub(super) const MOST_RUNS: usize = 32;
 /// Maximum number of ranges in one record of tombstones, which mark ranges that are no longer logged.
 pub(super) const MOST_TOMBSTONES: usize = 16;
 
-/// Marks a range of the original area as no longer logged. Recovery ignores records of this range before a point in the log.
+/// A range of the original area that is no longer logged. Recovery ignores records of this range that are older than a point in the log:
+/// sector `through` of `generation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tombstone {
     pub sector: u64,
     pub sectors: u32,
-    /// The tombstone covers records of earlier generations, and records of this generation that start before sector `through`.
+    /// The tombstone covers all records of earlier generations (rounds of the log).
     pub generation: u64,
+    /// The tombstone also covers records of its own generation that start before this sector.
     pub through: u32,
 }
 
@@ -39,7 +52,7 @@ pub(super) struct LogPoint {
     pub sequence: u64,
     /// Records up to this generation are released.
     pub released: u64,
-    /// Sector of the next hot data at this point, or the end of the hot region if all hot data was copied.
+    /// Sector at which the next hot data is stored. If all hot data was copied, it is the end of the hot region.
     pub hot_next: u32,
     /// Sector of the next record at this point.
     pub log_next: u32,
@@ -55,9 +68,9 @@ pub(super) enum AdvilRecordBody<'a> {
     Data(Cow<'a, [(u64, u32)]>),
     /// Ranges that are no longer logged.
     Tombstones(Vec<Tombstone>),
-    /// Records up to this generation are released, because their data is in the original area.
+    /// Records up to the generation `through` are released, because their data is in the original area.
     Released { through: u64 },
-    /// Advil was started, with areas and checkpoint slots of these sizes in sectors.
+    /// The layer was started. Contains its capacity and the sizes of the reserved area and of a checkpoint slot, in sectors.
     Start { capacity: u64, reserved: u64, slot: u32 },
     /// The map at a point of the log follows.
     Checkpoint(LogPoint),
@@ -177,8 +190,8 @@ pub(super) const MOST_WAITING: usize = 12;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingTombstone {
     tombstone: Tombstone,
-    /// Number of the request to the original area for which the tombstone was created; `None` when the request is complete. Until then the
-    /// data of the request may still be lost, so the tombstone must not be written.
+    /// Number of the request that replaces the logged data in the original area; `None` when this request is complete. The tombstone is
+    /// written only afterwards, because a power cut may lose the data of an incomplete request.
     pub from: Option<u64>,
     /// Number of the request that writes the tombstone to the log, if any.
     writer: Option<u64>,
@@ -203,8 +216,8 @@ impl Default for AdvilJournal {
 }
 
 impl AdvilJournal {
-    /// Called when a request is complete: removes the tombstones that it wrote, and permits writing the tombstones that were created for
-    /// it.
+    /// Called when a request is complete. Removes the tombstones that the request wrote. Tombstones that were created for the request may
+    /// be written from now on.
     #[inline]
     pub fn completed(&mut self, id: u64) {
         self.opener = self.opener.filter(|opener| *opener != id);
@@ -282,8 +295,7 @@ impl Advil {
         AdvilRecordBody::Start { capacity, reserved: reserved.sectors, slot }
     }
 
-    /// Number of sectors at the end of a log region that requests must not use. They are reserved for the record that releases the previous
-    /// section.
+    /// Number of sectors at the end of a log region that requests must not use. The record that releases the previous section needs them.
     pub(super) fn release_reserve(&self) -> u32 {
         self.shape.header
     }

@@ -3,8 +3,8 @@
 //!
 //! Checkpoints are written alternately to two slots, so if a power cut tears one checkpoint, the previous checkpoint is intact. The map
 //! contains a write as soon as the write is planned. Therefore the map is copied first, and the copy is written as a checkpoint only after
-//! all requests planned before are complete and durable. Requests may log at most two intervals beyond the newest checkpoint, so recovery
-//! knows the end of the log.
+//! all requests planned before are complete and durable. Requests may log at most two intervals beyond the newest checkpoint. Recovery
+//! searches for records only up to this limit.
 
 use std::io;
 
@@ -33,7 +33,8 @@ pub(super) struct CheckpointId {
 enum CheckpointPhase {
     #[default]
     Idle,
-    /// The map was copied. Requests up to this number must complete before the checkpoint is written; `None` = number not known yet.
+    /// A copy of the map is ready, but the checkpoint cannot be written before the requests up to this number are complete. `None` = the
+    /// number is not known yet.
     Settle(Option<u64>),
     /// The checkpoint is being written.
     Write,
@@ -51,7 +52,7 @@ pub(super) struct AdvilCheckpointState {
 }
 
 impl AdvilCheckpointState {
-    /// The state after a recovery with `newest` as the newest checkpoint on disk.
+    /// Creates the state after a recovery. `newest` is the newest checkpoint on disk.
     pub fn after(newest: CheckpointId) -> Self {
         Self { newest, ..Self::default() }
     }
@@ -78,7 +79,7 @@ pub(super) fn parse_runs(bytes: &[u8], runs: u32) -> impl Iterator<Item = Logged
 }
 
 impl Advil {
-    /// Whether a checkpoint must be written before the mover continues.
+    /// Whether a checkpoint must be written before more logged data is moved.
     pub(super) fn checkpoint_due(&self) -> bool {
         let CheckpointId { generation, log_next, .. } = self.checkpoints.newest;
         let section = &self.sections[self.current];
@@ -88,8 +89,8 @@ impl Advil {
                 || section.log_next.saturating_sub(log_next) >= self.shape.interval)
     }
 
-    /// Copies the map for the next checkpoint, unless a checkpoint is already in preparation. Plans the write of the checkpoint when all
-    /// requests before the copy are complete.
+    /// Copies the map for the next checkpoint, unless a checkpoint is already in preparation. When all requests before the copy are
+    /// complete, plans the write of the checkpoint.
     pub(super) fn checkpoint(&mut self, in_flight: &InFlightRequests, plan: &mut CommandPlan) -> BackgroundDecision {
         if self.checkpoints.phase == CheckpointPhase::Idle {
             self.draw_up();
@@ -134,7 +135,8 @@ impl Advil {
         self.checkpoints.newest = next;
         let section = &mut self.sections[self.current];
         if section.generation == next.generation {
-            // After a checkpoint without the runs of the map, recovery scans the whole section, so the log may use all of it.
+            // If the checkpoint does not contain the runs of the map, recovery scans the whole section. The log may then extend to the end
+            // of the section.
             section.log_end = if point.runs.is_some() { section.seen_from(next.log_next) } else { section.end() };
         }
         true
@@ -161,7 +163,8 @@ impl Advil {
         };
         runs.clear();
         if fits {
-            // From now on, the checkpoint that is being written may become durable, and recovery may start from it.
+            // From now on, recovery may start from the checkpoint that is being written. The log must not leave the range that such a
+            // recovery reads.
             section.log_end = section.log_end.min(section.seen_from(section.log_next));
             for run in self.map.between(0, self.shape.capacity) {
                 runs.extend_from_slice(&run.sector.to_le_bytes());
@@ -171,7 +174,8 @@ impl Advil {
         }
     }
 
-    /// Rebuilds the map and the sections. Records that were not flushed may be missing, even between others. Such gaps are skipped.
+    /// Rebuilds the map and the sections. Records that were not flushed may be missing, even between records that survived. Recovery skips
+    /// such gaps.
     pub(super) fn read_back(&mut self, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         let mut window = AreaReader::new(disks, self.shape.reserved);
         let starts = [self.read_head(&mut window, 0)?, self.read_head(&mut window, 1)?];
@@ -197,7 +201,7 @@ impl Advil {
         self.current = usize::from(self.sections[1].generation > self.sections[0].generation);
         let newest = self.sections[self.current].generation;
         if newest == 0 {
-            // No section has a head: power was lost when only the start record was durable.
+            // Neither section has a valid first record: the power was lost when only the record of the start of Advil was durable.
             self.sections[0].open(1, self.shape.header, 0);
             self.current = 0;
             self.journal.recovered = false;
@@ -208,8 +212,8 @@ impl Advil {
         let mark =
             known.map(|(generation, point)| CheckpointId { sequence: point.sequence, generation, log_next: point.log_next });
         self.checkpoints = AdvilCheckpointState::after(mark.unwrap_or_default());
-        // Recovery cannot use a checkpoint without the runs of the map, so it reads all sections. It uses only the sequence number of that
-        // checkpoint, from which later checkpoints continue.
+        // If the map did not fit into the checkpoint, recovery reads all sections. Of this checkpoint, it uses only the sequence number,
+        // from which later checkpoints continue.
         let known = known.filter(|(_, point)| point.runs.is_some());
         let mut back = RebuiltState {
             map: checkpoint.map_or_else(|| IntervalMap::new(self.shape.capacity), |checkpoint| checkpoint.map),
@@ -274,7 +278,7 @@ impl Advil {
         });
     }
 
-    /// Returns the newest intact checkpoint of generation `newest` or of the generation before it.
+    /// Returns the newest intact checkpoint. Only checkpoints of generation `newest` and of the generation before are accepted.
     fn read_checkpoint(&self, window: &mut AreaReader<'_>, newest: u64) -> io::Result<Option<AdvilCheckpoint>> {
         if self.shape.slot == 0 {
             return Ok(None);
@@ -401,8 +405,8 @@ struct AdvilCheckpoint {
 }
 
 impl RebuiltState {
-    /// Maps the data of a record. `only_into` is the section that contains the record, if the record is a copy of hot data that was created
-    /// after the checkpoint. In this case, sectors that are already mapped to this section keep their location, because they were logged
+    /// Adds the data of a record to the map. `only_into` is set if the record is a copy of hot data that was created after the checkpoint;
+    /// it is the section of the record. Sectors that the map already locates in this section keep their location, because they were logged
     /// again before the checkpoint.
     fn map_record(&mut self, record: &AdvilRecord<'_>, only_into: Option<&ReservedSection>) {
         let AdvilRecordBody::Data(runs) = &record.body else { return };

@@ -24,13 +24,15 @@ pub struct AdvilSettings {
     pub small: ByteSize,
     /// Size of a clustered page of the device with the original area.
     pub clustered_page: ByteSize,
-    /// Size of a clustered block of the device with the original area.
+    /// Size of a clustered block of the device that contains the original area.
     pub clustered_block: ByteSize,
     /// Whether holes in a clustered page are filled when the page is moved to the original area.
     pub page_padding: bool,
-    /// Whether holes in a clustered block are filled if enough of its pages are dirty (`block_padding_over`).
+    /// Whether the holes in a clustered block are filled when the block is moved. They are filled only if more of its pages are dirty than
+    /// `block_padding_over`.
     pub block_padding: bool,
-    /// Number of dirty clustered pages above which a clustered block is filled; by default half of the pages of the block.
+    /// The holes in a clustered block are filled if more clustered pages than this number are dirty; by default half of the pages of the
+    /// block.
     #[schemars(extend("unit" = "clustered pages"))]
     pub block_padding_over: Option<u32>,
     /// Maximum distance of two holes that the mover reads with a single command. The command also reads the data between the holes, which
@@ -39,11 +41,12 @@ pub struct AdvilSettings {
     pub read_through: Option<ByteSize>,
     /// Which data stays in the reserved area when a section is emptied.
     pub hot: HotPolicy,
-    /// Which data counts as invalidated (`paper`). The hot region grows if there is more invalidated data than it can store, and shrinks if
-    /// there is less. `pages`: clustered pages that were written more than once; each page that stays occupies a whole clustered page of
-    /// the region. `data`: bytes of logged data that were overwritten in the log; each page that stays occupies only its logged bytes.
+    /// What counts as invalidated data, for the policy `paper`. The hot region grows if there is more invalidated data than it can store,
+    /// and shrinks if there is less. `pages`: clustered pages that were written more than once; each page that stays occupies a whole
+    /// clustered page of the region. `data`: bytes of logged data that were overwritten in the log; each page that stays occupies only its
+    /// logged bytes.
     pub hot_invalidated: InvalidationMeasure,
-    /// Initial size of the hot region in percent of a section; for `rewritten`, its maximum.
+    /// Initial size of the hot region in percent of a section. With the policy `rewritten`, this is the maximum size.
     pub hot_start_pct: u32,
     /// Change of the size of the hot region between sections (`paper`), in percent of a section; 0 keeps the initial size.
     pub hot_step_pct: u32,
@@ -58,29 +61,29 @@ pub struct AdvilSettings {
     pub checkpoint: Option<ByteSize>,
 }
 
-/// Data that stays in the reserved area when a section is emptied.
+/// Which data stays in the reserved area when one of its two sections is emptied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HotPolicy {
     /// No data stays.
     None,
-    /// The most frequently written clustered pages, as many as fit into the hot region (Kim & Kim, IV-B).
+    /// The most frequently written clustered pages stay, as many as fit into the hot region (Kim & Kim, IV-B).
     #[default]
     Paper,
-    /// Only clustered pages whose logged data was overwritten in the log, and only while keeping them costs the mover less work than moving
-    /// all data. The hot region has the size that these pages need, up to `hot_start_pct`.
+    /// Only clustered pages whose logged data was overwritten in the log. They stay only while this costs less work than moving all data.
+    /// The hot region has the size that these pages need, up to `hot_start_pct`.
     Rewritten,
 }
 
-/// The measure that determines the size of the hot region. The text of the paper can be interpreted in both ways.
+/// The measure that determines the size of the hot region. The text of the paper permits both measures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InvalidationMeasure {
-    /// Clustered pages that were written more than once in a section. The size of the region is a number of clustered pages: each page that
-    /// stays counts as a whole one, even if little of it is logged.
+    /// Clustered pages that were written more than once while a section was filled. The size of the region is a number of clustered pages.
+    /// A page that stays counts as a whole page, even if little of its data is in the log.
     #[default]
     Pages,
-    /// Logged data that was overwritten while a section was filled, in bytes. The size of the region is a number of bytes.
+    /// Logged data that was overwritten while a section was filled, in bytes. The size of the hot region is also a number of bytes.
     Data,
 }
 
@@ -88,10 +91,10 @@ pub enum InvalidationMeasure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MoverSchedule {
-    /// The mover runs concurrently with requests, beginning when the sections are switched.
+    /// The mover runs concurrently with requests. It starts when a section is full and new data goes to the other section.
     #[default]
     Thread,
-    /// The mover runs while no request is in flight, or when a request is deferred because of missing space.
+    /// Logged data is moved while no request is in flight, or when a request is deferred because of missing space.
     Idle,
 }
 
@@ -130,7 +133,7 @@ pub(super) struct AdvilParameters {
     pub small: u32,
     pub page: u32,
     pub block: u32,
-    /// Number of dirty clustered pages above which a block is filled; `None` = never.
+    /// A clustered block with more dirty clustered pages than this is written back as a whole; `None` = never.
     pub fill_over: Option<u32>,
     pub page_padding: bool,
     /// Maximum number of sectors between two holes that the mover reads with a single command.
@@ -154,8 +157,8 @@ pub(super) struct AdvilParameters {
 }
 
 impl AdvilParameters {
-    /// Number of log sectors after a checkpoint that recovery reads: one interval until the next checkpoint is due, and one more while it
-    /// is written.
+    /// Number of log sectors after a checkpoint that recovery must read. These are two intervals: one until the next checkpoint is due, and
+    /// one while it is written.
     pub fn reach(&self) -> u32 {
         if self.slot > 0 { self.interval * 2 } else { u32::MAX }
     }
@@ -217,9 +220,9 @@ impl AdvilSettings {
                 ByteSize(least)
             ),
         );
-        // Each checkpoint slot is twice as large as the checkpoint that the paper estimates: 1 MB for a reserved area of 128 MB.
+        // A checkpoint slot is twice as large as the checkpoint in the paper's estimate. It has 1 MB for a reserved area of 128 MB.
         let slot = if interval.0 > 0 { (reserved.0 / 128).div_ceil(ALIGN) * ALIGN } else { 0 };
-        // If recovery is enabled, the first 4 KB of the area contain the start records.
+        // If recovery is enabled, the reserved area begins with 4 KB of start records and two checkpoint slots.
         let before = if self.recovery { ALIGN + 2 * slot } else { 0 };
         let log = (reserved.0.saturating_sub(before) / 2).saturating_sub(ALIGN) / 100 * u64::from(100 - most.min(100));
         need(

@@ -5,11 +5,11 @@
 pub(super) enum PlainWriteKind {
     /// The next flush must make the write durable.
     Asked,
-    /// The next flush must make the write durable, and the write belongs to the journal: until that flush, nothing in the journal counts as
+    /// The write belongs to the journal, and the next flush must make it durable. Until this flush, nothing in the journal counts as
     /// durable.
     Journal,
-    /// The write may stay in the cache, because the journal durably contains the same bytes. The write must become durable before the
-    /// journal releases these blocks.
+    /// The write may stay in the cache, because the journal contains a durable copy of its data. The write must become durable before the
+    /// journal releases this copy.
     Left,
 }
 
@@ -17,7 +17,7 @@ pub(super) enum PlainWriteKind {
 #[derive(Debug, Default)]
 pub(super) struct UnflushedWrites {
     planned: u64,
-    /// Writes in flight: (number of the request, number of the write, kind).
+    /// Writes in flight, each with the number of its request, its own number and its kind.
     open: Vec<(u64, u64, PlainWriteKind)>,
     /// Number of the last complete write of each kind.
     complete: [u64; 3],
@@ -96,7 +96,7 @@ struct FlashSizes {
 /// The writes between two flushes that the second flush must make durable.
 #[derive(Clone, Copy, Debug, Default)]
 struct FlushInterval {
-    /// Number of program operations if each write of the interval is forced.
+    /// Number of program operations that the writes of the interval need if each of them is forced to the flash.
     programs: u64,
     sectors: u64,
 }
@@ -107,8 +107,8 @@ impl FlushInterval {
         self.sectors += sectors;
     }
 
-    /// Returns the number of additional program operations if writes are forced, compared with a flush. The flush also programs the `left`
-    /// sectors that may stay in the cache. The result is negative if forced writes need fewer operations.
+    /// Returns how many more program operations forced writes need than a flush; negative if they need fewer. The flush also programs the
+    /// `left` sectors, which could otherwise stay in the cache.
     fn excess(self, left: u64, flash: FlashSizes) -> i64 {
         // Data beyond the cache size is programmed before the flush, so it is not counted.
         let flushed = (self.sectors + left).min(flash.cache_sectors);
@@ -124,7 +124,7 @@ pub(super) struct ForcedWritePolicy {
     /// Index of the oldest interval in `last`.
     oldest: usize,
     current: FlushInterval,
-    /// Number of sectors in the cache that the next flush need not make durable.
+    /// Number of sectors that were left in the cache since the last flush. The next flush programs them as well.
     writes_until_flush: u64,
 }
 
@@ -140,8 +140,8 @@ impl ForcedWritePolicy {
         }
     }
 
-    /// Counts a write that the next flush must make durable. Returns whether forcing it is better, provided that no flush is due for
-    /// another reason.
+    /// Counts a write that the next flush must make durable. Returns whether forcing writes to the flash needs at most as many program
+    /// operations as a flush. This assumes that no flush is needed for another reason.
     pub fn prefers_force(&mut self, sectors: u32) -> bool {
         self.current.add(sectors.into(), self.flash);
         let intervals = self.last.iter().chain([&self.current]);
@@ -153,7 +153,7 @@ impl ForcedWritePolicy {
         self.writes_until_flush += u64::from(sectors);
     }
 
-    /// Called when the file system flushes, which ends the current interval.
+    /// Called when the file system flushes. Ends the current interval between two flushes.
     pub fn flush_asked(&mut self) {
         if self.current.sectors > 0 {
             self.last[self.oldest] = std::mem::take(&mut self.current);
@@ -200,7 +200,8 @@ mod tests {
         assert!(unflushed.is_durable());
     }
 
-    /// Returns for each of these writes whether it is forced. After the writes, the file system requests a flush.
+    /// Returns for each of these writes whether the policy writes it durably at once (forces it). After the writes, the file system
+    /// requests a flush.
     fn forced(forcing: &mut ForcedWritePolicy, writes: &[u32]) -> Vec<bool> {
         let forced = writes.iter().map(|sectors| forcing.prefers_force(*sectors)).collect();
         forcing.flush_asked();

@@ -113,7 +113,8 @@ impl JournalLog {
         self.blocks.is_empty() && self.newest.iter().all(Option::is_none)
     }
 
-    /// Called when the file system writes a home block to the journal. Returns whether its previous copy is in the log of the layer.
+    /// Called when the file system logs the block with the home location `home` in its journal. Returns whether the previous copy of this
+    /// block is in the log of the layer.
     pub fn is_home_logged(&mut self, home: u64) -> bool {
         self.copies.get_mut(&home).is_some_and(|copy| std::mem::take(&mut copy.is_last))
     }
@@ -231,7 +232,7 @@ impl JournalLog {
         }
     }
 
-    /// Drops the blocks in a range of the journal that was written outside the log.
+    /// Drops the stored blocks that overlap a range of the journal, because this range was written without the log.
     pub fn overwritten(&mut self, sector: u64, end: u64) {
         let gone: Vec<u64> = self.meeting(sector, end).map(|(block, _)| block).collect();
         for block in gone {

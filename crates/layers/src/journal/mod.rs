@@ -3,17 +3,15 @@
 //! A commit of ext4 flushes the whole cache of the device twice, or once with a durable commit block. The layer gives the same guarantees
 //! at a lower cost, and relies only on the guarantees of the device:
 //!
-//! - *Flush.* A flush makes all data durable that was complete when it arrived, with two exceptions: journal blocks of a
-//!   transaction whose commit was not written yet, and home blocks that equal their last logged copy in a durable
-//!   transaction that the journal has not released. If the cache contains nothing else, the layer completes the flush without the
-//!   device ([`flushes`]). Before the journal's superblock moves its tail or marks the journal as empty, the home blocks are
-//!   made durable, too.
-//! - *Forcing.* Data that the next flush would have to make durable is written durably at once if that needs fewer program
-//!   operations of the flash than the flush ([`flushes`]). Otherwise it is written normally, and the next flush is sent to the
-//!   device.
-//! - *Own log* ([`log`]). Journal blocks stay in memory until their commit arrives. They are then written as one record that
-//!   contains only changed sectors. The record's checksum replaces the ordering of writes. After a power cut, the records are
-//!   copied to the journal before the file system reads it.
+//! - *Flush.* A flush makes all data durable that was complete when it arrived, with two exceptions: journal blocks before their commit
+//!   block is written, and blocks at their home locations that equal a durable copy in the journal. If the cache contains nothing else, the
+//!   layer completes the flush without the device ([`flushes`]). Before the journal's superblock moves its tail or marks the journal as
+//!   empty, the blocks at their home locations are made durable.
+//! - *Forcing.* Data that the next flush would have to make durable is written durably at once if that needs fewer program operations of
+//!   the flash than the flush ([`flushes`]). Otherwise it is written normally, and the next flush is sent to the device.
+//! - *Own log* ([`log`]). Journal blocks stay in memory until their commit arrives. They are then written as one record that contains only
+//!   changed sectors. The record's checksum replaces the ordering of writes. After a power cut, the records are copied to the journal
+//!   before the file system reads it.
 //!
 //! If the log has no space, a transaction is written to its place in the journal.
 
@@ -50,7 +48,7 @@ pub(crate) const KIND: LayerKind = LayerKind {
 enum DrainState {
     No,
     Asked,
-    /// The plan that drains the log is in progress. Requests wait until it is complete.
+    /// The log is being drained. Requests wait until this is complete.
     Running,
 }
 
@@ -129,7 +127,7 @@ impl JournalLayer {
         plan.forward(request);
     }
 
-    /// Records that the plan of a request starts with a flush of the device.
+    /// Records that the commands of a request start with a flush of the device.
     fn flushes(&mut self, id: u64) {
         self.unflushed.flush(id);
         self.forcing.flushed();
@@ -160,11 +158,12 @@ impl JournalLayer {
         }
     }
 
-    /// Plans a read. Journal blocks that are not at their own addresses are read from memory or from the log.
+    /// Plans a read. Some journal blocks are not stored at their own addresses. They are read from memory or from the log of the layer.
     fn read(&self, request: &HostRequest, plan: &mut CommandPlan) {
         let (first, end) = (request.sector, request.end());
         let Some(log) = &self.log else { return plan.forward(request) };
-        // Parts of the range that are not read from their own addresses: start, end, and slot in memory (`None`: the part is in the log).
+        // Parts of the range that are in memory or in the log, not at their own addresses: start, end, and slot in memory (`None` for the
+        // log).
         let mut pieces: Vec<(u64, u64, Option<u32>)> = Vec::new();
         let inside = |block: u64, sectors: u64| (block.max(first), (block + sectors).min(end));
         for (block, held) in self.commit_buffer.overlapping(first, end) {
@@ -447,7 +446,7 @@ counters! {
     /// Sectors of the records in the log of the layer.
     log_sectors,
     journal_sectors_logged,
-    /// Transactions that were written to their own addresses in the journal because the log had no space.
+    /// Transactions that the layer wrote to their usual place in the journal, because its own log had no space.
     commits_in_place,
     /// Blocks that were copied from the log to their own addresses in the journal after a power cut.
     blocks_rebuilt,

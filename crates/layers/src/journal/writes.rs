@@ -1,5 +1,5 @@
-//! Plans writes. In the modes with a log of the layer, journal blocks stay in memory until their commit, which writes them as records.
-//! Other blocks are written to their own addresses, with the necessary flags.
+//! Plans writes. If the layer has its own log, journal blocks stay in memory until their commit, which writes them to this log as records.
+//! Other blocks are written to their own addresses, with the flags that the mode requires.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,14 @@ use crate::records::SECTOR;
 type Block = (u64, BufferedBlock);
 
 impl JournalLayer {
-    /// Plans a write in a mode with a log of the layer. Runs of blocks other than journal blocks are written to their own addresses.
+    /// Plans a write of a layer that has its own log. Only journal blocks are logged; runs of other blocks are written to their own
+    /// addresses.
     pub(super) fn write_logged(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut CommandPlan) {
         let ready = self.log.as_ref().is_some_and(|log| log.superblock.is_some());
         let logged = |note: &BlockNote| {
             matches!(note.role, BlockRole::Descriptor | BlockRole::Logged | BlockRole::Revoke | BlockRole::Commit)
         };
-        // Blocks may stay in memory until the commit only if the write need not be durable on completion.
+        // A write that must be durable on completion is not buffered until the commit, unless it contains the commit block.
         let promises =
             request.modifiers.intersects(CommandFlags::PROMISES) && !notes.iter().any(|note| note.role == BlockRole::Commit);
         if !ready || promises || !notes.iter().any(logged) {
@@ -37,7 +38,7 @@ impl JournalLayer {
                 let part = HostRequest {
                     sector: request.sector + u64::from(at),
                     sectors: others.iter().map(|note| note.sectors).sum(),
-                    // The preflush is planned with the commit block of the same request, so this part is written without it.
+                    // The flush is executed with the commit block of the same request, so this part of the request does not need the flag.
                     modifiers: request.modifiers.difference(CommandFlags::PREFLUSH),
                     ..*request
                 };
@@ -72,8 +73,8 @@ impl JournalLayer {
             request.modifiers.insert(CommandFlags::RELIABLE);
         }
         if let Some(log) = &mut self.log {
-            // These blocks are written past the log, so the log no longer contains their newest copies. Later changes are not stored
-            // relative to the old copies.
+            // These blocks bypass the log, so their copies in the log are no longer the newest ones. Later changes must not be stored
+            // relative to these copies.
             for home in notes.iter().filter(|note| note.role == BlockRole::Logged).filter_map(|note| note.home) {
                 log.is_home_logged(home);
             }
@@ -92,8 +93,8 @@ impl JournalLayer {
         }
     }
 
-    /// Drops the stored journal blocks in a range that a request changes. A block that is changed only in part is first written to its own
-    /// address.
+    /// Drops the stored copies of journal blocks in a range that a request changes. If a block is changed only in part, its stored copy is
+    /// first written to the block's own address.
     pub(super) fn forget_range(&mut self, request: &HostRequest, plan: &mut CommandPlan) {
         let (first, end) = (request.sector, request.end());
         let Some(log) = &mut self.log else { return };
@@ -125,7 +126,7 @@ impl JournalLayer {
         self.commit_buffer.drop_range(request.id, first, end);
     }
 
-    /// Plans the commit of a transaction: its blocks in memory, and the commit block at sector `at` of the request.
+    /// Plans the commit of a transaction: writes of its buffered blocks, and of the commit block at sector `at` of the request.
     fn commit(&mut self, request: &HostRequest, (block, note, at): (u64, &BlockNote, u32), plan: &mut CommandPlan) {
         let &BlockNote { sectors, transaction, changed, .. } = note;
         let is_own = |held: &BufferedBlock| match (held.transaction, transaction) {
@@ -178,7 +179,7 @@ impl JournalLayer {
         }
     }
 
-    /// Plans a transaction at its own addresses in the journal: its blocks, and then the commit block when they are durable.
+    /// Plans the write of a transaction to its own addresses in the journal. The commit block is written when the other blocks are durable.
     fn commit_in_place(&mut self, request: &HostRequest, blocks: &[Block], plan: &mut CommandPlan) {
         self.counters.commits_in_place += 1;
         let needed = self.needs_preflush(request);
@@ -233,8 +234,8 @@ impl JournalLayer {
         needed
     }
 
-    /// Whether the journal durably contains the same bytes as a home block, and keeps them until the layer sees a new superblock of the
-    /// journal.
+    /// Whether the journal contains a durable copy of the block with the same bytes. The journal keeps this copy until it writes a new
+    /// superblock.
     fn is_logged(&self, note: &BlockNote) -> bool {
         let (Some(transaction), Some(tail), Some(durable)) = (note.transaction, self.tail, self.durable) else {
             return false;
@@ -247,7 +248,8 @@ impl JournalLayer {
             && !log::before(durable, transaction)
     }
 
-    /// Plans a write to its own address, with the flags of this mode. Its data starts `offset` sectors into the payload.
+    /// Plans a write to its own address. The mode of the layer determines its flags, and whether a flush precedes it. Its data starts
+    /// `offset` sectors into the payload.
     pub(super) fn write_in_place(&mut self, request: &HostRequest, offset: u32, notes: &[BlockNote], plan: &mut CommandPlan) {
         let has = |role: BlockRole| notes.iter().any(|note| note.role == role);
         let JournalModeFeatures { barriers, durable_writes, .. } = self.features;
@@ -284,7 +286,7 @@ impl JournalLayer {
         plan.payload(0, Op::Write, request.sector, offset, request.sectors);
     }
 
-    /// Plans a write in the mode without a journal: journal blocks are dropped, except the superblock, which a mount reads.
+    /// Plans a write in the mode without a journal. Blocks of the journal are not written, except its superblock, because a mount reads it.
     pub(super) fn write_without_journal(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut CommandPlan) {
         let dropped = |note: &BlockNote| note.role.in_journal() && note.role != BlockRole::JournalSuperblock;
         if !notes.iter().any(dropped) {
@@ -341,11 +343,11 @@ pub(super) struct BufferedBlock {
     pub sectors: u32,
     /// Transaction of the block, if known.
     pub transaction: Option<u32>,
-    /// First sector of its home block; `None` if the block is not a logged block.
+    /// First sector of the home location of a logged block; `None` if this is not a logged block.
     pub home: Option<u64>,
     /// The changed sectors of the block; `None` if unknown.
     pub changed: Option<SectorSet>,
-    /// Whether `changed` is relative to the copy of the same home block in the log.
+    /// Whether `changed` was determined by a comparison with the copy of the same home block in the log.
     pub follows_copy: bool,
 }
 
@@ -362,7 +364,7 @@ pub(super) struct CommitBuffer {
 }
 
 impl CommitBuffer {
-    /// Stores a new block whose first sector is `block`. Returns its first sector in memory.
+    /// Stores a new block in memory. `block` is its first sector on the disk. Returns its first sector in memory.
     pub fn insert(&mut self, block: u64, note: &BlockNote, follows_copy: bool) -> u32 {
         let free = self.free.entry(note.sectors).or_default();
         let slot = free.pop().unwrap_or_else(|| {
@@ -382,7 +384,7 @@ impl CommitBuffer {
         blocks
     }
 
-    /// Called when request `id` is complete; frees the memory that depends on it.
+    /// Called when request `id` is complete. Frees the memory slots that were in use until then.
     pub fn completed(&mut self, id: u64) {
         let Self { free, freed_on_completion: leaving, .. } = self;
         leaving.retain(|(request, sectors, slot)| {

@@ -222,7 +222,7 @@ impl LfsLayer {
             LfsBackgroundStep::Move => {
                 let moves = std::mem::take(&mut self.work.moves);
                 for (block, from, to) in moves.iter().copied() {
-                    // A block that was written or discarded meanwhile has another location in the map.
+                    // If the block was written or discarded during the move, the map contains another location for it.
                     if self.table.place(block) == Some(from) {
                         self.map(block, Some(to), true);
                         self.pending.change(block, Some(to), self.work.write);

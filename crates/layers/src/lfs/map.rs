@@ -113,11 +113,11 @@ struct MapChange {
     place: u32,
     write: u64,
     order: u64,
-    /// Whether this change is obsolete, because a later change of the block has already been made durable by a record of its own.
+    /// Whether this change is obsolete, because a record with a later change of the same block is already durable.
     dead: bool,
 }
 
-/// The changes of the map that no record contains yet, oldest first, with at most one valid change of each block.
+/// Changes of the block map that no record in the log contains yet, the oldest first. At most one change of each block is valid.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnrecordedChanges {
     changes: Vec<MapChange>,
@@ -125,9 +125,9 @@ pub(super) struct UnrecordedChanges {
     limit: usize,
     /// Number of changes so far.
     order: u64,
-    /// Changes up to this number may be missing, because the list was full and they were dropped.
+    /// Changes up to this number may be missing: they were dropped because the list was full.
     forgotten: u64,
-    /// Whether further changes are dropped, too, until a checkpoint begins.
+    /// Whether the list was full. Further changes are then dropped until the next checkpoint begins.
     overflows: bool,
     /// Changes up to this number have been made durable by a checkpoint.
     checkpointed: u64,
@@ -218,7 +218,7 @@ impl UnrecordedChanges {
         self.index.extend(self.changes.iter().zip(0..).map(|(change, place)| (change.block, place)));
     }
 
-    /// Called when a checkpoint begins. Returns the argument for [`UnrecordedChanges::checkpointed`].
+    /// Begins a checkpoint. Returns the number of the newest change, which must be passed to [`UnrecordedChanges::checkpointed`].
     pub fn begin_checkpoint(&mut self) -> u64 {
         self.overflows = false;
         self.order

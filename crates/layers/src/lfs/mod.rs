@@ -50,7 +50,7 @@ counters! {
     host_blocks,
     /// Blocks of 4 KB that requests discarded.
     discarded_blocks,
-    /// Blocks written to the logs, including the blocks of the next three counters.
+    /// Blocks written to the logs, including those counted in `record_blocks`, `cleaned_blocks` and `padded_blocks`.
     log_blocks,
     /// Blocks of records written to the logs.
     record_blocks,
@@ -110,7 +110,7 @@ struct LfsLayer {
 impl LfsLayer {
     /// Creates the layer on new disks.
     fn new(shape: LfsParameters) -> Self {
-        // Limits the pending map changes, so that their records take at most a quarter of a segment.
+        // Limits the number of pending map changes, so that the records of these changes take at most a quarter of a segment.
         let most = (shape.segment / 4).max(1).saturating_mul(RUNS as u32 - 1).min(MOST_PENDING);
         Self {
             table: BlockMap::new(shape.blocks),
@@ -317,8 +317,9 @@ impl LfsLayer {
         RequestDecision::Run
     }
 
-    /// Returns the reason why a request must wait before it writes records of `runs` runs and `data` blocks of data; `None` if it need not
-    /// wait. `itself` is true for a durable write or a secure erase, which write records of their own.
+    /// Returns the reason why a request must wait before it writes its records; `None` if it need not wait. The records describe `runs`
+    /// runs of blocks and `data` blocks of data. `itself` is true for a durable write or a secure erase, because each of them writes its
+    /// own records.
     fn record_blocked_by(&self, runs: usize, data: u32, itself: bool) -> Option<DeferReason> {
         if self.flights.lock(SYNC) || itself && self.checkpoints.waits {
             return Some(DeferReason::Overlap);
@@ -349,7 +350,8 @@ impl Layer for LfsLayer {
     }
 
     fn accepts(&self) -> CommandFlags {
-        // The layer handles these flags itself: a durable write contains its own map entry, and all data is on one disk.
+        // The layer implements these flags itself. A durable write needs no flush, because it contains its own map entry and all data is on
+        // one disk.
         CommandFlags::DURABLE | CommandFlags::PREFLUSH
     }
 
@@ -454,7 +456,8 @@ fn sectors_of(request: &HostRequest, block: u32, blocks: u32) -> (u64, u64) {
     (first.max(request.sector), (first + u64::from(blocks) * BLOCK).min(request.end()))
 }
 
-/// Adds the data for blocks of a request to the last write of the plan: the request's data, and the rest of partly covered blocks.
+/// Adds whole blocks of data to the last write of the plan. Sectors that the request does not cover come from the plan's buffer, at the
+/// offsets `rest`.
 fn plan_data(request: &HostRequest, (block, blocks): (u32, u32), rest: BlockRemainder, plan: &mut CommandPlan) {
     let (first, end) = (u64::from(block) * BLOCK, u64::from(block + blocks) * BLOCK);
     let (from, to) = sectors_of(request, block, blocks);
@@ -477,7 +480,7 @@ pub(super) enum RequestEffect {
     Recorded,
     /// The blocks of the request are discarded. The next flush records this change.
     Discarded,
-    /// The blocks of the request are discarded. The request's own record contains this change.
+    /// The blocks of the request are discarded. The record that the request itself writes contains this change.
     Erased,
     /// The map does not change.
     Nothing,
@@ -494,10 +497,11 @@ struct LfsRequest {
     pub first: u32,
     pub end: u32,
     pub write: u64,
-    /// The log to which no other request may write until this request is complete, because this request reads data before it writes to the
-    /// log.
+    /// The log that is reserved for this request until the request is complete. The request reads data before it writes to the log, so no
+    /// other request may write to it.
     pub locks: Option<usize>,
-    /// The last map change that is recorded when the request is complete, and the sequence number of the segment with its last record.
+    /// Number of the last map change that is recorded when the request is complete, and sequence number of the segment with the last record
+    /// of the request.
     pub records: Option<(u64, u64)>,
     pub blocks: Vec<Blocks>,
     /// Locations in the log that the request writes with data, records or padding: (first location, number of blocks).
@@ -512,7 +516,7 @@ struct LfsRequestTable {
 }
 
 impl LfsRequestTable {
-    /// Creates the entry of a new request, which is not in progress yet.
+    /// Creates the entry of a new request, but does not add it to the requests in progress.
     pub fn begin(&mut self, id: u64, effect: RequestEffect, (first, end): (u32, u32), write: u64) -> LfsRequest {
         let mut flight = self.spare.pop().unwrap_or_default();
         flight.blocks.clear();

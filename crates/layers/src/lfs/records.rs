@@ -172,7 +172,7 @@ impl CheckpointPack {
         out
     }
 
-    /// Parses a pack; `None` if the bytes contain no pack or it is damaged.
+    /// Parses a checkpoint pack; `None` if the bytes are not an intact pack.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let head = bytes.get(..SECTOR)?;
         if &head[..8] != PACK || !has_valid_header_checksum(head) || !has_valid_data_checksum(head, &bytes[SECTOR..]) {
@@ -228,12 +228,12 @@ pub(super) struct SyncLog {
     pub number: u64,
     /// Number of segments opened so far.
     opened: u64,
-    /// Whether a record in the last opened segment is durable. If not, the log of records may not continue in another segment.
+    /// Whether a record in the last opened segment is durable. Only then may the log of records continue in another segment.
     confirmed: bool,
-    /// Number of the newest opened segment that recovery can find by durable records. One request may open several segments. Until this
-    /// request is complete, no other request writes a record in the last of these segments, because recovery might not find the segment.
+    /// Number of the newest segment that recovery can find, in the order in which segments were opened. If a newer segment is open, other
+    /// requests write no records, because recovery might not find them.
     durable_write: u64,
-    /// Flushes that wait for a checkpoint: (number of the request, number of the newest map change at its arrival).
+    /// Flushes that wait for a checkpoint: the number of the request, and of the newest map change when it arrived.
     pub waiting: Vec<(u64, u64)>,
 }
 
@@ -245,14 +245,15 @@ impl Default for SyncLog {
 }
 
 impl SyncLog {
-    /// Called when a record in a segment is durable; `opened` is the number of segments opened up to this segment.
+    /// Called when a record is durable. `opened` is the ordinal number of the record's segment, in the order in which segments were opened.
     pub fn confirm(&mut self, opened: u64) {
         self.confirmed |= opened == self.opened;
         // Each record contains the number of the next segment, so recovery can also reach that segment.
         self.durable_write = self.durable_write.max((opened + 1).min(self.opened));
     }
 
-    /// Checks whether there is space for records with `runs` runs and `data` blocks of data; otherwise returns the reason to wait.
+    /// Checks whether the log has space for records of `runs` runs of mapped blocks, and for `data` blocks of data. Otherwise, returns the
+    /// reason to wait.
     pub fn has_room(&self, segments: &SegmentTable, runs: usize, data: u32, align: u32) -> Result<(), DeferReason> {
         if self.durable_write < self.opened {
             return Err(DeferReason::Overlap);
@@ -266,7 +267,7 @@ impl SyncLog {
         if !self.confirmed {
             return Err(DeferReason::Overlap);
         }
-        // Each segment may end with a block of padding, and begins with another record.
+        // In each further segment, another record at the beginning and padding at the end may take space.
         let more = (blocks + 2 * align - room).div_ceil(segments.blocks - 2 * align);
         if more + FOR_CLEANING <= segments.clean() { Ok(()) } else { Err(DeferReason::Full) }
     }
@@ -364,8 +365,8 @@ impl LfsLayer {
         RequestDecision::Run
     }
 
-    /// Plans records of the runs in `self.runs`, and of the data of a request if there is one. The data of the runs was already complete,
-    /// so the preceding flush of the disk makes it durable.
+    /// Plans records for the runs of blocks in `self.runs`, and for the data of a request if there is one. The data of the runs is already
+    /// written, so a flush of the disk before the records makes it durable.
     pub(super) fn plan_records(
         &mut self, data: Option<(&HostRequest, BlockRemainder)>, flags: CommandFlags, flight: &mut LfsRequest,
         plan: &mut CommandPlan,

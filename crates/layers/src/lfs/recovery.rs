@@ -26,7 +26,7 @@ const MOST_PAGES: usize = 2048;
 pub(super) struct LfsCheckpointState {
     /// Number of the newest checkpoint.
     pub number: u64,
-    /// Number of the valid copy of each map page plus one; 0 = never written.
+    /// For each map page, the index (0 or 1) of the valid copy plus one; 0 = the page was never written.
     pub copies: Vec<u8>,
     pub first_slot: u64,
     /// Number of blocks written to the logs since the newest checkpoint began.
@@ -65,7 +65,7 @@ impl LfsCheckpointState {
         self.logged += u64::from(blocks);
     }
 
-    /// Returns the numbers of the valid copies as stored in a pack: two bits for each page.
+    /// Encodes the number of the valid copy of each page in two bits, as a checkpoint stores it.
     fn table(&self) -> Vec<u8> {
         let bits = |four: &[u8]| four.iter().rev().fold(0, |bits, copy| (bits << 2) | copy);
         self.copies.chunks(4).map(bits).collect()
@@ -193,7 +193,8 @@ impl LfsLayer {
         self.take_up_segments(&tail.chain, disks)
     }
 
-    /// Returns the newest intact pack, its slot, and the table of valid copies that follows its first sector.
+    /// Returns the newest intact checkpoint pack, its slot, and the bytes after its first sector, which state the valid copy of each map
+    /// page.
     fn newest_pack(&self, disks: &mut dyn RecoveryReader) -> io::Result<Option<(CheckpointPack, u64, Vec<u8>)>> {
         let mut newest: Option<(CheckpointPack, u64, Vec<u8>)> = None;
         let mut bytes = vec![0; self.shape.pack.sectors as usize * SECTOR];
@@ -221,7 +222,7 @@ impl LfsLayer {
         Ok(())
     }
 
-    /// Reads the log of records from the location that a pack contains.
+    /// Reads the log of records. The checkpoint pack contains the location of the first record to read.
     fn read_records(&self, pack: &CheckpointPack, tail: &mut RecoveredTail, disks: &mut dyn RecoveryReader) -> io::Result<()> {
         let (mut segment, mut offset, mut next) = (pack.segment, pack.offset, pack.next);
         loop {
@@ -229,7 +230,8 @@ impl LfsLayer {
                 return Ok(());
             }
             let named = self.read_segment(pack, (segment, offset), tail, disks)?;
-            // If the segment was full when the checkpoint was written, the records after it are only in the next segment.
+            // The first segment may have been full when the checkpoint was written. The records after the checkpoint are then only in the
+            // next segment.
             let is_first = tail.chain.is_empty();
             if named.is_none() && !is_first {
                 return Ok(());
@@ -280,7 +282,8 @@ impl LfsLayer {
         Ok(named)
     }
 
-    /// Applies a run to its blocks, except blocks for which a newer run was already read.
+    /// Applies a run of mapped blocks from a log record. A block is left unchanged if a run with a newer write of this block was already
+    /// read.
     fn replay(&self, run: &crate::lfs::records::LogRun, newest: &mut Newest) {
         let end = run.block.checked_add(run.blocks).filter(|end| *end <= self.shape.blocks);
         let places = if run.place == NOWHERE { Some(0) } else { run.place.checked_add(run.blocks) };
@@ -347,7 +350,7 @@ impl LfsLayer {
         Ok(())
     }
 
-    /// Plans the work before the first request: segments for the log of records, and the checkpoint that starts a new life of the layer.
+    /// Plans the work before the first request: segments for the log of records, and a checkpoint that marks a new start of the layer.
     pub(super) fn begin_life(&mut self, plan: &mut CommandPlan) {
         let mut resets = std::mem::take(&mut self.first_resets);
         resets.retain(|segment| self.segments.take_unknown(*segment));

@@ -2,7 +2,7 @@
 //!
 //! States of a segment, in order: *unknown* (may contain anything, as on a new disk) or *left* (no block in it is valid any more) until it
 //! is reset; *clean* until a log opens it; *open* until it is full; *closed* until it has no live block; *empty* until a checkpoint records
-//! that, and until no earlier request can still read it.
+//! that it is empty, and no earlier request can still read it.
 
 use std::collections::VecDeque;
 
@@ -50,7 +50,7 @@ pub(super) struct SegmentTable {
     owners: Vec<u32>,
     clean: VecDeque<u32>,
     unknown: VecDeque<u32>,
-    /// Closed segments without live blocks that no checkpoint has recorded as empty yet.
+    /// Closed segments without live blocks. No checkpoint has recorded yet that they are empty.
     pub empty: Vec<u32>,
     /// Segments that the checkpoint in progress records as empty.
     pub in_checkpoint: Vec<u32>,
@@ -191,8 +191,8 @@ impl SegmentTable {
         policy.choose(candidates, self.blocks)
     }
 
-    /// Moves at most `most` segments that must be reset to the list `to`: first segments that may be reset, then unknown segments until the
-    /// number of clean segments reaches `wanted`.
+    /// Moves up to `most` segments that must be reset to the list `to`. Segments that are ready for a reset come first. Segments with
+    /// unknown contents follow until there are `wanted` clean segments.
     pub fn take_dirty(&mut self, wanted: u32, most: usize, to: &mut Vec<u32>) {
         let left = self.resettable.len().saturating_sub(most);
         to.extend(self.resettable.drain(left..));
@@ -227,7 +227,8 @@ impl SegmentTable {
         }
     }
 
-    /// Removes a segment from the list of unknown segments, because it is reset first. Returns false if it was not in the list.
+    /// Removes a segment from the list of segments with unknown state; the caller resets the segment. Returns false if it was not in the
+    /// list.
     pub fn take_unknown(&mut self, segment: u32) -> bool {
         let place = self.unknown.iter().position(|number| *number == segment);
         place.is_some_and(|place| self.unknown.remove(place).is_some())

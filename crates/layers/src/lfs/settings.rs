@@ -25,8 +25,8 @@ pub(super) struct LfsSettings {
     /// Size of a segment: a multiple of 4 KB, and a multiple or a divisor of the erase unit; by default the fewest erase units of at least
     /// 2 MB in total, halved until the disk has 64 segments. On a zoned device a segment is a zone, and this setting must be absent.
     pub segment: Option<ByteSize>,
-    /// Number of logs for data, each with an open segment: one for blocks that cleaning moves, the others for blocks by their number of
-    /// rewrites since the last move. Another log contains the records.
+    /// Number of logs for data, each with an open segment. One log receives the blocks that cleaning moves. The others receive blocks by
+    /// the number of their rewrites since the last move. A further log contains the records that recovery reads.
     #[schemars(extend("unit" = "logs, 2 to 5"))]
     pub logs: u32,
     /// Share of the disk that is not part of the capacity, in percent, so that cleaning finds segments with few live blocks.
@@ -197,7 +197,7 @@ impl LfsSettings {
             need(false, "segments must have at least one block of 4KB".to_owned());
             return DiskLayout::default();
         }
-        // The map has space for all blocks of the log, so its size does not depend on the share of spare segments.
+        // The map has space for all blocks of the log, including spare segments. Its size therefore does not depend on their share.
         let pack = PackLayout::new(count * segment);
         let meta = pack.end();
         let (log_sector, count) = if let Some(first) = room {

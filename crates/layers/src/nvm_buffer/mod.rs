@@ -191,7 +191,7 @@ impl NvmBuffer {
             self.write_back.empty_before(self.ring.next);
             return RequestDecision::Defer(DeferReason::Overlap);
         }
-        // After a power cut, a valid record may restore the old data, which is permitted for a discard.
+        // The old data need not be written back. After a power cut, its record may still restore it, which a discard permits.
         self.dirty.remove(first, end, |_| true);
         self.bypassed.add(request.id);
         plan.forward(request);
@@ -260,8 +260,8 @@ impl Layer for NvmBuffer {
     }
 
     fn accepts(&self) -> CommandFlags {
-        // Each record contains its own map entry, so the layer has no metadata to flush. The driver handles flushes and the order of writes
-        // across both disks.
+        // Durable writes are accepted, because each record contains its own map entry: the layer has no metadata to flush. The driver
+        // handles flushes and the order of writes across both disks.
         CommandFlags::DURABLE
     }
 
@@ -307,9 +307,9 @@ impl Layer for NvmBuffer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct NvmBufferSettings {
-    /// Size of the buffer, a multiple of 4 KB; by default the whole second device, or 16 MB of the device itself.
+    /// Size of the buffer, a multiple of 4 KB. Default: the whole second device if the buffer is there, otherwise 16 MB.
     pub size: Option<ByteSize>,
-    /// Whether the buffer is on the second device; otherwise it is at the end of the device itself.
+    /// Whether the buffer is on the second device. Otherwise, it is at the end of the first device.
     pub second_device: bool,
     /// Maximum length of a write that goes to the buffer. Longer writes bypass it.
     pub longest: ByteSize,
@@ -350,8 +350,8 @@ struct NvmBufferParameters {
     pub high: u32,
     /// Number of used sectors at which write-back ends.
     pub low: u32,
-    /// Value of `high` while no request is in flight. It is well above `low` so that one step releases many records, because each release
-    /// needs flushes.
+    /// Value of `high` while no request is in flight. It is well above `low`, so that each step of write-back releases many records.
+    /// Releasing even a single record needs flushes.
     pub idle: u32,
     pub run: u64,
     pub depth: usize,
@@ -383,7 +383,7 @@ impl NvmBufferSettings {
             longest.0 > 0 && longest.0.is_multiple_of(512),
             format!("`longest` is {longest}; it must be a multiple of 512 bytes"),
         );
-        // The minimum is the space for two records of maximum length, the unusable end of the ring, and the headers.
+        // The ring must hold two records of maximum length and the headers. A part at its end may be unusable.
         let least = ByteSize(longest.0.saturating_add(512).saturating_mul(4).saturating_add(4 * ALIGN));
         need(size >= least, format!("`size` is {size}; with writes of {longest} it must be {} B or more", least.0));
         need(
@@ -424,7 +424,7 @@ impl NvmBufferSettings {
 struct BypassedWrites {
     in_flight: Vec<u64>,
     unflushed: bool,
-    /// The flush that makes all of these bypassed writes and discards durable when it completes.
+    /// The flush that makes all bypassed writes and discards durable when it completes.
     flushed_by: Option<u64>,
 }
 

@@ -287,7 +287,7 @@ mod tests {
                         prop_assert!(model.iter().all(apart), "{:?} in {:?}", entry, model);
                         model.push_back(entry);
                     } else {
-                        // If a record does not fit, less than 36 sectors are unused. The longest record has 11 sectors.
+                        // The ring rejects a record only if fewer than 36 sectors are unused.
                         let used: u32 = model.iter().map(|entry| entry.end - entry.place).sum();
                         prop_assert!(used + 3 * 12 > size, "{} of {}", used, size);
                     }

@@ -24,13 +24,13 @@ use crate::plan::{CommandPlan, PlanMemory};
 enum ReleasePhase {
     #[default]
     Idle,
-    /// The data of the records that are to be released is being written to the device.
+    /// The oldest records are to be released. Their data is being written to the device.
     Clean,
-    /// All data is on the device. Requests up to this number must complete before the release.
+    /// The data of the records is on the device. The records are released when all requests up to this number are complete.
     Settle(u64),
     /// The header of the buffer is being written.
     Release,
-    /// The records are released. Requests up to this number (`None` = not determined yet) may still read them.
+    /// The records are released. Requests up to this number may still read them; `None` if the number is not determined yet.
     Leave(Option<u64>),
 }
 
@@ -158,7 +158,8 @@ impl NvmBuffer {
         }
     }
 
-    /// Chooses the next runs after the cursor, which wraps around. Returns whether data was skipped because requests in flight change it.
+    /// Chooses the next runs to write back. The search starts at the cursor and wraps around. Returns whether it skipped data that requests
+    /// in flight change.
     fn choose_runs(&mut self, in_flight: &InFlightRequests) -> bool {
         let Self { write_back, dirty, shape, ring, .. } = self;
         let oldest = ring.before(write_back.until);
@@ -218,8 +219,8 @@ impl NvmBuffer {
         }
     }
 
-    /// Plans the header that releases records. The header is written only after the data that was written back, and the data that replaced
-    /// records, is durable.
+    /// Plans to write the header that releases records. The disks are flushed before. Then the data of the released records is durable at
+    /// its own address, or newer data that replaced it is durable.
     fn write_head(&mut self, plan: &mut CommandPlan) {
         plan.bare(0, Op::Flush, 0, 0);
         if self.shape.area.disk != 0 {

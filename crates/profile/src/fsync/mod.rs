@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::processes::NameMap;
 use report_rows::{OverlappingRequest, RequestOwner, WaitPart, WaitSplit, split, step_in};
 
-/// Maximum number of requests that are kept in memory for the waits in progress; if there are more, the parts of a wait are unknown.
+/// Maximum number of requests that are kept in memory to divide the waits in progress into parts. Beyond it, the parts are unknown.
 const MOST_PIECES: usize = 1 << 21;
 /// Number of the longest waits that are explained request by request.
 const EXPLAINED: usize = 3;
@@ -254,7 +254,7 @@ impl FsyncProfile {
         self.gaps.get(next).is_some_and(|gap| gap.start <= time.end)
     }
 
-    /// Begins and ends all remaining waits after the last request, and divides them into parts.
+    /// Begins the waits that remain after the last request. Then ends all waits and divides them into parts.
     fn end(&mut self) {
         self.begin_until(i64::MAX);
         self.end_until(i64::MAX);

@@ -332,7 +332,7 @@ impl OverlappingRequest {
     /// Returns `None` if the request has no completion.
     pub fn new(request: &Request, owner: RequestOwner, device: u32) -> Option<Self> {
         let complete = request.complete?.0;
-        // The `issue` of a durable write is that of its data, after the preflush, so `start` is used if it is known.
+        // The issue time of a durable write is that of its data. The preflush precedes it, so the start time is used if it is known.
         let durable = request.op == Op::Flush || is_durable(request);
         let issue = if durable { request.start.or(request.issue) } else { request.issue.or(request.start) };
         let arrival = request.arrival.0;
@@ -357,7 +357,7 @@ pub(super) struct WaitSplit {
     pub knows_queue: bool,
 }
 
-/// The kind of activity whose count changes at a certain time of a wait.
+/// The kind of activity that begins or ends at a certain time during a wait.
 #[derive(Clone, Copy, Debug)]
 enum ActivityChange {
     /// Requests of a step that are queued in the host.
@@ -395,8 +395,8 @@ pub(super) fn step_in(wait: &Range<i64>, piece: &OverlappingRequest, last_commit
     if until.is_some_and(|until| piece.complete <= until) { piece.step } else { WaitStep::None }
 }
 
-/// Divides a wait into parts. `commits` are those of its file system; `each` is called with each period of the wait and its part. Also
-/// returns the result of [`last_commit`].
+/// Divides a wait for durability into parts. `commits` are the commits of the same file system. Calls `each` with each period of the wait
+/// and the part to which it belongs. Returns the parts and the result of [`last_commit`].
 pub(super) fn split(
     wait: &Range<i64>, pieces: &[OverlappingRequest], commits: &[Range<i64>], mut each: impl FnMut(Range<i64>, WaitPart),
 ) -> (WaitSplit, Option<i64>) {
@@ -452,7 +452,8 @@ pub(super) fn split(
     (divided, last)
 }
 
-/// The part to which a point in time belongs, by the request counts of each device; and whether a device also works for other processes.
+/// The part of the wait to which a point in time belongs, by the requests in progress on each device; and whether a device works for other
+/// processes at that time.
 fn part_now(counts: &[InFlightCounters], committing: bool) -> (WaitPart, bool) {
     const ALL: [WaitStep; STEPS] =
         [WaitStep::OwnData, WaitStep::OwnCommit, WaitStep::OwnFlush, WaitStep::WriterCommit, WaitStep::WriterFlush];

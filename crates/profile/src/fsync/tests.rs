@@ -118,7 +118,7 @@ fn report(activity: RecordedActivity, requests: &[Request], ledger: &Ledger) -> 
 #[test]
 fn a_wait_is_for_its_data_then_for_the_commit_then_for_the_flush() {
     let requests = [write(APP, [10, 15, 40]), write(JBD2, [50, 50, 70]), durable(write(JBD2, [70, 72, 95]))];
-    // Without recorded commits, the time in which the journal's thread runs without a request is unexplained.
+    // Without recorded commits, the time in which the journal's thread has no request counts as unexplained.
     for (commits, commit, unexplained) in [(&[(45, 96)][..], 26, 19), (&[], 20, 25)] {
         assert_eq!(parts(vec![wait(APP, 0, 100)], commits, &requests), [[30, commit, 25, 0, unexplained]]);
     }
@@ -151,7 +151,7 @@ fn a_wait_without_a_request_is_not_explained() {
 
 #[test]
 fn what_ends_after_the_wait_was_not_waited_for() {
-    // These do not explain the wait: a later request of the same task, the next commit without an end, and a commit that ends later.
+    // The wait ends at time 100. Requests and commits that end later do not explain it, nor does a commit without a recorded end.
     let requests = [
         write(APP, [10, 10, 130]),
         durable(write(JBD2, [20, 20, 40])),
@@ -259,12 +259,13 @@ fn the_three_longest_are_explained_and_unfinished_ones_named() {
     let report = report(all, &requests, &Ledger::default());
     assert_eq!(report.longest.iter().map(|wait| wait.start_s).collect::<Vec<_>>(), [4e-6, 3e-6, 2e-6]);
     let rows: Vec<_> = report.longest[0].requests.iter().map(|row| (row.at_ms, row.part, &*row.what)).collect();
-    // Requests of other processes explain nothing while a request of the wait itself is in progress.
+    // While a request of the waiting process is in progress, requests of other processes do not explain the wait.
     assert_eq!(rows, [(1e-5, "flush", "write fua preflush"), (4e-5, "other", "write")]);
     assert_eq!((report.calls, report.unfinished[0].start_s), (5, 9.0));
 }
 
-/// Computes the parts according to their definition: at each point in time, the first step that has a request in progress.
+/// Computes the parts of a wait according to their definition. Each point in time counts for the first step of the wait that has a request
+/// in progress at that time.
 fn by_moments(wait: &SyncWait, commits: &[(i64, i64)], requests: &[Request]) -> [i64; 5] {
     let (start, end) = (wait.start.0, wait.start.0 + wait.time.0);
     let is_flush = |request: &Request| request.op == Op::Flush || !request.flags.is_empty();

@@ -152,7 +152,8 @@ impl RoleCounters {
         }
     }
 
-    /// Rows of logged blocks by the number of their changed sectors, up to the largest number that occurs.
+    /// Distribution of logged blocks by the number of their changed sectors. There is a row for each number, up to the largest one that
+    /// occurs.
     pub fn changed_rows(&self) -> Vec<ChangedSectorsRow> {
         let most = self.changed.iter().rposition(|blocks| *blocks > 0).map_or(0, |most| most + 1);
         let row = |(changed, blocks): (usize, &u64)| {
@@ -189,8 +190,8 @@ fn kind(role: BlockRole) -> usize {
     }
 }
 
-/// Maximum number of transactions in progress that are stored. A journal has one at a time; if there are more, the transaction with the
-/// lowest device and number counts as not committed.
+/// Maximum number of transactions in progress that are stored. A journal has only one at a time. If there are more, the one with the lowest
+/// device and number counts as not committed.
 const OPEN: usize = 256;
 
 /// Transactions in progress, and the sizes of the committed ones.
@@ -198,12 +199,12 @@ const OPEN: usize = 256;
 pub(super) struct TransactionCounters {
     /// Transactions in progress, by device and number.
     open: BTreeMap<(u32, Option<u32>), TransactionBlocks>,
-    /// The first commit of each device. Some of its blocks may be in the previous piece of a recording.
+    /// The first commit of each device. A recording may be read in pieces, and some blocks of this commit may be in the previous piece.
     first: BTreeMap<u32, (Option<u32>, TransactionBlocks)>,
-    /// The sizes of all commits except the first commit of each device.
+    /// The sizes of all commits. The first commit of each device is excluded, because some of its blocks may not be in this recording.
     committed: CommitSizes,
     count: u64,
-    /// Number of logged blocks of transactions that were removed from `open` without a commit.
+    /// Number of logged blocks in transactions whose tracking ended before a commit was seen.
     abandoned: u64,
 }
 

@@ -1,4 +1,5 @@
-//! The cost of journaling: by the roles of blocks if the trace has notes on blocks, otherwise estimated from flags and addresses.
+//! The cost of journaling. It is computed from notes on the roles of blocks; for traces without notes, it is estimated from flags and
+//! addresses.
 
 mod block_roles;
 mod over_time;
@@ -137,7 +138,7 @@ impl JournalCost {
         }
     }
 
-    /// Rows for journal, data, home metadata, and writes without notes.
+    /// Returns rows for the written data by kind: journal, file data, metadata in place, and writes of unknown role.
     fn kinds(&self) -> Vec<BlockKindRow> {
         let mut rows = self.roles.kinds(self.written_sectors);
         let unknown = self.written_sectors.saturating_sub(self.roles.sectors());
@@ -158,7 +159,7 @@ fn per_s(count: u64, duration_s: f64) -> Option<f64> {
     (duration_s > 0.0).then(|| count as f64 / duration_s)
 }
 
-/// The summary of commits that were not counted by their commit blocks; `by` is how they were counted.
+/// The summary of commits that were counted by other means than commit blocks. `by` names these means.
 fn counted(by: &'static str, commits: u64, duration_s: f64) -> CommitSummary {
     CommitSummary {
         counted_by: by,

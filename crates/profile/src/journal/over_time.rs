@@ -86,8 +86,8 @@ impl JournalOverTime {
         self.0.merge(other.0, aligned);
     }
 
-    /// Returns rows for bins with a write or flush. If the roles of blocks are unknown, writes with FUA or preflush count as commits; if
-    /// writes of the journal's thread have the `journal` flag, only those of this thread count.
+    /// Returns a row for each bin with a write or flush. With `by_roles`, commits are counted by the roles of blocks. Otherwise, writes
+    /// with FUA or preflush count as commits; with `by_flag`, only those with the flag of the journal's thread do.
     pub fn rows(&self, origin: Nanos, by_roles: bool, by_flag: bool) -> Vec<JournalTimeRow> {
         let used = self.0.iter(origin).filter(|(_, _, bin)| bin.written + bin.flushes > 0);
         used.map(|(time_s, width_s, bin)| {

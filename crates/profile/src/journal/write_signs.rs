@@ -1,8 +1,13 @@
 //! Recognises writes of the journal by flags and addresses, if the roles of blocks are not recorded.
 //!
-//! There are five classes of writes, called signs. A write of the journal's thread has the flag `journal`. Another write with the flag fua
-//! or preflush may be a commit block. Writes that end where such a commit block begins may be its descriptors and logged blocks. A write
-//! with the flag meta is metadata at its home location.
+//! Each write belongs to the first of five classes (signs) whose condition it meets:
+//!
+//! - The flag `journal`: the thread of the journal wrote it.
+//! - The flag FUA or preflush: it may be a commit block.
+//! - It ends where a write of the second class begins, directly or through adjacent writes: it may consist of descriptors and logged
+//!   blocks.
+//! - The flag `meta`: it is metadata at its home location.
+//! - None of these.
 
 use std::collections::VecDeque;
 
@@ -13,7 +18,7 @@ use crate::bins::{HdrDistribution, pct};
 use crate::elapsed;
 use crate::report::{CommitSummary, SignRow, SyncWriteRow, SyncWriteSummary};
 
-/// Number of recent writes that are stored, because a commit block may follow them.
+/// Number of recent writes that are kept, to find those directly before a commit block.
 const RECENT: usize = 64;
 
 /// The name and the meaning of each class of writes.
@@ -83,7 +88,7 @@ impl SignCounters {
         self.by_sign[sign].sectors += sectors;
     }
 
-    /// Moves the contiguous recent writes that end at `end` to the class `before a durable write`.
+    /// Moves the contiguous recent writes that end at `end` to the class of writes directly before a durable write.
     fn mark_before(&mut self, mut end: u64, space: u32) {
         while let Some(place) = self.recent.iter().rposition(|write| (write.space, write.end) == (space, end)) {
             let Some(write) = self.recent.remove(place) else { return };
@@ -128,7 +133,7 @@ impl SignCounters {
         (durable > 0).then(|| counted("writes with fua or preflush", durable, duration_s))
     }
 
-    /// Returns rows of the classes that occur. Percentages refer to `written`, the number of all written sectors.
+    /// Returns a row for each class of writes that occurs. `written` is the number of all written sectors, to which percentages refer.
     pub fn rows(&self, written: u64) -> Vec<SignRow> {
         let used = SIGNS.into_iter().zip(&self.by_sign).filter(|(_, count)| count.requests > 0);
         used.map(|((sign, about), count)| SignRow {
@@ -197,7 +202,7 @@ impl SyncWriteCounters {
         }
     }
 
-    /// Returns rows of the kinds of synchronous writes that occur, with their number per commit.
+    /// Returns a row for each kind of synchronous writes that occurs, with the number of its writes per commit.
     pub fn rows(&self, commits: Option<u64>) -> Vec<SyncWriteRow> {
         let all = self.time_ns();
         let used = KINDS.into_iter().zip(&self.0).filter(|(_, kind)| kind.requests > 0);

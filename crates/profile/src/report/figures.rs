@@ -44,7 +44,7 @@ pub struct FigureRows {
     pub idle_gaps: Vec<IdleGapRow>,
     /// Delay of requests by the length of the idle gap before them.
     pub wake_up: Vec<WakeUpRow>,
-    /// Percentage of requests that are issued again, by the idle time before the first issue.
+    /// Percentage of requests that were issued to the device more than once, by the idle time before the first issue.
     pub reissue_by_idle: Vec<ReissueRow>,
     /// Waits for durability during the recording; at most the 256 longest.
     pub sync_stalls: Vec<FsyncStallRow>,
@@ -58,9 +58,9 @@ pub struct FigureRows {
     pub flags: Vec<FlagRow>,
 }
 
-/// Figure 3: data rate by request size, computed from service times. A row covers all request sizes above those of the previous row, which
-/// is our interpretation of the published axis (it doubles from 4 KB to 16 MB). The rate of the requests of exactly the largest size is
-/// also reported. 1 MB is 1,024 KB.
+/// Figure 3: data rate by request size, computed from service times. A row covers the sizes above the edge of the previous row, up to its
+/// own edge. This is our interpretation of the published axis, which doubles from 4 KB to 16 MB. The rate of the requests of exactly
+/// `high_kb` is a separate field. 1 MB is 1,024 KB.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ThroughputRow {
     /// `read` or `write`.

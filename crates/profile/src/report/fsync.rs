@@ -11,12 +11,12 @@ pub struct FsyncReport {
     pub stored: u64,
     /// Number of stored calls whose parts are known.
     pub split: u64,
-    /// Number of calls by the cause for which their parts are unknown.
+    /// Number of calls whose parts are unknown, for each reason.
     pub unknown: Vec<UnknownCauseRow>,
     /// Names of ext4 devices whose journal thread is unknown: the commits of these journals are not explained.
     pub journals_without_thread: Vec<String>,
-    /// Names of ext4 devices for whose commits no start and end were recorded. The time in which the journal thread runs without a request
-    /// is not explained.
+    /// Names of ext4 devices without recorded start and end of commits. For these devices, the time in which the journal thread runs
+    /// without a request is not explained.
     pub journals_without_times: Vec<String>,
     /// Number of requests of which only the issue was recorded. The task that issued such a request may not be the one that submitted it.
     pub unqueued: u64,
@@ -33,7 +33,7 @@ pub struct FsyncReport {
 pub struct FsyncParts {
     /// Requests of the process itself that are neither flushes nor durable on completion, ms.
     pub data_ms: Option<f64>,
-    /// The commit of the journal, or the checkpoint, excluding flushes and durable writes, ms.
+    /// Time for the commit of the journal or for the checkpoint, without flushes and durable writes, ms.
     pub commit_ms: Option<f64>,
     /// Flushes, and writes with preflush or FUA, ms.
     pub flush_ms: Option<f64>,
@@ -155,7 +155,8 @@ pub struct ExplainedWait {
     /// The parts of the call.
     #[serde(flatten)]
     pub parts: FsyncParts,
-    /// Requests of the call, and requests of other processes that ran during its queued or unexplained time; in order of arrival.
+    /// Requests of the call, and requests of other processes during the time that counts as `queue_ms` or `unexplained_ms`; in order of
+    /// arrival.
     pub requests: Vec<WaitRequestRow>,
     /// Number of further requests that ran during the call and are omitted from `requests`.
     pub requests_left_out: u64,
@@ -164,7 +165,7 @@ pub struct ExplainedWait {
 /// A request that ran during a call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WaitRequestRow {
-    /// Arrival, ms after the start of the call; negative if it arrived before.
+    /// Arrival of the request, ms after the start of the call; negative if the request arrived before the call.
     pub at_ms: f64,
     /// Name of the process that submitted the request.
     pub process: String,
@@ -174,7 +175,7 @@ pub struct WaitRequestRow {
     pub device: String,
     /// The operation and the flags, such as `write sync fua`.
     pub what: String,
-    /// The part of the call, `data`, `commit` or `flush`; `other` if the request does not belong to the call.
+    /// The part of the call to which the request belongs: `data`, `commit` or `flush`. `other` if it does not belong to the call.
     pub part: &'static str,
     /// First sector.
     pub sector: u64,

@@ -23,7 +23,7 @@ pub struct JournalReport {
     pub journal_kb: Option<f64>,
     /// Journal data as a percentage of the written data.
     pub journal_pct: Option<f64>,
-    /// Rows for journal, data and home metadata; empty if the roles of blocks are unknown.
+    /// Rows for journal, file data and metadata in place; empty if the roles of blocks are unknown.
     pub by_kind: Vec<BlockKindRow>,
     /// Rows for the block roles that occur; empty if the roles of blocks are unknown.
     pub by_role: Vec<BlockRoleRow>,
@@ -68,7 +68,7 @@ pub struct BlockRoleRow {
     pub role: &'static str,
     /// Writes with blocks of this role.
     pub requests: u64,
-    /// Number of blocks; `None` for file data, because the trace stores one note for a whole run of data blocks.
+    /// Number of blocks; `None` for file data, because a trace has only one entry for a whole run of data blocks.
     pub blocks: Option<u64>,
     /// Data of the blocks of this role, KB.
     pub kb: f64,
@@ -114,8 +114,8 @@ pub struct CommitSummary {
     pub journal_kb: Option<Quantiles>,
 }
 
-/// Comparison of blocks with their previous copy in the journal: of blocks written to the journal (logged blocks), and of blocks written to
-/// their final place (home blocks).
+/// Comparison of blocks with their previous copy in the journal. Logged blocks are those written to the journal; home blocks are those
+/// written to their final place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoggedBlockSummary {
     /// Number of logged blocks.
@@ -139,7 +139,7 @@ pub struct ChangedSectorsRow {
     pub changed_sectors: u32,
     /// Number of logged blocks.
     pub blocks: u64,
-    /// `blocks` as a percentage of all logged blocks that have a previous logged copy.
+    /// Share of these blocks among all logged blocks with a previous logged copy, in percent.
     pub pct: f64,
 }
 
@@ -188,7 +188,8 @@ pub struct JournalTimeRow {
     pub fua_or_preflush_writes: u64,
     /// Data written, KB.
     pub written_kb: f64,
-    /// Data written to the journal, KB. If the roles of blocks are unknown: the data of the journal thread, or of `fua_or_preflush_writes`.
+    /// Data written to the journal, KB. If the roles of blocks are unknown, the data written by the journal's thread; if no write is marked
+    /// with this thread, the data of `fua_or_preflush_writes`.
     pub journal_kb: f64,
     /// Journal data as a percentage of the written data.
     pub journal_pct: Option<f64>,

@@ -33,7 +33,7 @@ pub struct ProfileReport {
     pub header: TraceHeader,
     /// Clock jumps or pauses of the recording, in the order of the requests; at most 64 forward and 64 backward jumps.
     pub clock_jumps: Vec<ClockJumpRow>,
-    /// The figures that clock jumps distort, computed with all jumps that are still in the trace.
+    /// The figures that clock jumps distort, computed from the times in the trace, including jumps.
     pub key_figures: KeyFigures,
     /// The key figures computed without the clock jumps; `None` if the trace has no jumps.
     pub key_figures_without_jumps: Option<KeyFigures>,

@@ -1,4 +1,4 @@
-//! The paper's Tables III and IV for one trace, short summaries, findings, and figures without clock jumps or re-issues.
+//! Tables III and IV of the IISWC 2015 paper for one trace, short summaries, findings, and figures without clock jumps or re-issues.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -93,7 +93,7 @@ pub struct OperationRow {
     pub percentiles: Vec<OperationPercentileRow>,
 }
 
-/// A requested percentile of response and service times; nearest-rank, within 0.1 %.
+/// A requested percentile of the response and service times (nearest-rank method, accurate to 0.1 %).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct OperationPercentileRow {
     /// The percentile, in percent.
@@ -174,7 +174,8 @@ pub struct IdleGc {
     pub blocks_needed: u64,
 }
 
-/// The idle time after which the device sleeps, and the cost of waking it, as estimated from times (characteristic 4, section III-C).
+/// The idle time after which the device sleeps, and the cost of waking it. Both are estimated from the times of requests (characteristic 4
+/// of the IISWC 2015 paper, section III-C).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PowerSaving {
     /// Whether a threshold of the idle time was detected.
@@ -200,7 +201,7 @@ pub struct Finding {
     pub id: String,
     /// Whether the finding is a characteristic or an implication.
     pub kind: FindingKind,
-    /// Number of the finding among the characteristics or implications.
+    /// Number of the finding in the paper, such as 5 for `implication-5`.
     pub number: u32,
     /// Title of the finding.
     pub title: &'static str,

@@ -49,7 +49,7 @@ pub(super) struct CpuPages {
 pub(super) struct TraceDatContents {
     pub(super) compression: TraceDatCompression,
     pub(super) page_bytes: u64,
-    /// The texts as [`crate::KernelFormat::from_files`] takes them: formats, page layout, byte order.
+    /// Texts that describe the format of events, for [`crate::KernelFormat::from_files`]: event formats, page layout, byte order.
     pub(super) files: Files,
     /// The main buffer and the buffers of other tracefs instances; empty buffers are omitted.
     pub(super) buffers: Vec<TraceBuffer>,

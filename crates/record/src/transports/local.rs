@@ -45,7 +45,7 @@ impl LocalTransport {
         for name in ["trace_clock", "events/header_page", "events/header_event"] {
             files.insert(name.to_owned(), instance.read(name)?);
         }
-        // Missing events are ignored here; `KernelFormat::from_files` checks the required ones.
+        // Events that the kernel does not have are skipped here. `KernelFormat::from_files` checks that the required events are present.
         let block = fs::read_dir(instance.file("events/block")).into_iter().flatten().flatten();
         let block = block.map(|entry| format!("block/{}", entry.file_name().to_string_lossy()));
         let extra = KernelEvent::ALL.into_iter().map(|(event, _)| event.to_owned());
@@ -305,8 +305,8 @@ impl TracefsInstance {
 
 impl Drop for TracefsInstance {
     fn drop(&mut self) {
-        // Removing the instance disables its events. It fails while another process has the instance open, which is usually
-        // short. If it still fails, the next run tries again.
+        // Removing the instance disables its events. The removal fails while another process has the instance open, so it is tried several
+        // times. If it still fails, the next run tries again.
         for _ in 0..TRIES {
             let removed = fs::remove_dir(&self.path);
             if removed.map_or_else(|error| error.kind() != io::ErrorKind::ResourceBusy, |()| true) {

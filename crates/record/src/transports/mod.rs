@@ -31,7 +31,7 @@ pub(crate) struct RecordSetup {
 }
 
 impl RecordSetup {
-    /// Whether the filter applies to this event: it is used only for block events.
+    /// Whether the filter applies to this event. Filters apply only to block events.
     fn filters(&self, event: &str) -> bool {
         !self.filter.is_empty() && event.starts_with("block/")
     }
@@ -48,7 +48,7 @@ pub(crate) struct ReadRound {
 
 /// A connection to the ring buffers of one machine. Dropping the connection removes the tracefs instance on that machine.
 pub(crate) trait RecordTransport: Send {
-    /// The texts of the machine: see [`crate::KernelFormat::from_files`] and [`crate::TargetDisks::parse`].
+    /// Texts from the recorded machine, for [`crate::KernelFormat::from_files`] and [`crate::TargetDisks::parse`].
     fn files(&self) -> &Files;
 
     /// Reads the registers of the devices, then starts recording. Returns the texts of [`crate::registers`].

@@ -79,7 +79,8 @@ impl RemoteTransport {
         Ok(remote)
     }
 
-    /// Returns a better error for a connection that ended because its command failed: one with the exit status.
+    /// If a connection ended because its command failed, returns an error with the exit status of the command. Otherwise returns `error`
+    /// unchanged.
     fn explain(&mut self, error: Error) -> Error {
         let status = match (&mut self.child, error.kind()) {
             (Some(child), ErrorClass::Truncated) => child.wait().ok(),

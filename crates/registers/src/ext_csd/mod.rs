@@ -18,7 +18,7 @@ pub(crate) const NEWEST: u8 = 8;
 /// The largest plausible revision of `EXT_CSD`. It allows for future revisions; a register with a larger number is rejected.
 const MOST: u8 = 20;
 
-/// An `EXT_CSD` register, some bytes of which may be unknown: the sentences of mmc-utils contain only some fields.
+/// An `EXT_CSD` register. Some of its bytes may be unknown, because the text output of mmc-utils contains only some fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExtCsdRegister {
     bytes: [u8; REGISTER_BYTES],

@@ -152,7 +152,7 @@ impl CardRegisters {
         self.parts.iter().find(|(at, _)| PARTS[*at].file == file).map(|(_, text)| text.as_str())
     }
 
-    /// Whether there are values other than fields of `EXT_CSD`, or notes on such values.
+    /// Whether the sysfs files contain values that are not fields of `EXT_CSD`, or there are notes on such values.
     pub fn has_values(&self) -> bool {
         !self.parts.is_empty() || !self.notes.is_empty()
     }

@@ -158,8 +158,8 @@ fn of_name(line: &str, block: &mut CurrentDescriptor) -> Result<Option<FieldValu
     let Some(field) = DescriptorField::of_standard(name).filter(|field| field.bytes > 0) else {
         return Ok(None);
     };
-    // A configuration descriptor has fields of the same names, but they contain the requested configuration, not the properties
-    // of the device.
+    // A configuration descriptor has fields with the same names as other descriptors. They contain the requested configuration, not the
+    // properties of the device.
     if heading.trim_start().starts_with("Config") || block.kind == Some(CONFIGURATION) {
         return Ok(None);
     }

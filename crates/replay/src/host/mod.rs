@@ -40,7 +40,7 @@ pub struct HostCounts {
     pub packs_by_entries: Vec<u64>,
     /// Size of the largest command, without header blocks.
     pub largest_command_bytes: u64,
-    /// Counts of the translation of flags; null unless `host.kernel` selects a kernel.
+    /// Counts of the commands into which the kernel translates request flags; null unless `host.kernel` selects a kernel.
     pub driver: Option<DriverCounts>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct HostQueue {
     packed: [u32; 2],
     packed_sectors: u64,
     tags: TagSet,
-    /// Time that the driver takes to fetch a command. The device model adds it.
+    /// Time that the driver takes to fetch a command.
     fetch: Nanos,
     incomplete: SequenceMap<IncompleteRequest>,
     in_flight: SequenceMap<InFlightCommand>,
@@ -336,8 +336,8 @@ impl RequestQueue {
         Self { most_sectors, waiting: VecDeque::with_capacity(LOOK_BACK) }
     }
 
-    /// Adds a request to the queue in order of arrival, or merges it into a waiting request. After a merge, returns the number of the
-    /// request that was merged into the waiting request last before.
+    /// Adds a request to the queue in order of arrival, or merges it into a waiting request. Returns `None` if it was not merged, otherwise
+    /// the number of the request that was added to the same waiting request before.
     pub fn push(&mut self, command: &DeviceCommand, number: u64) -> Option<u64> {
         let merged = self.merge(command, number);
         if merged.is_none() {
@@ -430,7 +430,8 @@ pub(super) struct KernelDriver {
 pub(super) type Sequence = arrayvec::ArrayVec<DeviceCommand, 3>;
 
 impl KernelDriver {
-    /// Creates the driver of the kernel in the settings, or `None` if flags reach the device unchanged.
+    /// Creates the driver of the kernel that `host.kernel` selects; it translates the flags of requests into commands. Returns `None` if
+    /// flags reach the device unchanged.
     pub fn new(settings: &DeviceSettings) -> Option<Self> {
         let kernel = settings.host.kernel;
         let counts = DriverCounts { kernel, flushes: 0, barriers: 0, reliable_writes: 0, without_command: 0 };
@@ -453,7 +454,8 @@ impl KernelDriver {
         let cached = cache_kb > 0;
         let around = |op, modifiers| DeviceCommand { modifiers, ..DeviceCommand::new(request.arrival, op, 0, 0) };
         let flush = cached.then(|| around(Op::Flush, CommandFlags::empty()));
-        // If the cache keeps the order of writes, no barrier is sent. A device without barriers receives a flush instead.
+        // If the cache keeps the order of writes, no barrier is sent. If the device does not support barriers, a flush is sent instead of a
+        // barrier.
         let order = if cache_in_order {
             None
         } else if barrier {

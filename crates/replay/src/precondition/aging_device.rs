@@ -143,7 +143,7 @@ impl AgingDevice {
         while !order.is_empty() {
             let part = order.len().min(DRAWN_PART);
             order[..part].chunks(PREFETCHED).try_for_each(|units| self.write_each(units))?;
-            // The list is released in parts, because the tables of a large device grow meanwhile.
+            // The memory of the list is freed part by part, because the tables of a large device need more memory at the same time.
             order.drain(..part);
             order.shrink_to_fit();
         }
@@ -204,15 +204,16 @@ pub(super) struct SteadyStateDetector {
 }
 
 impl SteadyStateDetector {
-    /// Creates a detector for a device of `capacity` writes. There are [`SAMPLES`] samples per `capacity` writes, and `span` samples in a
-    /// span.
+    /// Creates a detector that takes [`SAMPLES`] samples per `capacity` writes. `span` is the number of samples in a span, and `change` the
+    /// accepted relative change from one span to the next.
     pub fn new(capacity: u64, (span, change): (usize, f64), counters: &DeviceCounters) -> Self {
         let step = (capacity as f64 * STEP).max(1.0) as u64;
         let first = (counters.all_page_programs(), counters.group_erases.clone());
         Self { step, next: step, span, change, samples: vec![first] }
     }
 
-    /// Records the work of the device after `done` writes. Returns true if the work is constant.
+    /// Records the counters of the device after `done` writes. Returns true if the number of page programs is about the same in the last
+    /// two spans of writes.
     pub fn is_flat(&mut self, done: u64, counters: &DeviceCounters) -> bool {
         if done < self.next {
             return false;
@@ -229,7 +230,7 @@ impl SteadyStateDetector {
         (now - earlier).abs() <= self.change * earlier
     }
 
-    /// Erased blocks per write in each block group, over the last span.
+    /// Number of blocks erased per write in the last span of writes, for each block group.
     pub fn erase_rates(&self) -> Vec<f64> {
         let last = self.samples.len() - 1;
         let from = last.saturating_sub(self.span);

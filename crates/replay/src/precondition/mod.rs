@@ -1,5 +1,5 @@
-//! Preconditioning: turns a new device into a used one. All methods end: those that fill the device write each unit once, and the others
-//! have an upper bound for the written data.
+//! Preconditioning: turns a new device into a used one. Every method ends. Methods that fill the device write each unit once; the other
+//! methods have an upper bound for the amount of written data.
 
 mod aging_device;
 mod phone_use;
@@ -50,7 +50,7 @@ pub fn prepare_by_traces(config: &DeviceConfig, inputs: Vec<TraceInput>, store: 
 /// Returns the text that identifies an image: the device settings that determine the contents, and the data that preconditioning writes.
 fn recipe(config: &DeviceConfig, options: &ReplayOptions) -> Result<String> {
     let (written, pauses) = match &options.precondition {
-        // The usage includes nights, which are pauses in which some devices do background work.
+        // This preconditioning has pauses (nights), in which some devices do background work.
         used @ Precondition::Used(_) => (format!("{used} seed {}", options.seed), true),
         // A sequential fill has no random choices, so the device is the same for all seeds.
         sequential @ Precondition::Sequential(_) => (format!("{sequential:?}"), false),
@@ -68,8 +68,8 @@ fn recipe_of_traces(config: &DeviceConfig, inputs: &[TraceInput]) -> Result<Stri
     Ok(recipe)
 }
 
-/// Shuts a device down cleanly, as before every run. A UFS first hibernates, so that the write booster that preconditioning filled does not
-/// affect the run.
+/// Shuts a device down cleanly, as before every run. A UFS first gets idle time for its background work. Otherwise, the run would start
+/// with a `WriteBooster` that preconditioning has filled.
 fn off(config: &DeviceConfig, mut device: Device) -> Device {
     device.switch_off(if config.settings().interface.is_ufs() { HIBERNATION } else { Nanos::ZERO });
     device
@@ -129,7 +129,8 @@ pub enum Precondition {
     Sequential(f64),
     /// A percentage of the logical capacity is written once, in random order in units of 4 KB (or one map unit).
     Random(f64),
-    /// The device is filled, and then overwritten at random until write amplification is flat, up to this multiple of the capacity.
+    /// The device is filled, and then overwritten at random until write amplification no longer changes. The amount of overwritten data is
+    /// limited.
     SteadyState {
         /// Upper bound of the data that is overwritten, as a multiple of the capacity.
         most_capacities: f64,

@@ -211,7 +211,7 @@ pub(super) fn live(age: &mut AgingDevice, usage: &PhoneUse) -> Result<()> {
     let mut work = SteadyStateDetector::new(u64::from(count), (SAMPLES / 2, FLAT), age.device().counters());
     let (mut done, mut days, mut is_random) = (0, 1.0, 0.0);
     while done < most {
-        // Random writes are distributed evenly instead of at random, so that their percentage is exact on every device.
+        // Random writes are spread evenly over all writes. A random choice would not meet their percentage exactly.
         is_random += usage.random_pct / 100.0;
         if is_random >= 1.0 {
             is_random -= 1.0;

@@ -37,7 +37,7 @@ pub struct WriteAmplification {
     pub gc: f64,
     /// Part of the write amplification that is due to pages moved by wear levelling.
     pub wear: f64,
-    /// Part of the write amplification that is due to pages of a map on the flash.
+    /// Part of the write amplification that is due to pages of a mapping table on the flash.
     pub map: f64,
 }
 
@@ -171,8 +171,8 @@ impl WearSummary {
 /// without an erase limit are not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LifetimeEstimate {
-    /// Bytes that the host can write until all blocks of a group, or all in SLC mode, have reached their erase limit, with as many programs
-    /// and erases per byte as in the run; null if the run erased no block.
+    /// Bytes that the host can write until all blocks of a group (or all blocks in SLC mode) have reached their erase limit. Assumes that
+    /// each byte needs as many programs and erases as in the run. Null if the run erased no block.
     #[schemars(extend("label" = "Lifetime, even wear", "short" = "Life", "digits" = 2, "better" = "higher", "shown_in" = "TB"))]
     pub even_host_bytes: Option<f64>,
     /// Bytes that the host can write until the most worn block reaches its erase limit; null if the run erased no block. Assumes that each
@@ -226,7 +226,7 @@ impl GroupLifetime {
         let (written, limit) = (counters.host_bytes_written as f64, f64::from(group.erase_limit));
         let blocks = f64::from(group.blocks) * f64::from(geometry.planes);
         let erases = counters.group_erases[number];
-        // Counts how often blocks were filled instead of erased, because the run may have changed the number of free blocks.
+        // Wear is computed from filled blocks instead of erases, because the number of free blocks may have changed during the run.
         let block_bytes = f64::from(group.pages_per_block) * f64::from(group.page_bytes);
         let filled = counters.group_programs[number] as f64 / f64::from(group.pages_per_block)
             + still_to_fold(settings, device, number) / block_bytes;

@@ -24,8 +24,8 @@ pub struct MapCounts {
     pub requests: u64,
     /// Requests of `map.requests` for which a page of the map was read from the flash.
     pub missed_requests: u64,
-    /// Percentage of `map.requests` that are `map.missed_requests`, which is comparable between schemes; null if all entries are always in
-    /// memory.
+    /// Percentage of `map.requests` for which a page of the map was read from the flash. It is comparable between mapping schemes. Null if
+    /// all entries are always in memory.
     pub request_miss_pct: Option<f64>,
     /// Map entries that were loaded into the mapping cache together with requested ones.
     pub prefetched_entries: u64,
@@ -37,7 +37,7 @@ pub struct MapCounts {
     /// Learned segments of the whole map (`leaftl`), or runs of map entries in memory (`rqftl`), at the end; null if the map is not on the
     /// flash.
     pub segments: Option<u64>,
-    /// Map units whose locations the segments or runs of `map.segments` describe.
+    /// Number of map units whose locations the entries counted in `map.segments` describe.
     pub segment_units: Option<u64>,
     /// Reads of map units that were never written.
     pub unwritten_unit_reads: u64,
@@ -109,7 +109,8 @@ pub struct GcSummary {
     pub busy_s: f64,
     /// Part of `gc.busy_s` while the device was idle, for collection (`gc.idle_blocks`) and folding of the SLC cache.
     pub idle_busy_s: f64,
-    /// Distribution of valid map units over the full blocks: `min`, `max`, `mean`, `deviation`, and `from` and `blocks` by step.
+    /// Distribution of the number of valid map units over the full blocks: `min`, `max`, `mean`, `deviation`, and a histogram with the
+    /// lower bound (`from`) and the number of blocks (`blocks`) of each step.
     pub valid_units: BlockDistribution,
 }
 

@@ -1,9 +1,15 @@
-//! Results of a run, in groups. The names are those of the JSON output and of Python. The doc comment of a field is its meaning everywhere.
-//! A field that commands, pages and notebooks show has a `label`, the number of `digits` after the point (default 0), a `short` label for
-//! narrow columns, and `better` (lower, higher) if one direction is better. In the labels of a struct that is used for several fields,
-//! `{of}` stands for the attribute `of` of the field. The ending of a name is the `unit` unless another one is set. `column` is the column
-//! of the SQL table `runs` if it is not the path with `_` for `.`. Bytes are shown in MB, or in `shown_in`. A `whole` struct is one field.
-//! `make generate` writes the types and the table of fields for Python from these structs.
+//! Results of a run, in groups. The names of fields are those of the JSON output and of Python, and their doc comments are shown as their
+//! meanings. Attributes of a field that commands, pages and notebooks show:
+//!
+//! - `label`: its label. If several fields have the same struct as type, `{of}` in the labels of the struct stands for their attribute
+//!   `of`.
+//! - `short`: a shorter label for narrow columns.
+//! - `digits`: the number of digits after the point; default 0.
+//! - `better`: `lower` or `higher`, if one direction is better.
+//! - `unit`: the unit; default is the ending of the name. Bytes are shown in MB, or in `shown_in`.
+//! - `column`: the column of the SQL table `runs`; default is the path with `_` for `.`.
+//!
+//! A `whole` struct is one field. `make generate` writes the types and the table of fields for Python from these structs.
 
 mod flash;
 mod ftl;
@@ -91,8 +97,8 @@ pub struct SimulationResult {
     pub power: PowerStateTimes,
     /// Energy consumption; null if the settings of the device contain no values for it.
     pub energy: EnergyUse,
-    /// Queue of the host above the device; null if the host neither merges nor packs, and `host.kernel` selects no kernel. `driver` is null
-    /// without a kernel.
+    /// Queue of the host above the device; null if the host neither merges requests nor packs commands and `host.kernel` selects no kernel.
+    /// Without a kernel, its field `driver` is null.
     pub host: Option<HostCounts>,
     /// Counts of the records that the reader kept, changed or skipped; `emmclab explain ledger.` lists them.
     #[schemars(with = "std::collections::BTreeMap<String, Option<u64>>")]
@@ -100,8 +106,8 @@ pub struct SimulationResult {
     /// With layers: a list from top to bottom with the name of the layer, the requests that had to wait at it, and its counters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerResult>,
-    /// Flushes and writes with a flag for durability or order (FUA, preflush, barrier), as sent by the workload; present only if there were
-    /// any.
+    /// Response times of flushes, and of writes with a flag for durability or order (FUA, preflush, barrier), as sent by the workload;
+    /// missing without such requests.
     #[schemars(extend("of" = "of flushes and synchronous writes"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durable: Option<DurableTimes>,
@@ -201,7 +207,7 @@ pub struct RequestTotals {
     /// Writes.
     #[schemars(extend("label" = "Writes"))]
     pub write: u64,
-    /// Discards and flushes; null if there were none, and the trace does not record both.
+    /// Number of discards and flushes; null if there were none in a trace that does not record both kinds.
     #[schemars(extend("label" = "Flushes and discards", "short" = "Flushes"))]
     pub other: Option<u64>,
     /// Share of the reads and writes that arrived when no earlier request was unfinished, as in a profile.
@@ -376,7 +382,7 @@ pub struct SecondDevice {
     pub page_programs: u64,
     /// Blocks erased.
     pub block_erases: u64,
-    /// Bytes programmed / bytes that layers wrote to the second device.
+    /// Write amplification of the second device: bytes programmed / bytes that layers wrote to this device.
     pub waf: f64,
     /// Counts of the host queue of the second device, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]

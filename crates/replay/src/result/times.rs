@@ -143,7 +143,7 @@ pub struct ResponsePercentileRow {
     pub op: &'static str,
     /// Number of the percentile, 0 to 100.
     pub percentile: f64,
-    /// Response time (complete - arrival), ms: nearest rank, at most 0.1 % too high.
+    /// Response time (complete - arrival) at this percentile, ms. It is a nearest-rank value, at most 0.1 % too high.
     pub response_ms: f64,
 }
 
@@ -313,7 +313,8 @@ pub struct LoadSummary {
     pub backlog_s: f64,
     /// Maximum backlog, which is the time from an arrival until all earlier requests are complete.
     pub peak_backlog_s: f64,
-    /// Open loop: offered load from the last idle time of the device until the maximum backlog; null in other modes and without a backlog.
+    /// Open loop: offered load, in percent, while the maximum backlog built up, that is, since the device was last idle. Null in other
+    /// modes and without a backlog.
     pub peak_offered_pct: Option<f64>,
     /// Open loop: whether the device did not keep pace with the arrivals. This is the case if the maximum backlog is longer than ten mean
     /// service times, and also longer than 10 s or 10 % of the time from the first to the last arrival. It is also the case if the backlog
@@ -321,10 +322,10 @@ pub struct LoadSummary {
     pub overloaded: bool,
 }
 
-/// Backlog, in mean service times, up to which a run does not count as overloaded, because some requests may arrive together.
+/// Maximum backlog, in mean service times, of a run that does not count as overloaded. A few requests may always arrive together.
 const OVERLOAD_REQUESTS: f64 = 10.0;
 
-/// Backlog, as a fraction of the time from the first to the last arrival, up to which it counts as a burst and not as overload.
+/// Maximum backlog of a burst, as a fraction of the time from the first to the last arrival. A burst does not count as overload.
 const OVERLOAD_SHARE: f64 = 0.1;
 
 /// Backlog in s above which a run counts as overloaded regardless of the length of the trace: twice the 5 s after which Android offers to

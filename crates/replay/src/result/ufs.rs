@@ -96,7 +96,7 @@ pub struct WriteBoosterUse {
     /// Data written to the pinned part of WriteBooster.
     #[schemars(extend("label" = "Pinned to WriteBooster", "digits" = 1))]
     pub pinned_bytes: u64,
-    /// Number of notices to the host that little of WriteBooster is free.
+    /// Number of times that the device told the host that little free space is left in WriteBooster.
     #[schemars(extend("label" = "WRITEBOOSTER_FLUSH_NEEDED"))]
     pub flush_needed: u64,
     /// Number of notices to the host that the pinned part of WriteBooster is full.
@@ -142,7 +142,7 @@ pub struct ZoneUse {
     /// Number of times that a zone took the write buffer of another zone.
     #[schemars(extend("label" = "Write buffers taken from other zones", "better" = "lower"))]
     pub buffer_conflicts: u64,
-    /// Number of `ufs.zones.buffer_conflicts` in which the buffer still contained data, which was written to the flash early.
+    /// Number of `ufs.zones.buffer_conflicts` with data in the buffer, so that the data was written to the flash early.
     #[schemars(extend("label" = "Premature flushes of zones", "better" = "lower"))]
     pub premature_flushes: u64,
     /// Data that premature flushes wrote to the flash.

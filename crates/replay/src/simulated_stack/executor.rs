@@ -15,7 +15,7 @@ use crate::sequence_map::SequenceMap;
 /// The simulated layers above the disks, with all their work in progress.
 pub(crate) struct SimulatedStack {
     pub(super) levels: Vec<SimulatedLevel>,
-    /// Number of the task (plan in execution) that sent each command, by disk and by the number of the command on the disk.
+    /// Number of the task that sent each command to a disk. There is one map for each disk, by the number of the command on the disk.
     pub(super) owners: [SequenceMap<u32>; 2],
     /// Completions that were last taken from a disk; the memory is reused.
     pub(super) completions: Vec<RequestCompleted>,
@@ -44,7 +44,7 @@ pub(crate) struct SimulatedStack {
     /// Whether completed requests of the workload are stored for [`SimulatedStack::take_done`].
     pub(super) keeps_completed: bool,
     pub(super) completed_requests: Vec<WorkloadCompletion>,
-    /// Data of a command in transfer between a plan and a disk; the memory is reused.
+    /// Data of the command that is being transferred to or from a disk; the memory is reused.
     pub(super) buffer: Vec<u8>,
     /// Entries of a packed command; the memory is reused.
     pub(super) pack: Vec<DeviceCommand>,
@@ -66,13 +66,14 @@ pub(crate) struct WorkloadCompletion {
 const START: Nanos = Nanos::from_secs(1);
 
 impl SimulatedStack {
-    /// Creates a stack of layers, from top to bottom, above the disks. The first `first_wanted` writes to disk 0 are recorded.
+    /// Creates a stack of layers above the disks. `configs` lists the layers from top to bottom. The first `first_wanted` writes that the
+    /// layers send to disk 0 are recorded.
     pub fn new(configs: &[LayerConfig], below: &DisksBelow, first_wanted: u32) -> Result<Self> {
         Ok(Self { first_write_limit: first_wanted, ..Self::with_layers(build_layers(configs, below)?, 1) })
     }
 
-    /// Creates a stack whose requests have data. `next_id` is the number of the next request, and `commands` are the numbers of the next
-    /// commands on the two disks.
+    /// Creates a stack that transfers the data of requests. `next_id` is the number of the next request. `commands` contains the number of
+    /// the next command for each of the two disks.
     pub fn live(layers: Vec<Box<dyn Layer>>, next_id: u64, commands: [u64; 2]) -> Self {
         Self {
             moves_data: true,
@@ -365,13 +366,13 @@ impl SimulatedStack {
         Ok(())
     }
 
-    /// Whether a zoned device that refuses a command of the task makes only one request fail. This is so for requests of a live stack. A
-    /// simulated run ends at a refused command, and background work has no request that could fail.
+    /// Whether only one request fails if a zoned device refuses a command of the task. Otherwise the whole run fails: a simulated run ends,
+    /// and background work belongs to no request.
     fn fails_alone(&self, task: u32) -> bool {
         self.moves_data && matches!(self.tasks[task].source, PlanOrigin::Request | PlanOrigin::Expanded)
     }
 
-    /// Moves the data of a command between a plan and a disk. Commands take effect in the order in which the disk receives them, so a read
+    /// Moves the data of a command between memory and a disk. Commands take effect in the order in which the disk receives them, so a read
     /// that is executed at its submission returns the same data as at its completion.
     fn exchange<O: Observer>(
         &mut self, task: u32, disk: usize, command: &emmclab_layers::PlanCommand, disks: &mut DiskPair<'_, O>,

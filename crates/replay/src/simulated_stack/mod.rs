@@ -29,7 +29,7 @@ use crate::result::LayerResult;
 
 pub(crate) use executor::{SimulatedStack, WorkloadCompletion, build_layers};
 
-/// The command of the layer above for which a request to a layer was created.
+/// A command that a layer sent to the layer below it, where the command is a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ParentCommand {
     pub task: u32,
@@ -42,7 +42,7 @@ pub(super) struct ParentCommand {
 pub(super) struct ArrivedRequest {
     pub request: HostRequest,
     pub arrival: Nanos,
-    /// Command of the layer above that caused the request; `None` for requests of the workload.
+    /// The command of a higher layer from which the request results; `None` for requests of the workload.
     pub parent: Option<ParentCommand>,
     /// Number of the request, for a request of the workload.
     pub number: u64,
@@ -53,7 +53,7 @@ pub(super) struct ArrivedRequest {
 }
 
 impl ArrivedRequest {
-    /// Creates a placeholder for plans that do not belong to a request.
+    /// Creates a placeholder request, for commands of a layer that do not belong to a request, such as background work.
     pub fn placeholder(at: Nanos) -> Self {
         let request = HostRequest { id: 0, op: Op::Flush, sector: 0, sectors: 0, modifiers: CommandFlags::empty() };
         Self { request, arrival: at, parent: None, number: 0, notes: Vec::new(), data: Vec::new() }
@@ -69,7 +69,7 @@ pub(super) struct SimulatedLevel {
     pub deferred: VecDeque<ArrivedRequest>,
     /// Whether background work is in progress.
     pub background_running: bool,
-    /// Memory of the layer that persists between plans; empty if the requests of the stack have no data.
+    /// Data that the layer keeps in memory from one request to the next; empty if the requests of the stack have no data.
     pub layer_memory: Vec<u8>,
     deferred_full: u64,
     deferred_overlap: u64,
@@ -122,7 +122,7 @@ impl SimulatedLevel {
 pub(super) enum PlanOrigin {
     Start,
     Request,
-    /// A request that is executed as several requests to the same layer, because the layer does not accept its flags.
+    /// A request with flags that the layer does not accept. It is executed as several requests to the same layer.
     Expanded,
     Background,
 }
@@ -145,11 +145,11 @@ pub(super) struct PlanTask {
     pub failed: bool,
     /// Number of commands in the layer below that are incomplete.
     pub waiting: u32,
-    /// End time of the current stage of the plan, as far as it is known.
+    /// Latest known completion time of the commands that were sent for the task so far.
     pub end: Nanos,
     /// Time at which a device started the first command of the task.
     start: Option<Nanos>,
-    /// Parts of the response time of the command that completed last, which are reported for the whole task.
+    /// Parts of the response time of the task: those of its command that completed last.
     waits: LatencyBreakdown,
     subrequests: u32,
 }
@@ -162,7 +162,7 @@ impl PlanTask {
         step
     }
 
-    /// Whether the next step belongs to the packed command of the previous step.
+    /// Whether the next command of the plan belongs to the same packed command as the previous one.
     pub fn packs_on(&self) -> bool {
         matches!(self.plan.steps().get(self.next), Some(PlanStep::Command(command)) if command.packed)
     }
@@ -176,19 +176,19 @@ impl PlanTask {
         self.scratch.resize(bytes(self.plan.scratch_sectors()), 0);
     }
 
-    /// Appends the data of a write of the plan to `data`; `held` is the persistent memory of the layer.
+    /// Appends the data that a write of the plan sends to `data`. `held` is the persistent memory of the layer.
     pub fn gather(&mut self, command: &PlanCommand, held: &mut Vec<u8>, data: &mut Vec<u8>) {
         let Self { plan, data: payload, scratch, .. } = self;
         plan.gather(command, &PlanBuffers { payload, scratch, layer_memory: held }, data);
     }
 
-    /// Stores the data of a read of the plan; `held` is the persistent memory of the layer.
+    /// Stores `data`, which a read command of the plan returned. `held` is the memory of the layer that persists between plans.
     pub fn scatter(&mut self, command: &PlanCommand, held: &mut Vec<u8>, data: &[u8]) {
         let Self { plan, data: payload, scratch, .. } = self;
         plan.scatter(command, data, &mut PlanBuffers { payload, scratch, layer_memory: held });
     }
 
-    /// Executes a copy step of the plan; `held` is the persistent memory of the layer.
+    /// Executes a step of the plan that copies memory. `held` is the persistent memory of the layer.
     pub fn perform(&mut self, copy: &MemoryCopy, held: &mut Vec<u8>) {
         let Self { plan, data: payload, scratch, .. } = self;
         plan.perform(copy, &mut PlanBuffers { payload, scratch, layer_memory: held });
@@ -228,7 +228,7 @@ impl PlanTask {
     }
 }
 
-/// Tasks (plans in execution) by number. Numbers and plans are reused.
+/// Tasks by number. A task executes a plan, which is the command sequence of a layer for a request. Numbers and plans are reused.
 #[derive(Default)]
 pub(super) struct PlanTaskTable {
     all: Vec<PlanTask>,
@@ -321,7 +321,7 @@ impl SimulatedStack {
         self.poke(level, arrival, disks)
     }
 
-    /// Adds a plan as a task. Allocates memory for its data if the requests of the stack have data.
+    /// Adds a task that executes a plan of commands. Allocates memory for the data of the plan if requests have data.
     pub(super) fn add(&mut self, level: usize, source: PlanOrigin, arrived: ArrivedRequest, plan: CommandPlan) -> u32 {
         let task = self.tasks.add(level, source, arrived, plan);
         if self.moves_data {
@@ -330,7 +330,8 @@ impl SimulatedStack {
         task
     }
 
-    /// Requests a plan from a layer and executes it. If the layer defers the request, returns it with the reason.
+    /// Passes a request to a layer and executes the commands that the layer plans for it. If the layer defers the request, returns it with
+    /// the reason.
     fn ask<O: Observer>(
         &mut self, level: usize, arrived: ArrivedRequest, at: Nanos, disks: &mut DiskPair<'_, O>,
     ) -> Result<Option<(ArrivedRequest, DeferReason)>> {

@@ -12,10 +12,10 @@ use crate::waker::ThreadWaker;
 
 /// Number of bytes that each client may use regardless of the other clients.
 pub(super) const OWN: usize = 2 << 20;
-/// Bytes that clients share beyond their private parts: eight times the maximum of a client.
+/// Number of bytes that all clients share in addition to their private parts: eight times the maximum of a client.
 const COMMON: usize = 256 << 20;
 
-/// The memory that the clients of a server share, beyond their private parts.
+/// The part of a server's memory that is common to all clients. The private memory of each client is not included.
 pub(super) struct NbdMemoryBudget(Mutex<NbdBudgetState>);
 
 struct NbdBudgetState {
@@ -60,8 +60,8 @@ impl NbdMemoryShare {
         Self { budget, wake, held_bytes: 0, waits: false }
     }
 
-    /// Takes memory from the common part until the client may use `bytes` bytes. If there is too little, returns false and queues the
-    /// client, which is woken later.
+    /// Takes memory from the part that all clients share, until the client may use `bytes` bytes. If there is too little, returns false and
+    /// adds the client to the queue. The client is woken later.
     pub fn take(&mut self, bytes: usize) -> bool {
         let missing = bytes.saturating_sub(OWN).saturating_sub(self.held_bytes);
         if missing == 0 {
@@ -84,7 +84,7 @@ impl NbdMemoryShare {
         true
     }
 
-    /// Returns the memory that the client does not need for `bytes` bytes to the common part.
+    /// Keeps the memory that the client needs for `bytes` bytes, and returns the rest to the memory that all clients share.
     pub fn shrink_to(&mut self, bytes: usize) {
         let excess = self.held_bytes.saturating_sub(bytes.saturating_sub(OWN));
         if excess > 0 {

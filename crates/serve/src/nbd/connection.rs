@@ -147,7 +147,8 @@ impl NbdConnection {
                 return false;
             }
         }
-        // When the server stops, requests that have already arrived are rejected before the connection is closed.
+        // When the server stops, data that has already arrived is still read, so that its requests are rejected before the connection is
+        // closed.
         let eager = std::mem::take(&mut self.eager) || self.deadline.is_some();
         if need == ConnectionWait::Input && eager && self.receive() {
             return true;
@@ -207,7 +208,7 @@ impl NbdConnection {
         match received {
             Err(Errno::AGAIN) => return false,
             Ok(0) | Err(_) => self.phase = NbdPhase::Ending,
-            // If much data was received at once, more is probably available.
+            // If this call received much data, more data has probably arrived already.
             Ok(count) => self.eager |= count >= CAPACITY / 4,
         }
         true
@@ -273,7 +274,8 @@ impl CompletionReceiver for NbdLink {
             // The thread of the connection sends the replies itself before it sleeps.
             return;
         }
-        // Replies are sent with a single system call, so that a long queue does not delay the device's thread.
+        // This code may run on the thread of the device. Therefore it sends replies with only one system call, so that a long queue of
+        // replies does not delay this thread.
         state.pending.send(&self.socket);
         let unsent = !state.pending.output.is_empty() && !state.awaits_socket;
         if unsent || state.awaits_completions {

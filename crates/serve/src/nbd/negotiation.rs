@@ -187,13 +187,13 @@ impl NbdNegotiation {
         if wanted(info::DESCRIPTION) {
             inform(info::DESCRIPTION, &[export.options.description.as_bytes()]);
         }
-        // The block size is always sent, because requests that are not aligned to sectors are rejected.
+        // The block size is sent even to clients that do not ask for it, because requests that are not aligned to 512 bytes are rejected.
         let sizes = [512, export.preferred_bytes(), MAX_PAYLOAD].map(u32::to_be_bytes);
         inform(info::BLOCK_SIZE, &[sizes.as_flattened()]);
         Ok(name)
     }
 
-    /// The export name in the queries, and whether one of them matches `base:allocation`.
+    /// Parses a request for metadata contexts. Returns the name of the export, and whether one of the queries matches `base:allocation`.
     fn contexts<'a>(&self, data: &'a [u8], export: &NbdExport, listing: bool) -> Result<(&'a [u8], bool), OptionRefusal> {
         if !self.structured {
             return Err((option_reply::ERR_INVALID, "structured replies have to be negotiated first"));
@@ -201,7 +201,7 @@ impl NbdNegotiation {
         let mut fields = NbdFieldReader(data);
         let name = fields.string().ok_or(MALFORMED)?;
         let count = fields.u32().ok_or(MALFORMED)?;
-        // Without queries, a list request returns all contexts, and a selection selects none.
+        // A list request without queries returns all metadata contexts. A set request without queries selects no context.
         let mut matches = listing && count == 0;
         for _ in 0..count {
             let query = fields.string().ok_or(MALFORMED)?;

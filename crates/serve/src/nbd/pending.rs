@@ -1,4 +1,4 @@
-//! Requests that are not complete: the replies to which their parts belong, and the memory that they use.
+//! Requests in progress: the reply to which each part of a request belongs, and the memory that the requests use.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -17,8 +17,8 @@ use super::wire::{
 };
 use crate::device::ServedCompletion;
 
-/// Maximum number of bytes of a connection's requests and unsent replies, if other clients leave that much memory (`budget`). A
-/// single request may use more.
+/// Maximum number of bytes for the requests and unsent replies of a connection. Less is available if other clients use the shared memory
+/// (see `budget`). A single request may exceed this limit.
 const BUDGET: usize = MAX_PAYLOAD as usize;
 /// Memory for a part of a request in addition to its data, in bytes.
 const OVERHEAD: usize = 128;
@@ -55,7 +55,7 @@ pub(super) struct PendingNbdRequests {
     free: Vec<u32>,
     /// Number of request parts that are in the device.
     outstanding: usize,
-    /// Bytes of the request parts in the device, and of completed parts that wait to be sent together.
+    /// Bytes of the request parts that the device is executing, and of completed parts that are kept until they can be sent together.
     held_bytes: usize,
     /// Bytes that are reserved but not used yet.
     reserved_bytes: usize,
@@ -70,7 +70,7 @@ impl PendingNbdRequest {
         self.part.min(self.length.saturating_sub(u64::from(index) * self.part))
     }
 
-    /// Returns the bytes of memory that a part of the request uses while it is in the device.
+    /// Returns the number of bytes of memory that the part `index` of the request uses until the device completes it.
     fn holds(&self, index: u32) -> usize {
         match self.reply {
             NbdReplyForm::Status { carries_data: false } => OVERHEAD,
@@ -143,7 +143,7 @@ impl PendingNbdRequests {
         }
     }
 
-    /// Adds a request of `parts` parts of `part` bytes; returns its slot.
+    /// Adds a request that is divided into `parts` parts of `part` bytes. Returns its index in the list of pending requests.
     pub fn enter(&mut self, header: &NbdRequestHeader, command: NbdCommand, part: u64, parts: u32) -> u32 {
         let reply = match command {
             NbdCommand::Read { unfragmented: false } => NbdReplyForm::Chunks,

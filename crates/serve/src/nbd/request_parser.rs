@@ -13,7 +13,7 @@ use crate::device::{BlockAction, ServedRequest};
 
 /// Maximum length of the data of a rejected write that is read and dropped, in bytes; longer data ends the connection.
 const MAX_SKIPPED: u32 = 2 * MAX_PAYLOAD;
-/// Minimum number of missing bytes of a write for direct reception: the bytes are then received into the data of the write instead of the
+/// Minimum number of missing bytes of a write that are received directly into the data of the write. Fewer missing bytes go through the
 /// buffer.
 const DIRECT: usize = 16 << 10;
 
@@ -21,7 +21,7 @@ const DIRECT: usize = 16 << 10;
 pub(super) enum ParserPause {
     /// More bytes are needed.
     Hungry,
-    /// No memory is available: requests and replies of the connection use the maximum.
+    /// The requests and replies of the connection already use the maximum memory, so the next request must wait.
     Stalled,
     /// A block status request, which the caller must answer.
     Status(BlockStatusQuery),
@@ -52,7 +52,7 @@ impl SplitNbdRequest {
         (self.end - self.sector).min(u64::from(most)) as u32
     }
 
-    /// Creates the request for the next part; `data` is the data of a write.
+    /// Creates the request for the next part of the client's request. Only a write uses `data`.
     fn take(&mut self, sectors: u32, pending: &mut PendingNbdRequests, data: Vec<u8>) -> ServedRequest {
         let (action, fua) = match self.command {
             NbdCommand::Write { fua } => (BlockAction::Write(data), fua),
@@ -84,7 +84,7 @@ enum ParserState {
         cookie: u64,
         error: NbdError,
     },
-    /// No bytes are expected, because the parts of a request without data wait for memory.
+    /// The parts of a request without data wait for memory. No bytes are expected meanwhile.
     Issue(SplitNbdRequest),
     Ended,
 }

@@ -85,7 +85,7 @@ pub(super) struct SdhciPciFunction {
     completions: Arc<dyn CompletionReceiver>,
     memory: DmaMappings,
     intx: Intx,
-    /// Whether the guest has used memory that the client does not share.
+    /// Whether the guest has used memory for a transfer that the client does not share.
     unshared: bool,
     /// Whether the client has negotiated the version of the protocol.
     greeted: bool,
@@ -352,7 +352,7 @@ impl SdhciPciFunction {
             let message = link.receive()?;
             self.handle(link, message)?;
         }
-        // The wake event may have been reset while a message was received, so pending work is always done here.
+        // Receiving a message may have reset the wake event. The pending work that the event announced is therefore done in every case.
         self.work();
         Ok(())
     }
@@ -360,7 +360,7 @@ impl SdhciPciFunction {
 
 /// Serves one client until it disconnects, then resets the function as after a power loss. Calls `news` once when the client uses the
 /// protocol, and once when the guest uses memory that the client does not share. Returns why the connection ended, and whether the client
-/// used the protocol (a program that only checks whether the socket is alive does not).
+/// used the protocol. A program that only checks whether the socket is alive does not use it.
 pub(super) fn serve(
     function: &mut SdhciPciFunction, mut link: VfioLink<'_>, listener: &OwnedFd, news: impl Fn(SessionEvent),
 ) -> (ConnectionLoss, bool) {

@@ -61,7 +61,7 @@ impl TestMachine {
         self.step();
     }
 
-    /// Advances the transfer, and completes requests unless `holds` is set.
+    /// Advances the data transfer. Completes the requests of the card, except while `holds` is set.
     pub fn step(&mut self) {
         let limits = self.device.limits();
         loop {
@@ -157,7 +157,8 @@ pub fn exercise(data: &[u8]) {
             }
             4 => machine.complete(),
             5 => machine.command(kind & 0x3f, u32::from_le_bytes(value), at),
-            // Starts a transfer with mode, block count, command and sector from the input. The descriptor table is at a small address.
+            // The input of the fuzzer determines mode, block count, command and sector of a transfer. The descriptor table is at a small
+            // address.
             6 => {
                 machine.write(0x58, &u32::from(value[0]).to_le_bytes());
                 machine.write(0x04, &[0, 2, value[1], 0]);

@@ -85,7 +85,8 @@ pub struct SdhciExport {
 }
 
 impl SdhciExport {
-    /// Listens on a new unix socket at `path`, to which only this user can connect. The export's thread calls `news`.
+    /// Listens on a new unix socket at `path`, to which only this user can connect. The export's thread calls `news` with each event of the
+    /// export.
     /// Errors: if the card's registers cannot encode a setting, if `path` is in use, or if other users could reach it.
     pub fn start(
         device: Arc<dyn BlockDevice>, settings: &CardSettings, path: &Path, news: impl Fn(SessionEvent) + Send + 'static,

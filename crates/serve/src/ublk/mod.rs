@@ -30,7 +30,7 @@ use crate::supervisor::Supervisor;
 /// Maximum length of a read or write of the kernel, in bytes, which is also the maximum size of each tag's buffer. The memory of
 /// a buffer is allocated at its first use.
 const LONGEST_BYTES: u32 = 512 << 10;
-/// Lower bound of the maximum request length, in bytes: the kernel reads and writes whole pages.
+/// Size of a page in bytes. The maximum request length is a multiple of it, because the kernel reads and writes whole pages.
 const PAGE: u32 = 4096;
 /// Time limit for the files of a new device to appear in `/dev`.
 const APPEARS: Duration = Duration::from_secs(5);
@@ -47,8 +47,9 @@ pub struct UblkOptions {
     pub depth: u16,
     /// Time for which unmounting waits for processes that use a file system before it fails.
     pub patience: Duration,
-    /// A command that calls [`crate::delete_left_ublk`] with the token that is appended as its last argument. It is run if this
-    /// process is killed, because the kernel then removes the disk but not the device. Without a command, `/dev/ublkcN` remains.
+    /// A command that deletes the ublk device if this process is killed. In this case, the kernel removes only the disk; without the
+    /// command, `/dev/ublkcN` remains. The command must call [`crate::delete_left_ublk`] with the token that is appended as its last
+    /// argument.
     pub cleaner: Vec<OsString>,
 }
 
@@ -187,7 +188,7 @@ impl UblkDevice {
                 std::thread::sleep(BETWEEN);
             }
             inbox.wake.stop();
-            // If the thread of a queue panicked, the queue has ended.
+            // `join` fails only if the thread of the queue panicked. The queue has ended in this case as well.
             let _ = thread.join();
         }
         control::unmount_all(self.device);

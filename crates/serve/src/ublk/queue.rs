@@ -355,7 +355,8 @@ impl UblkQueue {
 impl Drop for UblkQueue {
     #[expect(unsafe_code, reason = "memory that the kernel writes")]
     fn drop(&mut self) {
-        // While the kernel owns a tag, as after a failure, it may still write to the buffers. Then their memory is leaked, not reused.
+        // After a failure, the kernel may still own a tag, and may write to its buffer. Then the memory of the buffers is leaked, so that
+        // it is not reused.
         if !self.tags.contains(&UblkTagOwner::Kernels) {
             // SAFETY: the buffers are dropped once, and not used again.
             unsafe { ManuallyDrop::drop(&mut self.buffers) };

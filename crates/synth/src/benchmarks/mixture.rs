@@ -26,7 +26,7 @@ const SMALL: u32 = 16;
 /// The ratio of small random writes to other writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WriteMixture {
-    /// Term of the ratio for the writes that are not small random writes.
+    /// Number of writes other than small random writes, in the ratio `others` to `small`.
     pub others: u64,
     /// Term of the ratio for the small random writes.
     pub small: u64,
@@ -42,7 +42,8 @@ pub(super) enum MixtureUnit {
 }
 
 impl WriteMixture {
-    /// Drops writes that are not small random ones until the ratio is reached. If there are too few of these writes, all are kept.
+    /// Drops writes that are not small random writes until the mixture has the specified ratio. If there are too few such writes, all are
+    /// kept.
     pub fn thin(self, requests: impl Iterator<Item = Request>) -> impl Iterator<Item = Request> {
         let mut state = ThinnedStream { mixture: self, small: 0, others: 0, end: None, in_run: false, dropped_end: None };
         requests.filter(move |request| state.keeps(request))
@@ -51,15 +52,15 @@ impl WriteMixture {
 
 struct ThinnedStream {
     mixture: WriteMixture,
-    /// Small random writes kept so far: their number, or their sectors if the mixture counts bytes.
+    /// Number of small random writes kept so far; their size in sectors if the ratio is one of bytes.
     small: u64,
-    /// Other writes kept so far: their number, or their sectors if the mixture counts bytes.
+    /// Writes kept so far that are not small random ones: their number, or their sectors if the mixture counts bytes.
     others: u64,
     /// Sector at which the last kept request ended.
     end: Option<Sector>,
-    /// Whether the last kept request is a write that is not a small random one.
+    /// Whether the last kept request is a large write or a sequential write.
     in_run: bool,
-    /// End of the run (requests that continue each other) that is being left out.
+    /// End of the last request in the sequential run that is being left out. A request that starts here belongs to the same run.
     dropped_end: Option<Sector>,
 }
 
@@ -80,7 +81,7 @@ impl ThinnedStream {
         if small {
             self.small += count;
         } else {
-            // A request that continues a sequential run is kept or left out together with the run.
+            // If a request continues a sequential run, it is kept or dropped like the start of the run.
             let enough = self.others * self.mixture.small >= self.small * self.mixture.others;
             if left_out || (enough && !(goes_on && self.in_run)) {
                 self.dropped_end = end;
@@ -97,8 +98,8 @@ impl ThinnedStream {
 pub(super) const APPLICATIONS: &[&str] = &[
     "Facebook", "WebBrowsing", "Twitter", "GoogleMaps", "Email", "AngryBirds", "Messaging", "CameraVideo", "Amazon", "Installing",
 ];
-/// Web browsing only, for so long that small random writes fill the reserved area of 256 MB of Kim & Kim nearly twice, so that logged data
-/// is moved several times.
+/// Web browsing only. The session is so long that small random writes fill the reserved area of 256 MB (Kim & Kim) nearly twice. Logged
+/// data is therefore moved several times.
 pub(super) const BROWSING: &[&str] = &["WebBrowsing"; 240];
 
 /// The mixture of `Phone_6H` (Kim & Kim, V-E).
@@ -109,7 +110,8 @@ pub(super) const BROWSING_MIXTURE: WriteMixture = WriteMixture { others: 2, smal
 /// Time for which each application runs, s.
 const TURN_S: i64 = 6 * 3600 / 10;
 
-/// The traces of the models, one after another, with the writes of each thinned to a mixture.
+/// The traces of the models, one after another. In each trace, writes are left out until the ratio of small random writes to other writes
+/// is that of the mixture.
 pub(super) fn session(names: &'static [&'static str], mixture: WriteMixture, seed: u64) -> Result<Stream> {
     // All models are checked before the first request is made.
     let mut turns = Vec::new();
@@ -157,7 +159,8 @@ mod tests {
 
     #[test]
     fn runs_of_other_writes_are_left_out_whole_until_the_mixture_is_right() {
-        // Each round contains a small random write, and then a run of two large writes and a small one that continues them.
+        // Each element of the trace consists of a small random write and a run of three consecutive writes (two large ones and a small
+        // one).
         let round = |i: u64| [write(i * 1000, 8), write(i * 1000 + 300, 64), write(i * 1000 + 364, 64), write(i * 1000 + 428, 8)];
         let all: Vec<_> = (0..1000).flat_map(round).collect();
         for (mixture, wanted) in [

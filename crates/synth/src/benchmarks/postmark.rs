@@ -171,7 +171,7 @@ impl Postmark {
         let data = std::mem::take(&mut self.data);
         runs(&data, |first, count| self.out.push_back(request(Op::Write, first, count)));
         let metadata = std::mem::take(&mut self.metadata);
-        // Number of descriptor and metadata blocks of the transaction. The commit block is written separately.
+        // The descriptor and the metadata blocks of the transaction are written first. The commit block follows separately.
         let mut left = metadata.len() as u64 + 1;
         while left > 0 {
             let count = left.min(MOST_BLOCKS).min(JOURNAL - self.journal_next);

@@ -334,7 +334,8 @@ pub(super) fn split(text: &str, base: KbBase) -> Option<Sizes> {
     if total > 100 || open == 0 && total != 100 {
         return None;
     }
-    // All shares are multiplied by the number of sizes without a share, so that these can divide the remaining percentage equally.
+    // The remaining percentage is divided equally among the sizes without a share. To keep whole numbers, all shares are multiplied by the
+    // number of these sizes.
     let scale = open.max(1);
     let share_of = |share: Option<u64>| share.map_or(100 - total, |share| share * scale);
     Some(sizes.into_iter().map(|(size, share)| (size, share_of(share))).collect())

@@ -13,7 +13,7 @@ pub(super) enum OffsetDistribution {
     Zipf(f64),
     /// A share `1 - h` of the draws selects a share `h` of the blocks.
     Pareto(f64),
-    /// A bell curve around the middle of the blocks, broadened by a uniform offset within this percentage of all blocks.
+    /// A normal distribution around the middle of the file, broadened by a uniform offset within this percentage of all blocks.
     Normal(f64),
     /// Consecutive parts of the file, each with its share of the accesses.
     Zoned(Vec<DistributionZone>),
@@ -48,7 +48,7 @@ pub(super) struct OffsetSampler {
 /// The blocks that have been drawn in this pass.
 enum CoverageState {
     Any,
-    /// The position in a permutation, and the keys of the permutation.
+    /// The blocks in the order of a random permutation: the next position, and the keys of the permutation.
     Permutation {
         next: u64,
         keys: [u64; ROUNDS],
@@ -145,9 +145,10 @@ struct ZipfRanks {
     blocks: f64,
     /// Integral of the weight function at the lower end of rank 1.
     from: f64,
-    /// Integral of the weight function at the upper end of the last rank.
+    /// The integral of the weight function up to the upper end of the interval of the last rank.
     to: f64,
-    /// A draw that is at most this far below its rank is accepted without a further comparison.
+    /// A random real number is rounded to a rank. If it is smaller than the rank by at most this amount, the rank is accepted without a
+    /// further comparison.
     accepted: f64,
 }
 

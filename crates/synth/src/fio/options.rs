@@ -44,7 +44,7 @@ fn set(job: &mut FioJob, option: &FioOption) -> Result<()> {
     Ok(())
 }
 
-/// Applies an option about the kind of requests; returns false if the option belongs to another subject.
+/// Applies an option that describes the requests, such as `rw` or `bs`. Returns false for other options.
 fn set_requests(job: &mut FioJob, option: &FioOption) -> Result<bool> {
     match option.name.as_str() {
         "rw" | "readwrite" => job.pattern = pattern(option)?,

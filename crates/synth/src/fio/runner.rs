@@ -54,7 +54,7 @@ pub(super) struct FioRunner {
     phase: RunnerPhase,
     /// Index of the file of the next request, if requests alternate between the files.
     turn: usize,
-    /// Number of requests still to be issued at the last random offset.
+    /// Number of sequential requests that still follow from the last random offset.
     run: u64,
     /// Number of bytes issued in this pass.
     bytes_issued: u64,
@@ -162,8 +162,8 @@ impl FioRunner {
         }
     }
 
-    /// Whether the next request is a sync. As in fio, a sync follows each request as long as the number of writes is a multiple of `fsync`.
-    /// In a mixed job, this includes the reads until the next write.
+    /// Whether the next request is a sync. As in fio, a sync follows each request while the number of writes is a multiple of `fsync`. In a
+    /// mixed job, a sync therefore also follows each read until the next write.
     fn is_sync_due(&self) -> bool {
         let every = self.job.fsync;
         every > 0 && self.writes > 0 && self.writes.is_multiple_of(every) && !self.is_synced
@@ -343,7 +343,7 @@ fn nanos(at: u64) -> Nanos {
 fn sequential(job: &FioJob, end: u64) -> Option<u64> {
     let length = job.file_length();
     let hole = job.pattern.hole;
-    // No bytes are skipped within a run of a random pattern, or at the beginning of the file.
+    // The request follows without a gap within a run of a random pattern, and at the beginning of the file.
     if end >= length || hole == 0 || end == 0 {
         return (end < length).then_some(end);
     }
@@ -373,11 +373,11 @@ fn sized(job: &FioJob, op: Op, offset: u64, dice: &mut SynthesisRng) -> Option<u
     None
 }
 
-/// Time between requests that no rate limits, ns: they are meant to be replayed back to back.
+/// Time between two requests if no option limits their rate, ns. Such requests are meant to be replayed back to back.
 const STEP_NS: u64 = 1_000;
 const SECOND_NS: f64 = 1e9;
 
-/// The clock of a copy of a job, which determines when requests are issued.
+/// The clock of one copy of a fio job (`numjobs`). It determines when the requests of the copy are issued.
 pub(super) struct FioPacing {
     start: u64,
     now: u64,
@@ -400,7 +400,8 @@ impl FioPacing {
         self.next.iter().copied().filter(|next| *next > self.start).min().map_or(0, |next| next - self.start)
     }
 
-    /// The next operation of a mixed job: `drawn`, unless its rate delays it and the other operation is due earlier.
+    /// The next operation of a job that mixes reads and writes. It is `drawn`, unless a rate limit delays `drawn` and the opposite
+    /// operation is due earlier.
     pub fn due(&self, job: &FioJob, drawn: Op) -> Op {
         let other = if drawn == Op::Read { Op::Write } else { Op::Read };
         let due = |op: Op| if job.rate_of(op).is_some() { self.next[index(op)] } else { 0 };

@@ -14,8 +14,8 @@ use crate::{
 
 /// Number of removed gaps that are remembered, for requests that are read later but arrived before these gaps.
 const CUTS: usize = 64;
-/// Number of requests after which a stray request (one that arrived more than a second before the latest arrival) is treated as late. Until
-/// then, a backward jump of the clock may be detected to which the stray request belongs.
+/// Number of requests after which a stray request is treated as late. A stray request arrived more than a second before the latest arrival.
+/// Until then, it may turn out to belong to a backward jump of the clock.
 const STRAYS: u64 = 512;
 /// Maximum plausible time between two stamps of a request. A longer time contains a clock jump: no storage needs half an hour.
 const LONGEST_WAIT_NS: u64 = 1_800_000_000_000;
@@ -24,12 +24,12 @@ const LONGEST_NS: i64 = 1_000_000_000_000_000_000;
 /// 100 years: the upper bound of the histogram of gaps.
 const LONGEST_GAP_NS: u64 = 100 * 365 * 86_400 * 1_000_000_000;
 
-/// The gaps to remove from a trace. Backward jumps are removed in both cases.
+/// Which gaps are removed from a trace. Every variant also removes backward jumps of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MendClock {
     /// Removes the gaps that are clock jumps; a first pass over the file detects them.
     Jumps,
-    /// Removes the gaps that are longer than this limit; only one pass over the file is needed.
+    /// Removes all gaps that are longer than this limit. Unlike the detection of clock jumps, this needs no first pass over the file.
     Above(Nanos),
 }
 
@@ -72,7 +72,7 @@ struct TimeShifts {
     requests: u64,
     /// The shift, in nanoseconds, that is added to times after the last jump.
     shift: i64,
-    /// The most recent removed gaps since the last backward jump of the clock.
+    /// The most recent gaps that were removed since the clock last jumped backward.
     cuts: VecDeque<GapCut>,
     count: u64,
     /// The first jumps that were removed.
@@ -118,7 +118,7 @@ impl ClockMender {
         }
         clock.finish();
         order.finish(&mut |_, step| count(&mut gaps, step));
-        // Gaps that are not jumps are at most a tenth of the shortest jump, so half of the shortest jump separates jumps from other gaps.
+        // Jumps are at least ten times as long as other gaps, so half of the shortest jump separates jumps from other gaps.
         let limit_ns = clock.shortest_forward_ns().map_or(u64::MAX, |shortest| shortest / 2);
         Ok(Self::new(limit_ns, CutGapLength::Median(gaps.value_at_quantile(0.5)), in_file_order))
     }
@@ -141,7 +141,8 @@ impl ClockMender {
         }
     }
 
-    /// Shifts the requests in `read`. Some hundred requests may be kept back until more are read or the file has ended.
+    /// Removes clock jumps from the times of the requests in `read`. Some hundred requests may be kept back until more are read or the file
+    /// has ended.
     pub fn mend(&mut self, read: &mut Vec<Request>, ended: bool) {
         let Self { order, shifts, strays, mended } = self;
         let mut each = |request: Request, step| {
@@ -202,7 +203,8 @@ fn count(gaps: &mut Histogram<u64>, step: OrderClass) {
 }
 
 impl TimeShifts {
-    /// Shifts the times of the request. The caller keeps stray requests, which are late ([`TimeShifts::late`]) or belong after the next jump.
+    /// Shifts the times of a request that is in order of arrival. Requests out of order are kept by the caller and shifted later (see
+    /// [`TimeShifts::late`]).
     fn take(&mut self, request: Request, step: OrderClass) -> Request {
         let arrival = request.arrival.0;
         let shift = match step {
@@ -266,7 +268,7 @@ impl TimeShifts {
         }
     }
 
-    /// The shift of a time, which may be before the last removed gaps.
+    /// Returns the shift for `time`. The time may be earlier than the gaps that were removed last.
     fn shift_at(&self, time: i64) -> i64 {
         let mut shift = self.shift;
         for cut in self.cuts.iter().rev() {

@@ -1,12 +1,12 @@
-//! Detects the step of a recorder's clock that is too coarse to tell the order and the waits of requests.
+//! Detects a recorder's clock that is too coarse to tell the order and the waits of requests.
 //!
-//! The stamps of a clock are multiples of its step, which is their greatest common divisor. A trace may contain a time as a stamp
-//! plus a duration measured by another clock; then only the stamps have the step. A clock is coarse if its step is above the
-//! median response time (if there is none, above the mean time between arrivals) and requests share stamps.
+//! The time stamps of a clock are multiples of its step, which is found as their greatest common divisor. Some times in a trace are a stamp
+//! plus a duration that another clock measured. Such times are not multiples of the step. A clock is coarse if requests share stamps, and
+//! its step is above the median response time. If there are no response times, the step must be above the mean time between arrivals.
 
 use crate::Request;
 
-/// Number of requests at the beginning of a trace that are examined.
+/// Number of requests at the beginning of a trace that are examined to detect a coarse clock.
 pub(crate) const JUDGED: usize = 1 << 12;
 /// Number of time stamps in a group. Each group has its own greatest common divisor, so that a wrong stamp affects only its group.
 const GROUP: usize = 16;
@@ -14,13 +14,13 @@ const GROUP: usize = 16;
 const SPOILED: usize = 10;
 /// Minimum step of a coarse clock, in ns. Ordinary clocks have shorter steps.
 const LEAST_NS: u64 = 10_000;
-/// Of this many requests, at least one must have the same stamp as the request before it.
+/// A clock is coarse only if at least one of this many requests has the same stamp as the request before it.
 const SHARED: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CoarseClock {
     step_ns: i64,
-    /// A stamp, in ns. All other stamps differ from it by a multiple of the step.
+    /// One time stamp of the clock, in ns. All other time stamps differ from it by a multiple of the step.
     stamp: i64,
 }
 
@@ -46,8 +46,8 @@ impl CoarseClock {
         Some(Self { step_ns: i64::try_from(step).ok()?, stamp })
     }
 
-    /// Sets the arrival of a request to the stamp before it and shifts its other times equally, so that requests between two
-    /// stamps keep the order of the file and all durations.
+    /// Moves the arrival of a request back to the preceding step of the coarse clock, and its other times by the same amount. Its durations
+    /// do not change. Requests with the same step keep the order of the file.
     #[inline]
     pub fn keep_order(&self, request: &mut Request) {
         let early = request.arrival.0.wrapping_sub(self.stamp).rem_euclid(self.step_ns);
@@ -68,7 +68,8 @@ impl CoarseClock {
     }
 }
 
-/// The greatest common divisor of the differences between stamps, except those of a few groups; `None` if all stamps are equal.
+/// Returns the greatest common divisor of the differences between time stamps; `None` if all stamps are equal. The stamps are divided into
+/// groups. The groups with the smallest divisors are ignored, because they may contain wrong stamps.
 fn step(stamps: &[i64]) -> Option<u64> {
     let first = *stamps.first()?;
     let of_group = |group: &[i64]| group.iter().fold(0, |all, stamp| divisor(all, stamp.abs_diff(first)));
@@ -111,7 +112,7 @@ mod tests {
         assert_eq!(coarse_clock_text(&ended_at(many(), |number| 80_000 + number * 7)), Some("1ms".to_owned()));
         // Responses that are longer than the clock step are measured precisely enough.
         assert_eq!(coarse_clock_text(&ended_at(many(), |number| 2_000_000 + number * 7)), None);
-        // Requests that a timer sends every millisecond do not share a time stamp, so the clock does not count as coarse.
+        // A timer sends a request every millisecond. The requests do not share time stamps, so the clock does not count as coarse.
         assert_eq!(coarse_clock_text(&ended_at((0..2_000).map(ms), |number| 80_000 + number * 7)), None);
     }
 

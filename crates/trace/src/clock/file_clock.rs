@@ -41,7 +41,8 @@ struct ClockFaults {
 }
 
 impl FileClock {
-    /// `in_file_order` states whether requests are read in the order of the recording; only then can backward jumps be detected.
+    /// `in_file_order` states that requests are read in the order of the recording. Backward jumps of the clock can be detected only in
+    /// this case.
     pub fn new(in_file_order: bool) -> Self {
         Self { order: FileOrderClassifier::new(in_file_order), faults: ClockFaults::default() }
     }
@@ -152,7 +153,7 @@ impl ClockFaults {
 /// Number of consecutive requests that must arrive before the latest arrival to show that the clock was set back. Fewer such requests are
 /// only out of order.
 const BACK_REQUESTS: usize = 256;
-/// Minimum time in nanoseconds by which each of the [`BACK_REQUESTS`] requests arrives before the latest arrival.
+/// A request counts towards [`BACK_REQUESTS`] only if it arrives at least this time before the latest arrival, in nanoseconds.
 const BACK_NS: i64 = 1_000_000_000;
 
 /// The class of a request in relation to the requests before it in the file.
@@ -241,7 +242,7 @@ impl<R: HasArrival> FileOrderClassifier<R> {
         self.latest
     }
 
-    /// Whether requests are kept back because they cannot be classified yet.
+    /// Whether the last requests are kept back, because they may be the first ones after a backward jump of the clock.
     pub fn is_undecided(&self) -> bool {
         !self.run.is_empty()
     }

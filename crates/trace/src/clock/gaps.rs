@@ -10,7 +10,7 @@ const TIMES_NEXT_HOUR: u64 = 100;
 /// A gap of a day or more is a jump if it is at least this many times as long as the next smaller gap.
 const TIMES_NEXT_DAY: u64 = 10;
 
-/// Number of arrivals that are searched together for a gap that is long enough to be kept.
+/// Number of arrivals that are checked at once for a gap that is long enough to be kept.
 const TOGETHER: usize = 256;
 
 /// The position of a gap between arrivals in a recording.
@@ -82,7 +82,7 @@ impl ArrivalGaps {
         self.last = other.last;
     }
 
-    /// Adds the gaps of another recording; each location stays relative to its recording.
+    /// Adds the gaps between the arrivals of another recording. The location of a gap is still relative to the start of its own recording.
     pub fn add_recording(&mut self, other: &Self) {
         if self.first.is_none() {
             self.clone_from(other);
@@ -107,12 +107,12 @@ fn gap(from: i64, to: i64) -> u64 {
     to.saturating_sub(from).max(0).cast_unsigned()
 }
 
-/// The gaps of `largest` that are jumps; `gaps` is the number of all gaps.
+/// Returns the gaps in `largest` (the longest gaps) that are jumps of the clock. `gaps` is the number of all gaps between arrivals.
 pub(super) fn jumps(largest: &LargestGaps, gaps: u64) -> &[(u64, GapLocation)] {
     let values = largest.values();
     let count = (1..=values.len().min(MOST_JUMPS)).rev().find(|&count| {
         let length = values[count - 1].0;
-        // Gaps of 0 ns are not kept. If all gaps of a short trace are kept, there is no next gap to compare with.
+        // Gaps of 0 ns are not kept, so a missing next gap is one of 0 ns. If all gaps of the trace are kept, there is no next gap.
         let next = values.get(count).map(|(next, _)| *next).or((gaps > count as u64).then_some(0));
         next.is_some_and(|next| {
             (length >= HOUR_NS && length >= next.saturating_mul(TIMES_NEXT_HOUR))
@@ -138,7 +138,7 @@ impl<P, const N: usize> Default for LargestValues<P, N> {
 }
 
 impl<P: Copy + Ord, const N: usize> LargestValues<P, N> {
-    /// The limit for [`LargestValues::add`]: only larger values at later positions are kept.
+    /// The threshold of [`LargestValues::add`], which ignores values up to this one.
     #[inline]
     pub fn floor(&self) -> u64 {
         self.floor

@@ -127,7 +127,7 @@ pub struct LostEventsGap {
     /// Time of the last event before the loss, on the clock of the requests.
     #[serde(rename = "from_ns")]
     pub from: Nanos,
-    /// Time of the first event after the loss, on the clock of the requests.
+    /// Time of the first event after the lost events, on the clock of the requests.
     #[serde(rename = "to_ns")]
     pub to: Nanos,
     /// Number of lost events.
@@ -174,7 +174,7 @@ pub struct RecordedActivity {
     pub gaps: Vec<LostEventsGap>,
 }
 
-/// The stored form of an activity, in which the waits are grouped by task.
+/// The recorded activity in the form in which it is stored: waits are grouped by task.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct StoredActivity {

@@ -83,7 +83,7 @@ struct JournalCounters {
     open: Option<Nanos>,
 }
 
-/// A commit of a journal. Commits are ordered by length, so that the longest ones are kept.
+/// A commit of a journal. Its first field is the duration, by which commits are sorted to keep the longest ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct TimedCommit {
     time: Nanos,
@@ -266,8 +266,8 @@ impl ActivityMeter {
         if self.recent.is_empty() { Vec::new() } else { rows(&std::mem::take(&mut self.recent), name_of) }
     }
 
-    /// The activity so far. `name_of` returns the name of a task that was not known when its calls were counted; `tasks` has all names by
-    /// id.
+    /// Returns the activity so far. `tasks` contains the known names of tasks by id. `name_of` finds the name of a task that was unknown
+    /// when it was counted.
     pub(super) fn activity<'a>(
         &self, name_of: impl Fn(i32) -> Option<String>, tasks: impl Iterator<Item = (i32, &'a [u8])>,
     ) -> RecordedActivity {

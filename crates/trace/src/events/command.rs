@@ -29,8 +29,8 @@ pub enum CommandKind {
     Write,
     /// A flush of the cache: eMMC `CMD6` to `FLUSH_CACHE`, SCSI `SYNCHRONIZE CACHE`.
     Flush,
-    /// Discard, trim or erase: eMMC `CMD35`, `CMD36` and `CMD38`, SD `CMD32`, `CMD33` and `CMD38`, SCSI `UNMAP`, and `WRITE
-    /// SAME`, with which Linux writes zeroes, and discards on disks that prefer it.
+    /// Discard, trim or erase: eMMC `CMD35`, `CMD36` and `CMD38`, SD `CMD32`, `CMD33` and `CMD38`, SCSI `UNMAP`. Also `WRITE SAME`, because
+    /// Linux discards with it on disks that prefer it, and writes zeroes.
     Discard,
     /// A status request (`CMD13`), with which the driver polls for the end of busy time.
     Status,
@@ -147,7 +147,7 @@ pub enum CommandTarget {
 pub struct EraseKind {
     /// Whether copies of the data are erased too.
     pub secure: bool,
-    /// Whether the erase is the second step of a secure trim, whose first step set the sectors.
+    /// Whether this is the second step of a secure trim. The first step has selected the sectors.
     pub second_step: bool,
 }
 
@@ -244,7 +244,8 @@ fn ufs_begins(values: &EventFieldValues) -> bool {
     if values.has(EventField::Step) {
         values.number(EventField::Step) == UFS_SEND
     } else {
-        // The word is `send` or `send_req` at the start, and `complete`, `complete_rsp` or `dev_complete` at the end.
+        // The event contains a word for the step: `send` or `send_req` at the start of the command, and `complete`, `complete_rsp` or
+        // `dev_complete` at its end.
         memmem::find(values.text(EventField::Word), b"compl").is_none()
     }
 }
@@ -322,7 +323,7 @@ fn mmc_kind(opcode: i64, argument: i64, bytes: u64) -> CommandKind {
 /// The start of a UFS command. Its address is in sectors of 512 bytes in kernels up to 5.14, in logical blocks in later ones.
 fn ufs_start(values: &EventFieldValues) -> CommandStep {
     let kind = scsi_kind(values.number(EventField::Opcode));
-    // The number of bytes is -1 if the command has no data, in a signed or unsigned field.
+    // A command without data has the length -1. The field may be signed or unsigned.
     let bytes = u32::try_from(values.number(EventField::Bytes)).ok().filter(|bytes| *bytes != u32::MAX).unwrap_or(0);
     let has_place = matches!(kind, CommandKind::Read | CommandKind::Write | CommandKind::Discard);
     let target = if has_place && values.has(EventField::Lba) {
@@ -344,8 +345,8 @@ pub(super) fn scsi_kind(opcode: i64) -> CommandKind {
     }
 }
 
-/// The start of a link command. The opcode is in the low byte of the register. The event of an end contains the value of the register at
-/// that time, which may have any opcode or none.
+/// Reads the start of a link command. The opcode is in the low byte of the register. When a command ends, the register may contain any
+/// opcode or none.
 fn link_start(values: &EventFieldValues) -> CommandStep {
     let kind = match values.number(EventField::Opcode) & 0xff {
         UIC_HIBERNATE_ENTER => CommandKind::Hibernate,
@@ -457,7 +458,7 @@ pub(super) struct AddressUnitEvidence {
     follow_as_blocks: u64,
     /// End of the last command, if addresses are taken as sectors.
     end_in_sectors: u64,
-    /// End of the last command, if addresses are taken as blocks of 4 KiB.
+    /// End of the last command, under the assumption that addresses count blocks of 4 KiB.
     end_in_blocks: u64,
     is_recent: bool,
     tells_bytes: bool,
@@ -483,10 +484,12 @@ impl AddressUnitEvidence {
 
     /// The unit of the addresses in sectors: 1 or 8.
     ///
-    /// UFS events contain bytes, and the disk has blocks of 4 KiB. Addresses in sectors are then all multiples of eight, so an address that
-    /// is not shows that the unit is 8. If there is no such address, the unit is the one in which more commands continue the previous
-    /// command; if both are equal, the form of the event decides. SCSI events contain numbers of blocks. Most requests of a file system are
-    /// multiples of 4 KiB, so that on a disk with blocks of 512 bytes more than half of the addresses are multiples of eight.
+    /// UFS events contain the length in bytes, and the disk has blocks of 4 KiB. Addresses in sectors are then multiples of eight, so any
+    /// other address shows that the unit is 8. Without such an address, the unit is the one with which more commands continue the previous
+    /// command. If both units are equal, the form of the event decides.
+    ///
+    /// SCSI events contain the length in blocks. Most requests of a file system are multiples of 4 KiB. The unit is 8 if at most half of
+    /// the addresses are multiples of eight.
     pub(super) fn sectors_of_unit(&self) -> u64 {
         let is_long = if !self.tells_bytes {
             self.commands > 0 && 2 * self.in_eights <= self.commands

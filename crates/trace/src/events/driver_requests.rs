@@ -232,7 +232,8 @@ impl DriverRequests {
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
-    /// Ends the recording. Commands in progress are unpaired, unless the recording has no events of ends at all.
+    /// Ends the recording. A command whose end was not recorded counts as unpaired. If no ends were recorded at all, such commands become
+    /// requests.
     pub(super) fn finish(&mut self, ledger: &mut Ledger) {
         for host in self.hosts.values_mut() {
             self.ended_requests.extend(host.busy.take());

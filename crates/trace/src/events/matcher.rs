@@ -11,7 +11,7 @@ use crate::{
     LostEventsGap, NameId, NameTable, Nanos, Op, RecordedActivity, Request, RequestFlags, SECTOR_BYTES, SyncCounts, ZoneCommand,
 };
 
-/// Maximum number of MMC disks, of SCSI disks, and of hosts with a known disk.
+/// Maximum number of MMC disks, and of SCSI disks. Also the maximum number of MMC hosts whose disk is known.
 const MOST_DISKS: usize = 64;
 
 /// Number of requests without a block event after which the recording is assumed to have no block events.
@@ -78,8 +78,8 @@ impl EventMatcher {
         self.pairer.feed(&event, ledger, out);
     }
 
-    /// Whether requests are built from events of the block layer. Called for each block-layer event; the first one decides, unless it
-    /// follows [`ENOUGH`] other requests.
+    /// Whether requests are built from events of the block layer. Called for each such event. The answer is yes, unless [`ENOUGH`] requests
+    /// from other events came before the first block-layer event.
     fn of_block_layer(&mut self, ledger: &mut Ledger) -> bool {
         match self.level {
             EventLevel::Unknown => {
@@ -93,8 +93,8 @@ impl EventMatcher {
         self.level == EventLevel::Block
     }
 
-    /// Removes the process from an event if such events may occur in another process than the one that submitted the I/O. If a journal
-    /// thread submitted the I/O, sets [`RequestFlags::JOURNAL`].
+    /// Removes the process from an event, unless such events always occur in the process that submitted the I/O. Sets
+    /// [`RequestFlags::JOURNAL`] if this process is a journal thread.
     fn learn_submitter(&mut self, event: &mut BlockLayerEvent, task: &[u8]) {
         if !event.kind.is_by_submitter() {
             (event.pid, event.process) = (None, None);
@@ -125,7 +125,7 @@ impl EventMatcher {
         }
     }
 
-    /// The pass-through commands of programs as text; `None` if there are none.
+    /// The commands that programs passed through to a device, as text; `None` if there are none.
     pub fn packets(&self) -> Option<String> {
         self.pairer.special.packets_text()
     }
@@ -230,8 +230,8 @@ impl EventMatcher {
         }
     }
 
-    /// The MMC disk with an issued request at this sector. If there are several, it is the one that was determined for this host
-    /// before, and the ambiguity is counted.
+    /// Returns the MMC disk that has an issued request at this sector. If several disks have one, counts the ambiguity, and returns the
+    /// disk that was determined for this host earlier if it is among them.
     fn find_disk(&mut self, host: [u8; 16], sector: u64, op: Op, ledger: &mut Ledger) -> Option<NameId> {
         let known = self.disk_of.get(&host).copied();
         let has_it = |disk: &NameId| self.pairer.has_issued(*disk, sector, op);
@@ -286,8 +286,8 @@ impl EventMatcher {
         }
     }
 
-    /// The note for the trace: the origin of requests that are not from block events, zone commands, writes of zeroes, and
-    /// errors. `None` if there is nothing to note.
+    /// The note for the trace; `None` if there is nothing to note. It states the origin of requests that do not come from block events, and
+    /// it counts zone commands, writes of zeroes, and errors.
     pub fn note(&self) -> Option<String> {
         let origin = self.accounted.note().or_else(|| self.driver.note());
         let notes: Vec<_> = origin.into_iter().chain(self.pairer.special.note()).collect();
@@ -300,7 +300,7 @@ impl EventMatcher {
         meter.take_syncs(|pid| tasks.name(pid).map(str::to_owned))
     }
 
-    /// The activity so far, other than requests. `name_of` returns the names of tasks that no event contains.
+    /// The recorded activity up to now, without the requests. `name_of` returns the name of a task if no event contains the name.
     pub fn activity(&self, name_of: impl Fn(i32) -> Option<String>) -> RecordedActivity {
         let name = |pid| name_of(pid).or_else(|| self.tasks.name(pid).map(str::to_owned));
         self.meter.activity(name, self.tasks.iter())

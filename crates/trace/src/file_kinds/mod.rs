@@ -46,7 +46,7 @@ impl<'a> FileHead<'a> {
         lines.filter(|line| !line.is_empty()).take(MOST_LINES)
     }
 
-    /// The lines of [`FileHead::lines`] without the last one if it may be incomplete.
+    /// The lines of [`FileHead::lines`]. The last line is left out if it may be incomplete.
     fn whole_lines(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let cut = usize::from(!self.bytes.ends_with(b"\n") && self.bytes.contains(&b'\n'));
         self.lines().take(self.lines().count() - cut)

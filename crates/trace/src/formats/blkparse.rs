@@ -309,7 +309,8 @@ fn is_command(rest: &[u8]) -> bool {
     rest[digits..].trim_ascii_start().starts_with(b"(")
 }
 
-/// The sector of an event without data; `None` for other events. blkparse does not print the length, nor a sector of 0.
+/// The sector of an event with length 0; `None` for other events. For such an event, blkparse prints no length. It does not print a sector
+/// of 0 either.
 fn zero_length(rest: &[u8]) -> Option<&[u8]> {
     if rest.starts_with(b"[") {
         return Some(b"0");

@@ -28,7 +28,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     ..TraceFormat::READ_ONLY
 };
 
-// Category bits of a blktrace event, which are above the lower 16 bits of `action`.
+// Category bits of a blktrace event. They are the bits of `action` above the lower 16 bits, shifted right by 16.
 const READ_AHEAD: u64 = 1 << 11;
 const WRITE: u64 = 1 << 1;
 const FLUSH: u64 = 1 << 2;
@@ -414,8 +414,8 @@ impl MissingCpus {
         }
     }
 
-    /// A sentence on the missing files; `None` if none is missing. A single file counts as the whole recording if `complete` is true, which
-    /// means that all requests have an issue and a completion.
+    /// A sentence on the missing files; `None` if none is missing. `complete` states that all requests have an issue and a completion. In
+    /// this case, a single file counts as the whole recording.
     pub fn note(&self, prefix: &str, complete: bool) -> Option<String> {
         const NAMED: usize = 8;
         if let Some(only) = self.alone.filter(|_| !complete) {

@@ -54,7 +54,7 @@ struct CsvTable {
     open_ended: bool,
     /// Whether records without an operation are skipped and counted instead of rejected.
     skips_lost: bool,
-    /// Returns the error for another kind of file in the same collection.
+    /// Returns the error for a file that belongs to the same collection but is not a trace, such as a list of devices.
     no_trace: fn(&[u8], &Path) -> Option<Error>,
 }
 

@@ -101,7 +101,8 @@ impl<'a> FastFields<'a> {
         Some(((value, &text[..count]), self))
     }
 
-    /// Skips the next field and the blank before it if the field is `text` and not the last one; returns whether it was skipped.
+    /// Skips the next field and the blank before it, if the field equals `text` and another field follows. Returns whether the field was
+    /// skipped.
     #[inline(always)]
     pub(crate) fn is(&mut self, text: &[u8]) -> bool {
         // Fast path: a field of one byte.
@@ -134,7 +135,7 @@ impl<'a> FastFields<'a> {
         i64::try_from(ns).ok()
     }
 
-    /// The last field, which must be a single byte, and the text after the line.
+    /// Parses the last field of the line, which must be a single byte. Returns this byte, and the text after the line.
     #[inline(always)]
     pub(crate) fn last_byte(mut self) -> Option<(u8, &'a [u8])> {
         if let [b' ', byte, b'\n', rest @ ..] = self.0 {
@@ -161,7 +162,8 @@ impl<'a> FastFields<'a> {
 #[inline(always)]
 fn leading_digits(text: [u8; 8]) -> (u64, usize) {
     let word = u64::from_le_bytes(text) ^ 0x3030_3030_3030_3030;
-    // The addition sets the high bit of each byte above 9. Carries change only bytes after such a byte.
+    // The addition sets the high bit of each byte that is above 9 and therefore not a digit. A carry from such a byte can change only later
+    // bytes, which are not used.
     let others = (word | word.wrapping_add(0x7676_7676_7676_7676)) & 0x8080_8080_8080_8080;
     if others == 0 {
         return (eight_digits(word), 8);

@@ -315,7 +315,8 @@ impl LineField<'_> {
         sector_span(offset, self.unsigned()?, (self.bytes, self.name, self.column))
     }
 
-    /// Like [`LineField::span`], but both ends are rounded down as in [`stream_span`]; also returns whether they were rounded.
+    /// Converts a byte range to sectors like [`LineField::span`], but rounds down both ends as in [`stream_span`]. The last value is
+    /// whether an end was rounded.
     pub fn stream_span(self, offset: u64) -> Result<(Sector, u32, bool)> {
         stream_span(offset, self.unsigned()?, (self.bytes, self.name, self.column))
     }
@@ -346,7 +347,7 @@ const MOST: usize = 32;
 /// The positions of `N` columns in a line, by their names in the heading; the order of columns may differ between files.
 pub(super) struct ColumnPositions<const N: usize> {
     names: [&'static str; N],
-    /// For each column of the file, the index of its name; `None` for other columns.
+    /// For each column of the file, the index of its name in `names`; `None` if the column is not needed.
     name_of_column: Vec<Option<usize>>,
 }
 

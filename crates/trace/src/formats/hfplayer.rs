@@ -1,9 +1,14 @@
 //! The CSV of hfplayer (University of Minnesota; Haghdoost et al., "hfplayer", FAST 2017; samples in the repository umn-cris/hfplayer).
 //!
 //! A heading that begins with `#` contains the names of the columns with their types (`.I`, `.D`, `.S`). These columns are read:
-//! `ELAPSED_USECS`, the time since the start; `CMD`, which begins with `RD` or `WR`; `LUN_SSID`, the volume; `PHASE`, 0 for the
-//! arrival of a command and 1 for its reply, which is not a request but ends the oldest arrival of the same range without a
-//! latency; `LBA` and `NBLKS` in blocks of 512 bytes; `LATENCY_USECS`, from arrival to reply (0 if not known).
+//!
+//! - `ELAPSED_USECS`: the time since the start.
+//! - `CMD`: begins with `RD` or `WR`.
+//! - `LUN_SSID`: the volume.
+//! - `PHASE`: 0 for the arrival of a command, 1 for its reply. A reply is not a request. It ends the oldest arrival of the same range that
+//!   has no latency.
+//! - `LBA` and `NBLKS`: in blocks of 512 bytes.
+//! - `LATENCY_USECS`: the time from arrival to reply (0 if not known).
 
 use std::collections::VecDeque;
 
@@ -40,7 +45,7 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
     LineSource::open(FORMAT.name, hfplayer, input, options)
 }
 
-/// Maximum number of requests that wait for the row of their reply; it exceeds the depth of every queue.
+/// Maximum number of requests whose reply has not been read yet. It exceeds the depth of every queue.
 const MOST_OPEN: usize = 1 << 12;
 
 struct HfplayerFormat {

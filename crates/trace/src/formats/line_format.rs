@@ -23,9 +23,9 @@ pub(crate) struct ParseContext {
     pub line: u64,
     /// Set by the format if a line seems to be only a part of one; the following lines are then tried as its rest.
     pub broken: bool,
-    /// Set if a line must be parsed as it is, even if it seems to be broken.
+    /// If set, a line is parsed without the following lines, even if it seems to be incomplete.
     pub parse_unjoined: bool,
-    /// Set if a line was joined with following lines; it is then accepted only if it is certainly an event.
+    /// Set while the parsed line is joined with the lines after it. Such a line is accepted only if it is certainly an event.
     pub joining: bool,
     /// Set by the format at a repeated heading, or at a record after the end of a recording.
     pub restarts: bool,
@@ -62,7 +62,7 @@ impl ParseContext {
         self.ledger.skipped += 1;
     }
 
-    /// Counts a request whose ends were rounded to sectors if `rounded` is set.
+    /// If `rounded` is set, counts a request whose start or end was rounded to a whole sector.
     #[inline]
     pub(crate) fn round(&mut self, rounded: bool) {
         self.ledger.rounded += u64::from(rounded);
@@ -74,8 +74,8 @@ impl ParseContext {
         self.ledger.foreign += 1;
     }
 
-    /// Marks the line as broken unless it must be parsed as it is; returns whether it was marked. The caller then stops, so that
-    /// the line is tried together with the following ones.
+    /// Marks the line as broken unless it must be parsed without the following lines; returns whether it was marked. If so, the caller
+    /// stops, and the line is tried again joined with the following lines.
     pub(crate) fn waits_for_rest(&mut self) -> bool {
         self.broken = !self.parse_unjoined;
         self.broken
@@ -86,14 +86,15 @@ impl ParseContext {
 pub(crate) trait LineFormat: Send + 'static {
     /// Parses a non-empty line without its line end.
     fn parse(&mut self, line: &[u8], context: &mut ParseContext, out: &mut Vec<Request>) -> Result<()>;
-    /// Parses the first line if it is well formed and contains one request; returns the request and the lines after it.
-    /// Otherwise, and if the text ends within the line, returns `None`, and [`LineFormat::parse`] reads the line.
+    /// Parses the first line. Returns its request and the lines after it. Returns `None` if the line is not well formed, does not contain
+    /// exactly one request, or is not complete in the text. Then [`LineFormat::parse`] reads the line.
     #[inline]
     fn parse_fast<'a>(&mut self, _lines: &'a [u8], _context: &mut ParseContext) -> Option<(Request, &'a [u8])> {
         None
     }
-    /// Parses lines with [`LineFormat::parse_fast`] and appends their requests until a line needs [`LineFormat::parse`] or `out` has `goal`
-    /// requests. Returns the remaining lines. The loop is compiled for each format, so that many lines need only one call through a pointer.
+    /// Parses lines with [`LineFormat::parse_fast`] and appends their requests. Stops at a line that needs [`LineFormat::parse`], or when
+    /// `out` has `goal` requests. Returns the remaining lines. This loop is compiled for each format, so many lines need only one call
+    /// through a pointer.
     fn parse_fast_run<'a>(
         &mut self, mut lines: &'a [u8], goal: usize, context: &mut ParseContext, out: &mut Vec<Request>,
     ) -> &'a [u8] {
@@ -125,7 +126,7 @@ pub(crate) trait LineFormat: Send + 'static {
     fn tally(&self) -> EventTally {
         EventTally::default()
     }
-    /// The header without file and format; by default it states a relative clock.
+    /// The entries of the trace header that the format determines. By default, the header only states that the clock is relative.
     fn header(&self) -> TraceHeader {
         TraceHeader { clock: "relative".into(), ..TraceHeader::default() }
     }
@@ -163,7 +164,7 @@ pub(crate) struct LineSource {
     first_line: Option<FirstLine>,
     /// Arrival and end of the last returned request.
     last: Option<RequestSpan>,
-    /// The line at which the recording may start again, with the times of the request before it.
+    /// The line at which another recording may begin, with the times of the request before it.
     restart_at: Option<(u64, Option<RequestSpan>)>,
 }
 
@@ -191,7 +192,7 @@ impl LineSource {
         Ok(Box::new(Self::over(format_name, Box::new(format), input, options, |bytes| bytes)))
     }
 
-    /// Reads the lines of a text, into which `text` converts the bytes of the file.
+    /// Creates a reader of text lines. The function `text` converts the bytes of the file to text.
     pub(crate) fn over(
         format_name: &'static str, format: Box<dyn LineFormat>, input: DecompressedInput, options: &ReadOptions,
         text: impl FnOnce(Box<dyn Read + Send>) -> Box<dyn Read + Send>,
@@ -277,8 +278,8 @@ impl LineSource {
         Ok(())
     }
 
-    /// Returns an error if the file contains a second recording. `requests` are the first requests after a line that may begin another
-    /// recording. If they are earlier than the requests before that line, they belong to a second recording.
+    /// Returns an error if the file contains a second recording. `requests` are the first requests after a line at which a second recording
+    /// may begin. It does if these requests are earlier than the requests before the line.
     #[cold]
     fn check_beginning(&mut self, requests: &[Request]) -> Result<()> {
         let (Some((line, before)), Some(next)) = (self.restart_at, requests.first()) else { return Ok(()) };
@@ -336,7 +337,8 @@ impl LineSource {
         }
     }
 
-    /// Joins a line with the following ones until it is complete. If it never is, returns false and consumes no further line.
+    /// Joins a line with the following lines until the result is a complete line. Returns false, and consumes no further line, if no number
+    /// of lines gives a complete one.
     fn take_with_rest(&mut self, own: &[u8], out: &mut Vec<Request>) -> Result<bool> {
         // Programs break lines at a blank, which they remove, or inside a word.
         let mut joined = [(&b" "[..], own.to_vec()), (&b""[..], own.to_vec())];

@@ -1,6 +1,6 @@
 //! The trace formats, each in its own file or together with similar ones, and the list of all formats.
 
-// The function types of the registry return results and take inputs by value, which not every format needs.
+// All formats use the same function types. Some of their functions return a `Result` or take an input by value without need.
 #![allow(clippy::unnecessary_wraps, clippy::needless_pass_by_value)]
 
 mod binary;
@@ -255,7 +255,7 @@ fn with_points(text: &[u8], digits: usize) -> Vec<u8> {
         if is_decimal {
             out[at] = b'.';
         }
-        // The digits after a replaced comma cannot begin another decimal number, so they are skipped.
+        // The digits after a replaced comma are skipped, because no other decimal number can begin with them.
         at += if is_decimal { digits + 2 } else { 1 };
     }
     out

@@ -35,7 +35,7 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
     fields.len() == 7 && [0, 2, 4, 5, 6].iter().all(|i| is_digits(fields[*i])) && matches!(fields[3], b"Read" | b"Write")
 }
 
-/// The line with commas between its fields, without blanks and quotes around fields.
+/// The line in its usual form: commas between the fields, and no quotes or blanks around them.
 fn usual(line: &[u8]) -> Vec<u8> {
     let fields = line.split(|byte| matches!(byte, b',' | b';' | b'\t')).map(<[u8]>::trim_ascii);
     let unquoted =

@@ -265,8 +265,8 @@ fn rows_of(metadata: &ArrowReaderMetadata) -> impl Iterator<Item = u64> {
     metadata.metadata().row_groups().iter().map(|group| group.num_rows().max(0).cast_unsigned())
 }
 
-/// Checks the magic numbers at both ends of the file. If the last one is missing, the file was truncated; this error is clearer than that
-/// of the decoder.
+/// Checks the magic numbers at the start and at the end of the file. If the number at the end is missing, the file was truncated. The error
+/// states this more clearly than the Parquet decoder would.
 fn check_frame(file: &mut File) -> std::io::Result<Result<u64>> {
     let bytes = file.metadata()?.len();
     let mut magic = [0; 4];
@@ -322,7 +322,8 @@ fn is_of_one_device(groups: &[RowGroupMetaData]) -> bool {
         let statistics = column.statistics()?;
         statistics.min_bytes_opt().zip(statistics.max_bytes_opt())
     });
-    // Without the device column, all requests have the same device. A row group without device names has no bounds, so the result is false.
+    // Without the device column, all requests have the same device. If a row group has no bounds of device names, the function returns
+    // false.
     let Some(first) = bounds.next() else { return true };
     first.is_some_and(|(low, high)| low == high && bounds.all(|other| other == first))
 }

@@ -58,7 +58,7 @@ impl PartAddresses {
         Self { addresses: HashMap::new(), bytes }
     }
 
-    /// The sectors of a range of an object, given by the fields of its offset and size in bytes.
+    /// The sectors of a byte range in an object. `offset` and `size` are the fields of the range, in bytes.
     fn span(&mut self, object: u64, offset: LineField, size: LineField, context: &mut ParseContext) -> Result<(Sector, u32)> {
         let begin = offset.unsigned()?;
         if begin.checked_add(size.unsigned()?).is_none() {
@@ -113,7 +113,7 @@ pub(super) static TECTONIC: TraceFormat = TraceFormat {
 };
 
 const TECTONIC_COLUMNS: [&str; 6] = ["block_id", "io_offset", "io_size", "op_time", "op_name", "user_namespace"];
-/// Size of the address range of each block in bytes; a block has at most 8 MB.
+/// Size of the address range that is reserved for each block, in bytes. It is larger than a block, which has at most 8 MB.
 const TECTONIC_PART_BYTES: u64 = 16 << 20;
 
 fn tectonic_columns(head: &[u8]) -> Option<ColumnPositions<6>> {
@@ -180,7 +180,7 @@ const THESIOS_COLUMNS: [&str; 8] = [
     "filename", "file_offset", "application", "op_type", "request_io_size_bytes", "start_time", "simulated_disk_start_time",
     "simulated_latency",
 ];
-/// Size in bytes of the parts of files within which addresses are sequential; larger than any request.
+/// Size in bytes of the parts into which files are divided. Addresses are sequential within a part. A part is larger than any request.
 const THESIOS_PART_BYTES: u64 = 64 << 20;
 
 fn thesios_columns(head: &[u8]) -> Option<ColumnPositions<8>> {
@@ -295,7 +295,7 @@ const LAYOUTS: [LcsRecordLayout; 8] = {
     ]
 };
 
-/// Whether the first records have increasing times and valid numbers of the object's next request.
+/// Whether the first records are plausible: times do not decrease, and the field for the object's next request is at least -1.
 fn is_plausible(head: &[u8]) -> bool {
     const JUDGED: usize = 256;
     let size = LAYOUTS[0].size;

@@ -70,7 +70,8 @@ pub fn read(field: &[u8], column: u64) -> Result<RwbsMeaning> {
     }
 }
 
-/// Like [`read`], but a zone command is an error; for tables in which each line is a request. Fails as [`read`].
+/// Parses a field as [`read`] does, but returns an error for a zone command. It is used for tables in which each line is a request. Fails
+/// as [`read`].
 pub fn parse(field: &[u8], column: u64) -> Result<RwbsOperation> {
     match zone_command(field) {
         None => of_request(field, column),

@@ -73,7 +73,7 @@ impl SnoopColumn {
 
 /// Maximum number of columns, more than any tool prints.
 const MOST_COLUMNS: usize = 16;
-/// Maximum number of words in a line of a table: a process name has at most 16 bytes.
+/// Maximum number of words in a line of a table. A process name has at most 16 bytes, so it has at most 8 words.
 const MOST_WORDS: usize = MOST_COLUMNS + 8;
 /// Maximum latency, one hour: a longer latency means that the tool matched the completion of another request.
 const LONGEST_NS: i64 = 3_600_000_000_000;
@@ -81,7 +81,8 @@ const DAY_NS: i64 = 86_400_000_000_000;
 /// The sector that the kernel reports for a request without an address.
 const NO_SECTOR: u64 = u64::MAX;
 
-/// The unit after the name of a column, with or without brackets; `None` if the name is not `stem`.
+/// Returns the time unit in a column name that consists of `stem` and a unit, with or without brackets around the unit; `None` for other
+/// names.
 fn unit(name: &[u8], stem: &[u8]) -> Option<TimeUnit> {
     let rest = name.strip_prefix(stem)?;
     let unit = rest.strip_prefix(b"(").and_then(|rest| rest.strip_suffix(b")")).unwrap_or(rest);
@@ -113,8 +114,8 @@ fn column(name: &[u8]) -> SnoopColumn {
     }
 }
 
-/// The columns in a heading, in any order; `None` for any other line. Each column occurs once. A table has a device, a latency, and either
-/// addresses or processes (as the table of bpftrace has).
+/// Parses a heading into its columns, which may have any order; `None` for any other line. Each column occurs only once. There must be a
+/// device, a latency, and either an address with a size or a process with its pid (as in bpftrace).
 fn heading(line: &[u8]) -> Option<Vec<SnoopColumn>> {
     let columns: Vec<_> = blank_separated(line).take(MOST_COLUMNS + 1).map(column).collect();
     let has = |wanted: SnoopColumn| columns.contains(&wanted);
@@ -127,7 +128,7 @@ fn heading(line: &[u8]) -> Option<Vec<SnoopColumn>> {
     (fits && columns.iter().enumerate().all(is_once)).then_some(columns)
 }
 
-/// The heading in the first lines; `device` is the name of its device column.
+/// Finds the heading of the table in the first lines of a file. `device` is the name of the column that contains the device.
 fn heading_with<'a>(head: &'a [u8], device: &[u8]) -> Option<&'a [u8]> {
     const LINES: usize = 200;
     let mut lines = head.split(|byte| *byte == b'\n').take(LINES).map(<[u8]>::trim_ascii_end);
@@ -230,8 +231,9 @@ impl SnoopTable {
         if is_after_name { (words + at).saturating_sub(self.columns.len()) } else { at }
     }
 
-    /// Whether a line belongs to the table. The line must have as many words as columns, where a process name may have none or several. Its
-    /// words in the column of the time, or without times in those of address and length, must look like values of that column.
+    /// Whether a line is a row of the table. The line must have as many words as there are columns; only a process name may have no word,
+    /// or several. The word in the time column must look like a time. Without a time column, the words for address and length must look
+    /// like numbers.
     fn is_row(&self, words: &LineWords) -> bool {
         let fits = match self.process_at {
             Some(_) => words.count + 1 >= self.columns.len(),

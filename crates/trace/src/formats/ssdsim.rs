@@ -101,8 +101,8 @@ impl LineFormat for SsdsimFormat {
     }
 }
 
-/// Writes records of SSDsim. Times are in nanoseconds since the first request, because the simulators would idle from time 0 until its
-/// arrival. The device is its index in the trace's table of device names.
+/// Writes records of SSDsim. Times are in nanoseconds since the first request. With other times, the simulators would idle from time 0 to
+/// the first request. The device column contains the index of the device in the trace's table of device names.
 struct SsdsimWriter {
     /// The first arrival.
     origin: Option<Nanos>,

@@ -29,7 +29,7 @@ pub(super) static FORMAT: TraceFormat = TraceFormat {
     ..TraceFormat::READ_ONLY
 };
 
-/// Maximum length of a line of the trace in bytes; a longer line belongs to the scripts of the page.
+/// Maximum length of a trace line in bytes. Longer lines of the HTML page belong to its scripts.
 const LONGEST_LINE: usize = 1 << 16;
 
 fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn TraceSource>> {
@@ -48,7 +48,7 @@ fn is_page(head: &[u8]) -> bool {
     start.starts_with(b"<!doctype html") || start.starts_with(b"<html")
 }
 
-/// The offset at which the text begins after the short output of atrace; `None` if the file is not from atrace.
+/// The offset at which the trace begins in the output of atrace, after the line `TRACE:`; `None` if the file is not from atrace.
 fn begin_of_atrace(head: &[u8]) -> Option<usize> {
     const WORDS: usize = 1 << 10;
     const MARK: &[u8] = b"TRACE:";
@@ -98,11 +98,11 @@ impl Read for FailingReader {
 enum SystracePart {
     /// The reader is outside of the trace.
     Outside,
-    /// The reader is in a script with the data of an agent, which may be the tracer.
+    /// The reader is in a script that contains the data of a tracing agent, possibly of the kernel's tracer.
     Unknown,
     /// The reader is in the text of the tracer.
     Text,
-    /// The reader is in the string of a page from before 2015, which contains the text of the tracer.
+    /// The reader is in a string that contains the text of the tracer, as in pages from before 2015.
     Quoted,
 }
 

@@ -25,7 +25,7 @@ pub struct TraceFormat {
     pub unknown: &'static str,
     /// File-name extensions for which [`crate::TraceWriter`] writes this format, without the dot.
     pub extensions: &'static [&'static str],
-    /// What every file records in addition to reads and writes. A file that contains other operations or flags records these, too.
+    /// What every file records in addition to reads and writes. If a file contains other operations or flags, it counts as recording them.
     pub recorded: RecordedFeatures,
     /// The unit and meaning of times.
     pub times: FormatTimes,
@@ -38,7 +38,7 @@ pub struct TraceFormat {
 }
 
 impl TraceFormat {
-    /// Defaults for most formats, which can only be read and record reads and writes.
+    /// Default values for a format that can only be read. Such a format records reads and writes, but no other operations.
     pub(super) const READ_ONLY: Self = Self {
         name: "",
         about: "",
@@ -114,7 +114,7 @@ pub struct ReadOptions {
     pub only: Option<RequestFilter>,
     /// Whether a trace with several devices is rejected, because each has its own address space.
     pub one_device: bool,
-    /// Set if the file is a part of a trace or only a part of the file is read; `None` to read the whole file.
+    /// The part of the trace to read: one file of several, or a part of a file. `None` to read the whole file.
     pub slice: Option<TraceSlice>,
     /// Formats of other crates; they are tried before [`crate::formats::FORMATS`].
     pub further: &'static [&'static TraceFormat],
@@ -149,7 +149,8 @@ impl FormatCapabilities {
     pub const ALL_BUT_NOTES: FormatCapabilities =
         FormatCapabilities { columns: TraceColumn::OF_REQUEST, ..FormatCapabilities::EVERYTHING };
 
-    /// Whether the format loses no value of a batch, with or without block notes.
+    /// Whether the format can store every value of a batch. `notes` states whether this includes block notes (roles of the blocks of
+    /// writes).
     pub const fn is_everything(&self, notes: bool) -> bool {
         let columns = if notes { TraceColumn::ALL.len() } else { TraceColumn::OF_REQUEST.len() };
         self.ops.len() == Op::ALL.len() && self.columns.len() >= columns && self.tick_ns == 1
@@ -165,7 +166,7 @@ impl FormatCapabilities {
             TraceColumn::Served => time(request.served),
             TraceColumn::Complete => time(request.complete),
             TraceColumn::Sector | TraceColumn::Sectors | TraceColumn::Op => false,
-            // The re-issue flag is not lost, because the reader of the written file detects re-issues again.
+            // A re-issue flag does not count as lost, because the reader of the written file detects the re-issue again.
             TraceColumn::Flags => !self.flags.union(RequestFlags::REISSUED).contains(request.flags),
             TraceColumn::Pid => request.pid.is_some() && !self.columns.contains(&column),
             TraceColumn::Process => request.process.is_some() && !self.columns.contains(&column),

@@ -11,7 +11,7 @@ const RATE_SAMPLE: u64 = 1_000;
 const MAX_SPAN_NS: i64 = 100 * 365 * 86_400 * 1_000_000_000;
 /// 146 years: the difference of two times that are closer to zero fits into 64 bits.
 pub(crate) const FARTHEST_NS: u64 = 1 << 62;
-/// Minimum plausible rate in requests per second; a sleeping phone has ten times as many.
+/// Minimum plausible rate in requests per second. Even a sleeping phone has ten times this rate.
 const MIN_RATE: f64 = 0.02;
 /// Minimum number of requests for a check of the minimum rate.
 const IDLE_SAMPLE: u64 = 100;
@@ -19,7 +19,7 @@ const IDLE_SAMPLE: u64 = 100;
 const MIN_BUSY_RATE: f64 = 5.0;
 /// Length of a short gap between requests, in ns. Even at a low rate, some real requests follow another one within this time.
 const BURST_GAP_NS: u64 = 1_000_000;
-/// Of this many gaps in a trace, at least one must be shorter than [`BURST_GAP_NS`].
+/// If a trace has this many gaps, at least one of them must be shorter than [`BURST_GAP_NS`].
 const BURSTS_OF: u64 = 100;
 /// Of this many gaps in a benchmark, at least one must be shorter than [`BURST_GAP_NS`].
 const BUSY_BURSTS_OF: u64 = 10;
@@ -29,7 +29,7 @@ const MANY_BURSTS: u64 = 1 << 16;
 const MAX_MEAN_RESPONSE_NS: i128 = 60_000_000_000;
 /// Number of response times after which their mean is no longer updated. A wrong unit affects all response times, so this many are enough.
 const RESPONSES_SAMPLE: u64 = 1 << 20;
-/// Number of requests between two checks; fewer may be a burst or a stall.
+/// Number of requests between two checks of the units. In fewer requests, a burst or a stall could look like a wrong unit.
 const JUDGED_TOGETHER: u64 = 1 << 16;
 /// 1 GiB: Linux sends at most a few MB in a request, an eMMC packed command has about 20 MB.
 const MAX_REQUEST_SECTORS: u32 = (1 << 30) / SECTOR_BYTES as u32;
@@ -58,7 +58,7 @@ pub(crate) struct UnitGuard {
     /// Number of response times that are longer than the maximum plausible mean.
     long_responses: u64,
     data: u64,
-    /// Size of the largest request with data, in sectors; updated only if a batch may contain an implausible size.
+    /// Size of the largest request with data, in sectors. It is updated only by a batch in which some size may be implausible.
     largest: u32,
     /// Highest address, in sectors; updated only if a batch may contain an implausible address.
     highest: u64,
@@ -143,8 +143,8 @@ impl UnitGuard {
         }
     }
 
-    /// Checks whether sizes and addresses look like bytes instead of sectors. In real traces, a few requests suffice to show that they are
-    /// sectors.
+    /// Checks whether sizes and addresses look like bytes instead of sectors, that is, whether all are multiples of 512. In real traces
+    /// with sectors, a few requests suffice to refute this.
     fn see_sizes(&mut self, rows: BatchRows) {
         for request in rows.iter().filter(|request| request.op.has_data()) {
             self.data += 1;
@@ -170,7 +170,7 @@ impl UnitGuard {
         self.last
     }
 
-    /// Checks the units after every [`JUDGED_TOGETHER`] requests, so that a wrong unit is detected early, and at the end.
+    /// Checks the units after every [`JUDGED_TOGETHER`] requests, and at the end of the trace. The first checks detect a wrong unit early.
     pub(crate) fn check(&mut self, ended: bool) -> Result<()> {
         if self.count < self.next_check_at && !ended {
             return Ok(());
@@ -257,7 +257,8 @@ impl UnitGuard {
         10f64.powi(unit.digits() as i32 - self.unit.digits() as i32)
     }
 
-    /// The error with a hint: the unit closest to the assumed one in which the times are plausible.
+    /// Creates the error for implausible times. The hint names the unit in which the times are plausible; of several such units, the one
+    /// closest to the assumed unit.
     fn likely(&self, problem: String, fits: impl Fn(TimeUnit) -> bool, coarser: bool) -> Error {
         let mut choices = TimeUnit::CHOICES.to_vec();
         if coarser {
@@ -392,7 +393,8 @@ mod tests {
 
     #[test]
     fn a_unit_too_fine_is_named() {
-        // 1,000,000 requests per second in microseconds, and 40,000 requests per second in milliseconds; both are read as nanoseconds.
+        // Both traces are read as nanoseconds. The first has 1,000,000 requests per second and times in microseconds; the second has 40,000
+        // requests per second and times in milliseconds.
         assert!(hint(check_units(OPEN, steady(50_000, 1, 8))).contains("--time-unit us"), "1 M/s in us");
         let milliseconds = (0..5_000i64).map(|i| Request::new(Nanos(i / 40), Op::Read, Sector(8), 8));
         assert!(hint(check_units(OPEN, milliseconds)).contains("--time-unit ms"), "40 k/s in ms");

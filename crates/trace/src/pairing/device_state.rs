@@ -38,7 +38,7 @@ pub(super) struct DevicePairingState {
 fn emit(open: &OpenRequest, complete: Nanos, books: &mut PairingOutput) {
     let request = Request { complete: Some(complete), served: open.served_at(complete), ..open.request };
     if request.early_time().is_some() {
-        // Contradictory times mean that the events belong to different requests, because the clocks of CPUs differ or lines are out of
+        // The times contradict each other, so the events belong to different requests. The clocks of the CPUs differ, or lines are out of
         // order.
         lose(open, books);
         return;
@@ -80,21 +80,21 @@ impl DevicePairingState {
 
     /// Handles an event before the issue: an I/O is queued, or its request is allocated or inserted.
     pub(super) fn queue(&mut self, event: &BlockLayerEvent, stage: u8, books: &mut PairingOutput) {
-        // If an earlier stage of the I/O is recorded, events of a later stage are redundant.
+        // The recording contains an earlier stage of each I/O, so events of this stage are redundant.
         if stage < self.stage {
             books.counts.repeated += 1;
             return;
         }
         self.lose_early(books);
         if stage == INSERTED && event.op == Op::Flush {
-            // The kernel inserts its own flushes before it issues them. They are counted here, and not queued.
+            // A flush that is inserted was created by the kernel itself. It is counted here, and is not queued as a request.
             books.counts.flushes += 1;
             return;
         }
         let is_first = stage > self.stage && self.stage > 0;
         self.stage = stage;
         if is_first && let Some(open) = self.waiting.of_range(event).last() {
-            // Early kernels allocate a request before they queue the I/O, so this I/O is already known.
+            // Early kernels allocate a request before they queue its I/O, so this event belongs to a known request.
             open.events += 1;
             return;
         }
@@ -109,7 +109,7 @@ impl DevicePairingState {
         }
     }
 
-    /// Counts the completions before the first other event as unpaired, because their requests began before the recording.
+    /// Counts the completions before any event of another kind as unpaired. Their requests began before the recording.
     fn lose_early(&mut self, books: &mut PairingOutput) {
         for open in self.early.drain(..) {
             lose(&open, books);
@@ -166,8 +166,8 @@ impl DevicePairingState {
         self.waiting.insert(second);
     }
 
-    /// Removes and returns the waiting request for `[sector, sector + sectors)`: a single request, several whose merging is not
-    /// recorded, or the first part of one whose split is not recorded.
+    /// Removes the waiting requests in `[sector, sector + sectors)` and returns them as one request. If merges are not recorded, several
+    /// requests are joined. If splits are not recorded, only the first part of a longer request is removed.
     fn take_waiting(&mut self, event: &BlockLayerEvent, books: &mut PairingOutput) -> Option<OpenRequest> {
         let end = event.sector.saturating_add(u64::from(event.sectors));
         let (mut open, choice) = self.waiting.take(event.sector, event.sectors, event.op).or_else(|| {
@@ -225,7 +225,8 @@ impl DevicePairingState {
             // If queueing is recorded, but not that of this request, the request arrived before the recording, or its event was lost.
             .unwrap_or_else(|| OpenRequest { queued: self.stage == 0, events: 0, ..OpenRequest::new(event) });
         open.events += 1;
-        // Only later events show whether the driver re-issues requests without an event, or whether completions are not recorded.
+        // There are two possible causes: the driver re-issues requests without an event, or completions are not recorded. Later events show
+        // which one applies.
         open.may_be_reissue = may_be_reissue;
         // If the request reaches the driver without its FUA flag, the kernel emulates FUA by a flush after the data.
         open.sequenced |= open.request.flags.contains(RequestFlags::FUA) && !event.flags.contains(RequestFlags::FUA);
@@ -252,7 +253,7 @@ impl DevicePairingState {
         open.request.issue = Some(event.time);
         open.events += 1;
         books.ledger.requeued += 1;
-        // If queueing is not recorded, or several requests have this range, this issue may belong to another request.
+        // The match is ambiguous if queueing is not recorded, or if several issued requests have this range.
         books.ledger.ambiguous += u64::from(self.stage == 0 || issued.next().is_some());
     }
 
@@ -322,7 +323,7 @@ impl DevicePairingState {
             return self.complete_flush(event, books);
         }
         if event.sectors == 0 {
-            // Pass-through and zone commands also complete with 0 sectors, because they have no data.
+            // A completion of 0 sectors ends a write with its flushes, or a command without data (pass-through or zone command).
             if event.op == Op::Write {
                 self.complete_sequence(event, books);
             } else {
@@ -354,7 +355,8 @@ impl DevicePairingState {
         }
     }
 
-    /// Handles the completion of I/O that was passed on to another device, to which its request belongs.
+    /// Handles the completion of I/O that this device passed on to another device. The request counts for the other device, so it is
+    /// skipped here.
     #[cold]
     fn complete_passed_on(&mut self, event: &BlockLayerEvent, books: &mut PairingOutput) {
         books.counts.passed_on += 1;
@@ -401,7 +403,7 @@ impl DevicePairingState {
     /// Handles the completion of length 0 that ends a flush, or a write with flushes before or after its data.
     fn complete_sequence(&mut self, event: &BlockLayerEvent, books: &mut PairingOutput) {
         let finishing = self.finishing.take(event.sector, 0, event.op).map(|(open, _)| (open, event.time));
-        // A waiting flush has ended when the kernel's own flush completed.
+        // A flush that a task requested ends when the flush that the kernel issued for it has completed.
         let flush = |open: OpenRequest| (open, open.request.complete.unwrap_or(event.time));
         if let Some((mut open, end)) = finishing.or_else(|| self.flushes.waiting.pop_front().map(flush)) {
             open.events += 1;

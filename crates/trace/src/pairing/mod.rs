@@ -214,7 +214,8 @@ impl EventPairer {
         self.devices.get(&device).is_some_and(|device| device.has_issued(sector, op))
     }
 
-    /// Sets the time at which the driver reported the end of a request's command, which is the completion if none is recorded.
+    /// Sets the time at which the driver reported the end of a request's command. If no completion is recorded, this time is used as the
+    /// completion.
     pub(crate) fn served(&mut self, device: NameId, sector: u64, op: Op, time: Nanos) {
         if let Some(device) = self.devices.get_mut(&device) {
             device.served(sector, op, time);
@@ -248,7 +249,7 @@ impl EventPairer {
         devices.filter_map(DevicePairingState::oldest_open).min()
     }
 
-    /// Ends the recording. Open requests are unpaired, unless the recording has no completions of their device.
+    /// Ends the recording. Open requests count as unpaired. If the recording has no completions for their device, they are kept instead.
     pub fn finish(&mut self, ledger: &mut Ledger, out: &mut Vec<Request>) {
         self.give_up(0, ledger, out);
         self.devices.clear();

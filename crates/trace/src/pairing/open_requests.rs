@@ -87,7 +87,7 @@ impl OpenRequest {
     }
 }
 
-/// Requests by the sector that their next event will contain; those of the same sector are first in, first out.
+/// Open requests by the next sector that they will complete. Requests with the same sector are first in, first out.
 #[derive(Debug, Default)]
 pub(super) struct OpenRequestsBySector {
     pub(super) by_sector: BTreeMap<u64, VecDeque<OpenRequest>>,
@@ -122,8 +122,8 @@ impl OpenRequestsBySector {
         Some((open, choice))
     }
 
-    /// Removes and returns the latest request of this operation that ends at `end`. Requests at up to 64 different first sectors before
-    /// `end` are searched, because requests may overlap.
+    /// Removes and returns the latest request of this operation that ends at `end`. Requests may overlap, so those at up to 64 different
+    /// first sectors before `end` are searched.
     pub(super) fn take_ending(&mut self, end: u64, op: Op) -> Option<OpenRequest> {
         const NEIGHBOURS: usize = 64;
         let (&sector, at) = self.by_sector.range(..end).rev().take(NEIGHBOURS).find_map(|(sector, list)| {
@@ -133,7 +133,8 @@ impl OpenRequestsBySector {
         self.remove(sector, at)
     }
 
-    /// Removes and returns the newest request of exactly this range, which is an I/O that was just queued.
+    /// Removes and returns the newest request with exactly this range and operation. It is used to find an I/O that was queued just before
+    /// its merge.
     pub(super) fn take_newest(&mut self, sector: u64, sectors: u32, op: Op) -> Option<OpenRequest> {
         let end = sector.saturating_add(u64::from(sectors));
         let list = self.by_sector.get(&sector)?;
@@ -201,7 +202,7 @@ pub(super) struct KernelFlush {
     pub(super) open: OpenRequest,
     /// Whether a request that is kept waits for this flush.
     pub(super) serves: bool,
-    /// Whether the driver returned the flush; then the next issued flush is the same flush again.
+    /// Whether the driver requeued the flush. The next issue of a flush is then a repetition of this flush.
     returned: bool,
 }
 
@@ -214,8 +215,8 @@ pub(super) struct FlushQueues {
     pub(super) running: VecDeque<KernelFlush>,
 }
 
-/// Whether the event belongs to a flush that the kernel itself issues: `FF`, or before kernel 4.8 a write of no sectors with a
-/// preflush, which completes at sector 2^64-1.
+/// Whether the event belongs to a flush that the kernel itself issues. Such a flush has the operation `FF`. Before kernel 4.8, it is a
+/// write of 0 sectors with a preflush, and its completion has the sector 2^64-1.
 pub(super) fn is_kernel_flush(event: &BlockLayerEvent) -> bool {
     let empty_write = event.op == Op::Write && event.sectors == 0 && event.flags.contains(RequestFlags::PREFLUSH);
     match event.kind {
@@ -226,7 +227,7 @@ pub(super) fn is_kernel_flush(event: &BlockLayerEvent) -> bool {
 }
 
 impl FlushQueues {
-    /// Handles the issue of a flush of the kernel. `serves` states whether a write waits for it as one of its steps.
+    /// Handles the issue of a flush that the kernel itself starts. `serves` is true if the flush is a step of a write that waits for it.
     pub(super) fn issue(&mut self, event: &BlockLayerEvent, mut serves: bool) {
         if let Some(running) = self.running.back_mut().filter(|running| running.returned) {
             running.returned = false;
@@ -246,7 +247,7 @@ impl FlushQueues {
         self.running.push_back(KernelFlush { open, serves, returned: false });
     }
 
-    /// Handles the requeue of the latest flush; returns false if the driver has none.
+    /// Handles the requeue event of the latest flush in progress. Returns false if no flush is in progress.
     pub(super) fn requeue(&mut self) -> bool {
         let Some(running) = self.running.back_mut() else { return false };
         running.returned = true;
@@ -254,7 +255,8 @@ impl FlushQueues {
         true
     }
 
-    /// Ends the latest flush, because older ones never end if their completions were lost. Also returns whether it was the only one.
+    /// Ends the latest flush and returns it. Also returns whether it was the only open flush. Older flushes may have lost their completions
+    /// and never end.
     pub(super) fn complete(&mut self) -> Option<(KernelFlush, bool)> {
         let flush = self.running.pop_back()?;
         Some((flush, self.running.is_empty()))
@@ -275,7 +277,7 @@ impl FlushQueues {
 /// Maximum number of open appends; the queue of a driver is shorter.
 const MOST_OPEN_APPENDS: usize = 1 << 12;
 
-/// A zone append, with the values that all its events except the completion contain.
+/// A zone append that is in progress. Each of its events contains these values, except its completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ZoneAppend {
     device: NameId,
@@ -304,8 +306,8 @@ impl OpenZoneAppends {
         }
     }
 
-    /// Ends the append that was written at this sector; returns the start of its zone. It is the oldest append of this length
-    /// whose zone has the nearest start at or before the sector.
+    /// Completes a zone append whose data was written at this sector; returns the start of its zone. Of the open appends of this length,
+    /// those with the nearest zone start at or before the sector are considered. The oldest one is completed.
     pub fn complete(&mut self, device: NameId, written: u64, sectors: u32) -> Option<u64> {
         let fits = |open: &ZoneAppend| open.device == device && open.sectors == sectors && open.sector <= written;
         let nearest = self.0.iter().filter(|open| fits(open)).map(|open| open.sector).max()?;

@@ -113,7 +113,7 @@ pub struct EventCounts {
     pub kept: u64,
     /// Events that are redundant, because an earlier step of the same I/O is recorded.
     pub repeated: u64,
-    /// Events of the kernel's flushes on behalf of requests that were kept.
+    /// Events of flushes that the kernel issued for other requests. Only these other requests were kept.
     pub flushes: u64,
     /// Events of commands without data, except flushes.
     pub without_data: u64,

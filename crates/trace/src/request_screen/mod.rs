@@ -1,5 +1,6 @@
-//! Screens the requests of a trace in order of arrival: marks suspected re-issues, removes requests that are not selected, then drops
-//! re-issues on request. The order matters: re-issues are detected among all requests, but counted only among the selected ones.
+//! Screens the requests of a trace in order of arrival. First marks suspected re-issues among all requests, then removes requests that are
+//! not selected, and finally drops the marked requests if the options require it. Re-issues are thus detected among all requests, but
+//! counted only among the selected ones.
 
 mod reissue_detector;
 mod selection;
@@ -23,7 +24,7 @@ pub(crate) struct RequestScreen {
     selection: Option<RequestSelection>,
     drop_reissued: bool,
     one_device: bool,
-    /// Whether the input is only a part of a trace, which may lack values of the selection.
+    /// Whether the input is only a part of a trace. A part may lack values that the selection names.
     is_slice: bool,
     /// Number of requests that are marked as suspected re-issues, among the selected requests.
     reissued: u64,
@@ -36,7 +37,7 @@ pub(crate) struct RequestScreen {
 }
 
 impl RequestScreen {
-    /// Creates a screen for a source; `stored` is the ledger that the file contains.
+    /// Creates the filter for the requests of a source. `stored` is the ledger that the file contains.
     pub fn new(options: &ReadOptions, stored: &Ledger) -> Self {
         let origin = options.slice.as_ref().map(|slice| slice.origin);
         Self {
@@ -97,7 +98,8 @@ impl RequestScreen {
         self.one_device && self.devices.len() > 1
     }
 
-    /// At the end of the trace, checks for several devices and for values of the selection that no request has.
+    /// Called at the end of the trace. Returns an error if there are several devices where only one is permitted, or if a selected value
+    /// (such as a process name) occurs in no request.
     pub fn check(&self) -> Result<()> {
         let Some((processes, devices)) = &self.names else { return Ok(()) };
         if self.refuses() {

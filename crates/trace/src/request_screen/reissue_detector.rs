@@ -76,13 +76,13 @@ fn of_another_process(first: &Request, second: &Request) -> bool {
 }
 
 const OPTION: &str = "--reissue-window";
-/// Maximum end of the re-issue window; a later request with the same range is more likely a different request.
+/// Maximum length of the re-issue window. A later request with the same range is more likely a different request.
 const LATEST: Nanos = Nanos(1_000_000_000);
 
-/// The time from the first issue of a request to the second as a range that includes both bounds.
+/// Time between the first and the second issue of a request, as a range that includes both bounds.
 ///
-/// The default fits a UFS link that wakes up. Other causes have other times: after `HOST_BUSY`, Linux 6.12 issues a SCSI command
-/// again when another one ends, otherwise 20 to 72 ms later, because the host stays blocked for seven tries.
+/// The default fits a UFS link that wakes up. Other causes need other ranges. After `HOST_BUSY`, for example, Linux 6.12 issues a SCSI
+/// command again when another command ends. If none ends, it does so after 20 to 72 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReissueWindow {
     soonest: Nanos,
@@ -132,8 +132,8 @@ const MOST: usize = 1 << 16;
 /// The number that stands for no earlier request with this hash.
 const NONE: u32 = u32::MAX;
 
-/// A ring of requests, and for each hash the number of its latest request. Each entry contains the number of the previous request
-/// with its hash.
+/// The most recent requests, in a ring. A table contains the number of the latest request with each hash. Each entry of the ring contains
+/// the number of the previous request with the same hash.
 #[derive(Clone, Debug)]
 pub(super) struct RecentRequests {
     /// Time for which requests are remembered, in nanoseconds.
@@ -160,7 +160,7 @@ impl RecentRequests {
     pub fn find(&self, request: &Request) -> Option<&Request> {
         let mut number = self.latest[self.bucket(request)];
         loop {
-            // Requests that are no longer in the ring have been overwritten.
+            // A request that is older than the length of the ring has been overwritten.
             let age = self.count.wrapping_sub(number) as usize;
             if number == NONE || age > self.ring.len() {
                 return None;
@@ -196,7 +196,7 @@ impl RecentRequests {
             None => self.ring.push(entry),
         }
         self.latest[bucket] = self.count;
-        // The count must not become `NONE`, so the ring is numbered again from 0.
+        // The ring is renumbered from 0 before the count reaches the reserved value `NONE`.
         self.count = self.count.wrapping_add(1);
         if self.count == NONE {
             self.restart(self.latest.len() / 2);

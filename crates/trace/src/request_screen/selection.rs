@@ -1,4 +1,4 @@
-//! Selects requests (`--only`), and determines values of the selection that no request has.
+//! Selects requests (`--only`), and detects selected values, such as process names, that occur in no request.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use crate::{Batch, Error, ErrorClass, NameId, NameTable, Nanos, Op, Request, Res
 /// Maximum number of process ids that are counted, to list them if a selected one is missing.
 const MOST_PIDS: usize = 4096;
 
-/// Selects requests of a trace, and counts the values of all requests.
+/// Selects requests of a trace. Also counts the devices, processes and operations of all requests, to detect selected values that do not
+/// occur.
 #[derive(Debug)]
 pub(super) struct RequestSelection {
     devices: NameSelection,
@@ -52,7 +53,8 @@ impl NameSelection {
 }
 
 impl RequestSelection {
-    /// A selection by the conditions `only`; `origin` is the first arrival of the whole trace if only a part of it is read.
+    /// Creates a selection with the conditions `only`. If only a part of the trace is read, `origin` is the first arrival of the whole
+    /// trace.
     pub fn new(only: &RequestFilter, origin: Option<Nanos>) -> Self {
         Self {
             devices: NameSelection::new(&only.devices),
@@ -177,7 +179,7 @@ pub struct RequestFilter {
     pub(super) processes: Vec<String>,
     pub(super) pids: Vec<i32>,
     pub(super) ops: Vec<Op>,
-    /// Selects arrivals from this time on, relative to the first arrival of the trace.
+    /// Earliest selected arrival, relative to the first arrival of the trace.
     pub(super) from: Nanos,
     /// Selects arrivals before this time, relative to the first arrival.
     pub(super) to: Option<Nanos>,

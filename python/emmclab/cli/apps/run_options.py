@@ -95,7 +95,7 @@ class Running:
         """Run an application and print progress lines; `more` are options of `run_application`."""
         run = run_application if solution is None else solution.run
         with_solution = "" if solution is None else f", {solution.name}"
-        # Neither preconditioning nor the run of a program reports progress.
+        # Preconditioning and the run of a program report no progress, so only the elapsed time is printed.
         with Working(f"{name} on {device.name} over {network}{with_solution}"):
             return run(name, device, network=network, check=self.check, **self.options(), **more)
 

@@ -18,7 +18,7 @@ from emmclab.runtime.number_format import percent_text
 _BAR = 32
 #: Minimum length of a part of the user's waiting time that is reported, in ns.
 _LEAST_REPORTED_NS = 10_000_000
-#: Maximum number of parts of the time that are listed; the JSON contains all.
+#: Maximum number of rows in the table of storage time; the JSON contains all.
 _PARTS = 8
 
 
@@ -162,7 +162,7 @@ def show_learned(console: Console, learned: LearnedProgram, output: Path, cpu_fa
 
 
 def _show_user_time(console: Console, user: LearnedTime) -> None:
-    """Print how much of the user's time does not depend on the device, and what the program leaves out."""
+    """Print how much time is the same on every device, and how much work of other threads the program leaves out."""
     name = f"{user['thread']} ({user['runs']})" if user["runs"] else user["thread"]
     parts = ((user["asleep_ns"], "asleep"), (user["unexplained_ns"], "in waits for unknown causes"))
     texts = [f"{ns / 1e9:,.3f} s {state}" for ns, state in parts if ns >= _LEAST_REPORTED_NS]

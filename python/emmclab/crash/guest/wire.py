@@ -8,7 +8,8 @@ from typing import Any, TypedDict
 
 from emmclab.crash.mounted_files import Node
 
-#: Names of a guest's two channels: for requests and answers, and for workload lines and their confirmations.
+#: Names of the two channels to a guest. The first carries requests and answers; the second carries output lines of the
+#: workload and their confirmations.
 CONTROL, LINES = "control", "lines"
 #: Path of the agent's configuration in the guest.
 ORDERS = "/orders.json"
@@ -62,7 +63,8 @@ class Answer(TypedDict, total=False):
     #: (`blocks`).
     refused: str
     blocks: list[int]
-    #: Answers to `read` and `tree`: why the kernel cannot read the files (`unreadable`), or their packed contents.
+    #: Answers to the requests `read` and `tree`: why the kernel cannot read the files (`unreadable`), or their contents
+    #: (`data`, `nodes`).
     unreadable: str
     data: str | None
     nodes: list[Any] | None

@@ -1,4 +1,4 @@
-"""The page of the study `advil-live`: claims, and Figure 7 and Table II with real programs instead of traces."""
+"""The HTML page of the study `advil-live`: Figure 7 and Table II of the paper, with real programs."""
 
 from collections.abc import Sequence
 

@@ -12,7 +12,7 @@ from emmclab.simulation.device import Device
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 
-#: Labels on the page, by grid of the study.
+#: Labels on the page for the grids of the study.
 VARIANTS = {
     "ressd": "ReSSD",
     "padding": "Advil, padding only",
@@ -33,14 +33,15 @@ WORKLOADS = (SEQUENTIAL, "RandomWrite", "Postmark", *PHONES)
 _SMALL = 16
 #: Layers whose gain is shown as a function of the length of the recording.
 LENGTH_LAYERS = ("ressd", "advil")
-#: Cells of Table II (row, column): random writes of 4 KB to the eMMC, and sequential writes to the card.
+#: Cells of the paper's Table II (index of the row, column): random 4 KB writes to the eMMC, and sequential writes to
+#: the SD card.
 TABLE2_SMALL = ((0, "random_write_mb_s"), (3, "seq_write_mb_s"))
-#: Logged bytes that fill a section of the reserved area: 70 % of 128 MB (section V-E).
+#: Amount of logged data that fills a section of Advil's reserved area: 70 % of 128 MB (section V-E of the paper).
 _SECTION_BYTES = (128 << 20) * 7 // 10
 
 
 def bandwidth(run: Run, *, drained: bool = False) -> float:
-    """Return the MB/s that the workload writes during its replay; with `drained`, the time includes the final drain.
+    """Return the write bandwidth of the workload in MB/s; if `drained`, its time includes emptying the log.
 
     The paper does not state what happens to the data that is still in the log at the end of a replay.
     """
@@ -59,14 +60,14 @@ def bandwidths(
 def gains(
     results: Results, grid: str, over: str = "bare", names: Iterable[str] | None = None, *, drained: bool = False
 ) -> dict[str, float]:
-    """Return the write bandwidth in the runs of `grid` relative to that in the runs of `over`, by workload."""
+    """Return the write bandwidths in the grid `grid` divided by those in the grid `over`, by workload."""
     names = None if names is None else list(names)
     base, layer_rates = (bandwidths(results, grid_name, names, drained=drained) for grid_name in (over, grid))
     return {name: value / base[name] for name, value in layer_rates.items()}
 
 
 def gain_of(results: Results, name: str, grid: str = "advil", over: str = "bare") -> float:
-    """Return the write bandwidth in the run of `grid` relative to that in the run of `over`, for one workload."""
+    """Return the write bandwidth of the runs in `grid` divided by that of the runs in `over`, for one workload."""
     return gains(results, grid, over, [name])[name]
 
 
@@ -82,7 +83,10 @@ def _gains_text(ratios: dict[str, float], sign: str = "x") -> str:
 
 
 def _other_readings(results: Results, names: Iterable[str], over: str = "bare", sign: str = "x") -> str:
-    """Describe the gains under other interpretations of the paper: with the log drained, or with another hot region."""
+    """Describe the gains under other interpretations of the paper.
+
+    In one of them, the log is drained at the end. In the other one, only overwritten data counts as invalidated.
+    """
     names = list(names)
     drained = gains(results, "advil", over, names, drained=True)
     data = gains(results, "data", over, names)
@@ -104,7 +108,7 @@ def _over_bare(results: Results, name: str, note: str) -> Measurement:
 
 
 class LengthRow(TypedDict):
-    """Gain of a layer over the bare device: until the last request, and including the final drain."""
+    """Gain of a layer over the bare device: up to the last request, and including the final drain of its log."""
 
     layer: str
     requests: int
@@ -114,7 +118,7 @@ class LengthRow(TypedDict):
 
 
 def lengths(results: Results) -> list[LengthRow]:
-    """Return the gain of each layer by the length of a long recording of browsing, the shortest first."""
+    """Return the gain of each layer for increasing lengths of a recording of browsing."""
     rows: list[LengthRow] = []
     for bare in results.select("length-bare"):
         for layer in LENGTH_LAYERS:
@@ -267,7 +271,7 @@ def advil_ratios(results: Results) -> Measurement:
 
 
 def pattern(results: Results, grid: str) -> list[tuple[int, int]]:
-    """Return start and length, in sectors, of the first writes that reach Advil's original area (Figure 9)."""
+    """Return start and length, in sectors, of the first writes that reach the original area of the disk (Figure 9)."""
     return [(sector, sectors) for sector, sectors in results.run(grid, input=DRAWN).first_writes]
 
 

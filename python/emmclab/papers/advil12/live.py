@@ -29,7 +29,7 @@ def modelled(results: Results, grid: str, names: Iterable[str], over: str = "bar
 
 
 def _comparison(results: Results, names: Iterable[str], over: str = "bare") -> str:
-    """Describe gains for comparison with a live run: with the log drained, and with models of the programs."""
+    """Describe gains of two other setups beside a live run: log drained at the end, and models of the programs."""
     names = list(names)
     drained = gains(results, "advil", over, names, drained=True)
     models = modelled(results, "advil", names, over)
@@ -88,7 +88,7 @@ def rates(results: Results) -> dict[tuple[str, int], float]:
 
 
 def published_rates() -> dict[tuple[str, int], float]:
-    """Return the bandwidths that Table II gives for the eMMC, by fio mode and request size in KB."""
+    """Return the bandwidths of the eMMC in Table II of the Advil paper, by fio mode and request size in KB."""
     rows = [row for row in table("advil12_table2_bandwidth") if row["device"] == _DEVICE]
     return {(mode, int(row["unit_kb"])): float(row[column]) for row in rows for mode, column in COLUMNS.items()}
 

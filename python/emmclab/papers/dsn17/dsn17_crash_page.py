@@ -1,4 +1,4 @@
-"""The page of the study `dsn17-crash`: the claim, and each run with power cuts."""
+"""The page of the study `dsn17-crash`: the tested claim of the paper, and each run with power cuts."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The page of the study `dsn17`: claims, applications under each journal mode, and the gain of each feature."""
+"""The page of the study `dsn17`: applications in each journal mode, and the gain of each feature."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Compares modes of the journal layer: measures the claims with the studies `dsn17` and `dsn17-crash`."""
+"""Compares modes of the journal layer, using the results of the studies `dsn17` and `dsn17-crash`."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -22,14 +22,14 @@ MODES = {
     "packed": "one write",
     "aware": "all three",
 }
-#: Modes that keep the durability promises of ext4.
+#: Modes of the journaling layer that keep the durability promises of ext4.
 SAFE = ("ordered_fua", "delta", "packed", "aware")
 BASE, BOUND, AWARE = "legacy", "no_journal", "aware"
-#: The grid of the same programs on ext4 without a journal, and the suffix of its inputs' names.
+#: Name of the grid that runs the programs on ext4 without a journal, and suffix of its input names.
 IDEAL, _NO_JOURNAL = "ext4-no-journal", "-no-journal"
 #: Device presets; claims are judged on the first one, which has a cache to flush, like the paper's prototype.
 DEVICES = ("emmc50-cache", "emmc50-write-through", "emmc51-cache")
-#: Recorded programs: applications, and benchmarks of one operation. Traces of the user are shown, but not judged.
+#: Names of the recorded applications.
 APPLICATIONS = ("mail", "chat", "app-install", "camera")
 SQLITE = ("sqlite-delete", "sqlite-truncate", "sqlite-persist", "sqlite-wal")
 BENCHMARKS = (*SQLITE, "create-files")
@@ -79,7 +79,7 @@ def durable_pct(run: Run) -> float:
 
 
 def ideal_run(results: Results, name: str, device: str) -> Run:
-    """Return the run of a program on ext4 without a journal; for a user's trace, the run in mode `no_journal`."""
+    """Return the run without a journal: of a program on ext4, or of a user's trace in the mode `no_journal`."""
     if name in PROGRAMS:
         return results.run(IDEAL, input=name + _NO_JOURNAL, device=device)
     return results.run(BOUND, input=name, device=device)
@@ -127,7 +127,7 @@ def _range(values: Iterable[float], text: Callable[[float], str] = _plain) -> st
 
 
 def _under_kernels(results: Results) -> str:
-    """Describe the gain of mode `aware` under the other interpretations of how the kernel writes."""
+    """Describe the gain of journal mode `aware` for each simulated kernel (setting `host.kernel`)."""
     parts = []
     runs = {grid: list(results.select(grid + _KERNELS)) for grid in (BASE, AWARE)}
     for kernel in dict.fromkeys(run.settings["host.kernel"] for run in runs[BASE]):
@@ -237,7 +237,7 @@ def over_ideal(results: Results, device: str, ideal: str = IDEAL, *, mode: str =
 
 @measure
 def ideal(results: Results) -> Measurement:
-    """Measure how much longer mode `aware` takes than ext4 without a journal."""
+    """Measure how much longer programs run in journal mode `aware` than on ext4 without a journal."""
     costs = over_ideal(results, DEVICES[0])
     bound = fmean(over_ideal(results, DEVICES[0], BOUND).values())
     other_devices = "; ".join(
@@ -324,7 +324,8 @@ def journal_bytes(results: Results) -> Measurement:
     )
 
 
-#: The grid that is tested, and the control grid, in which data must be lost for the test to be valid.
+#: Names of two groups of runs (grids): the tested group, and a control group. The test is valid only if data is lost in
+#: the control group.
 TESTED, CONTROL = "aware", "no_barrier"
 
 

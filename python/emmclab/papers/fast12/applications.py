@@ -29,11 +29,11 @@ CARDS = {
     "PNY": "pny-c10",
 }
 KINGSTON = CARDS["Kingston"]
-#: SD cards except Kingston, which slides 18 to 20 of the talk leave out.
+#: SD cards except Kingston. Slides 18 to 20 of the FAST 2012 talk leave out this card.
 OTHERS = tuple(name for name in CARDS.values() if name != KINGSTON)
 NETWORKS = ("wifi", "usb")
 WEBBENCH = "webbench"
-#: Grids of the study: the unchanged presets, and the second mapping scheme that fits the published figures.
+#: Grids of the study: the unchanged device presets, and another mapping scheme that also fits the published figures.
 GRID, LOG_BLOCKS = "cards", "log-blocks"
 #: Setting for the number of log blocks of an SD card, and its value in the presets.
 LOG_BLOCKS_KEY, PRESET_LOG_BLOCKS = "mapping.log_blocks", 4
@@ -110,7 +110,7 @@ def slowest_against_axes(results: Results) -> list[tuple[str, float, float]]:
 
 @measure
 def axes(results: Results) -> Measurement:
-    """Compare the run times on the slowest card with the lengths of the axes of the talk's charts."""
+    """Compare the run times on the slowest card with the axis lengths of the charts in the FAST 2012 talk."""
     charts = slowest_against_axes(results)
     within = sum(fits_axis(slowest, axis) for _, slowest, axis in charts)
     times_text = ", ".join(f"{name} {slowest:,.0f} of {axis:,.0f} s" for name, slowest, axis in charts)
@@ -149,7 +149,7 @@ def network(results: Results) -> Measurement:
 
 
 def _requests(run: Run) -> ReadWriteCounts:
-    """Return the request counts of a simulated run, which always has them."""
+    """Return the request counts of an application run; they are never missing in a simulated run."""
     return cast("RequestCounts", run.app.requests).all
 
 
@@ -307,7 +307,7 @@ def _values_text(value_by_name: Mapping[str, float], text: Callable[[float], str
 # spreads over the cards with the published spreads. For cross-validation, each application is held out once: the number
 # is chosen by the other applications, and compared with the figures of this one.
 
-#: Published spreads of the run time over the cards, in percent, widened by 20 % at both ends, as in the claims.
+#: Published spreads of the run time over the cards, in percent. Both ends are widened by 20 %, as in the claims.
 _SPREADS, _SPREAD_OF_WEBBENCH = (80.0, 360.0), (160.0, 240.0)
 
 
@@ -345,7 +345,7 @@ class Point:
 
     @property
     def length(self) -> float:
-        """Factor by which the program must be longer so that the slowest card's bar ends at 3/4 of the axis."""
+        """Factor by which to lengthen the program so that the slowest card's bar fills 3/4 of the chart's axis."""
         return 0.75 * self.axis_s / self.slowest_s
 
 
@@ -359,7 +359,7 @@ def counts(results: Results) -> list[int]:
 
 
 def points(results: Results) -> Points:
-    """Return a point for every number of log blocks and every application whose chart has an axis."""
+    """Return the point of each application with a published time axis, for every number of log blocks."""
     points_by_name: dict[str, dict[int, Point]] = {}
     for row in table("fast12_axes"):
         if row["with_kingston"] == "yes":
@@ -378,7 +378,7 @@ def points(results: Results) -> Points:
 
 
 def miss(points_by_name: Points, count: int, without: Iterable[str] = ()) -> float:
-    """Return how far run times with `count` log blocks are from those of the talk, in octaves.
+    """Return the distance of the run times with `count` log blocks from the published run times, in octaves.
 
     The distances of all applications are added.
     """
@@ -386,15 +386,15 @@ def miss(points_by_name: Points, count: int, without: Iterable[str] = ()) -> flo
 
 
 def best(points_by_name: Points, without: Iterable[str] = ()) -> int:
-    """Return the number of log blocks with run times closest to the talk's; if two are equal, the smaller."""
+    """Return the number of log blocks with run times closest to the published ones; if two are equal, the smaller."""
     counts_tried = sorted(next(iter(points_by_name.values())))
     return min(counts_tried, key=lambda count: miss(points_by_name, count, without))
 
 
 def held_out(points_by_name: Points) -> dict[str, tuple[int, Point]]:
-    """Return, for each application, the number of log blocks that is fitted to all other applications.
+    """Return for each application the number of log blocks that fits all other applications best.
 
-    The second value is the application's point for this number.
+    The second value of each pair is the application's point for this number of log blocks.
     """
     chosen = {name: best(points_by_name, (name,)) for name in points_by_name}
     return {name: (count, points_by_name[name][count]) for name, count in chosen.items()}

@@ -1,4 +1,4 @@
-"""The page of the study `fast12`: claims, what users wait for on each device, and whether it still holds today."""
+"""The page of the study `fast12`: claims, waits of users on each device, and whether the result still holds."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ from emmclab.runtime.document import Cells, Heading, Note, Number, Part, TextTab
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 
-#: All devices of the talk; the internal flash is the first.
+#: All devices of the FAST 2012 talk; the internal flash is the first.
 DEVICES = (INTERNAL, *CARDS.values())
 TODAY = "today"
 
@@ -84,7 +84,7 @@ def _runtime(run: Run) -> Number:
 
 
 def _runtimes(results: Results, network: str) -> TextTable:
-    """Return a table of each application's run times, storage shares, and spread without the card Kingston."""
+    """Return a table of run times, shares of storage, and the spread of run times over all cards but Kingston."""
     rows: list[Cells] = []
     for name in APPLICATIONS:
         runs = runs_of(results, name, network)
@@ -122,7 +122,10 @@ def _background(results: Results) -> TextTable:
 
 
 def _fit(results: Results) -> list[Part]:
-    """Return the section on the fitted number of log blocks: all tried numbers, and each application held out."""
+    """Return the section on the number of log blocks, which was fitted to published figures.
+
+    It contains all tried numbers, and for each application the number that fits the other applications best.
+    """
     tried_points = points(results)
     of = f"of {len(tried_points)}"
     count_rows = [
@@ -184,7 +187,7 @@ def _today_devices(results: Results) -> list[str]:
 
 
 def _today(results: Results) -> TextTable:
-    """Return a table of each application's run times and storage shares on a phone of 2020."""
+    """Return a table for a phone of 2020: run times of the applications, and their shares of storage."""
     rows: list[Cells] = [
         [name, *map(_runtime, results.select(TODAY, input=name, network="wifi"))] for name in APPLICATIONS
     ]

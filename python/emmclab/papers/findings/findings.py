@@ -51,7 +51,7 @@ def hybrid_merit(results: Results) -> Answer:
 
 
 def hybrid_worn(results: Results) -> Answer:
-    """Measure the write amplification of the three page layouts on a full device."""
+    """Measure the write amplification of pages of 4 KB, of 8 KB and of both sizes on a full device."""
     waf = waf_by_pages(results)
     names = list(waf["4 KB"])
     over = {label: median(waf[label][name] / waf["4 KB"][name] for name in names) for label in waf}
@@ -212,10 +212,10 @@ class Finding:
     question: str
     method: str
     limits: str
-    #: `MODULE.FUNCTION` in this package that computes the answer.
+    #: Function that computes the answer, as `MODULE.FUNCTION` in this package.
     measure: str
     command: str
-    #: Name of the study whose results the answer needs; empty if it needs none.
+    #: Name of the study whose results are needed for the answer; empty if no study is needed.
     study: str = ""
     #: Whether the answer needs profiles of recorded traces.
     traces: bool = False

@@ -1,4 +1,4 @@
-"""Findings on applications of 2022: which results of IISWC 2015 still hold, and how UFS devices behave."""
+"""Findings on newer phones: which IISWC 2015 results hold for applications of 2022, and how UFS behaves."""
 
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -36,7 +36,8 @@ _LOW_PCT, _SIMPLE = 50.0, 1.25
 #: Differences below this percentage count as not noticeable.
 _NOTICEABLE_PCT = 2
 _INSTALL = "Install"
-#: Flash layouts with pages other than 16 KB: share of these pages, state of the device, and grid of the study.
+#: Flash layouts with 4 KB pages. Each entry has a text with the share of these pages, the state of the device, and the
+#: name of a grid of the study.
 _LAYOUTS = (
     ("an eighth of 4 KB", "new", "pages-hybrid"),
     ("4 KB", "new", "pages-4k"),
@@ -75,9 +76,9 @@ class _Characteristic:
 
 
 def by_share(count: int, of: int, then: int, then_of: int) -> str:
-    """Return whether a characteristic is still true, if `count` of `of` applications show it.
+    """Return whether a characteristic is still true, by the number of applications that show it.
 
-    In 2015, `then` of `then_of` applications showed it.
+    Now `count` of `of` applications show it. In 2015, `then` of `then_of` applications showed it.
 
     >>> [by_share(count, 4, 15, 18) for count in (4, 3, 2, 1, 0)]
     ['still true', 'still true', 'in part', 'no longer', 'no longer']
@@ -151,7 +152,7 @@ def characteristics(results: Results) -> Answer:
     by_number: dict[int, set[str]] = {}
     for characteristic in compared:
         by_number.setdefault(characteristic.number, set()).add(characteristic.verdict)
-    # A characteristic with several parts is true "in part" if its parts have different verdicts.
+    # A characteristic may have several parts. If the verdicts on its parts differ, its own verdict is "in part".
     verdicts = [next(iter(parts)) if len(parts) == 1 else "in part" for parts in by_number.values()]
     counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in ("still true", "in part", "no longer"))
     others = "; ".join(f"{device} {_range(pct.values(), 2)} %" for device, pct in no_wait.items() if device != UFS)
@@ -454,7 +455,10 @@ def _booster_life(run: Run) -> str:
 
 
 def _cells_life(run: Run) -> str:
-    """Return as text how much the host can write until all other blocks, evenly worn, reach their erase limit."""
+    """Return as text how much the host can write until the blocks outside of the WriteBooster are worn out.
+
+    The blocks are assumed to be worn evenly.
+    """
     written: int | None = run["ufs.write_booster.bytes_written"]
     settings = tomllib.loads(Device.preset(_device(run)).to_toml())
     limit = settings["geometry"]["block_groups"][0]["erase_limit"]

@@ -1,1 +1,1 @@
-"""The claims of Zhou, Pan, Wang and Xie (IISWC 2015): how they are measured, and their studies and pages."""
+"""The paper of Zhou, Pan, Wang and Xie (IISWC 2015): its studies and pages, and measures of its claims."""

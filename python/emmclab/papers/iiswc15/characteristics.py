@@ -29,7 +29,8 @@ def overhead(_results: Results) -> Measurement:
     )
 
 
-#: Tolerance for limits from a table of the paper, percentage points; its no-wait column is rounded.
+#: Tolerance for limits from a table of the IISWC 2015 paper, in percentage points. The no-wait column of the table is
+#: rounded.
 _ROUNDING = 0.5
 #: Maximum size of a "small request" in Characteristic 2, KB.
 _SMALL = 4
@@ -241,7 +242,7 @@ def _parts(combo: str) -> list[str]:
 
 @measure
 def combo_all(results: Results) -> Measurement:
-    """Compare arrival and access rate of all combos with the sums for the single applications (Section III-D)."""
+    """Compare arrival and access rates of two applications at once with the sums of both alone (III-D)."""
     above: dict[str, list[str]] = {}
     for kind, field in (("arrival", "arrival_rate_per_s"), ("access", "access_rate_kb_per_s")):
         rates = results.of(results.inputs, field)
@@ -256,7 +257,7 @@ def combo_all(results: Results) -> Measurement:
 
 @measure
 def combo_response(results: Results) -> Measurement:
-    """Compare the mean response time of Music and WebBrowsing together with that of each alone (Section III-D)."""
+    """Compare the mean response time of Music and WebBrowsing run together with the times alone (Section III-D)."""
     mean_ms = results.of(["Music/WB", "Music", "WebBrowsing"], "mean_response_ms")
     together, music, browsing = mean_ms.values()
     return Measurement(

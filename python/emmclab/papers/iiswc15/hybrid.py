@@ -30,7 +30,7 @@ class Reading:
     parallelism: str
     write_complete: str
     mode: str
-    #: Whether SSDsim's rules apply: its model of the bus, and reads before writes.
+    #: Whether the run follows SSDsim: its model of the bus, and its order of requests, in which reads precede writes.
     ssdsim: bool = False
 
     @property
@@ -51,11 +51,12 @@ class Reading:
         return _WAYS[self.parallelism]
 
 
-#: Interpretation of "We implement the HPS scheme in SSDsim" (section V): SSDsim's rules and recorded times.
+#: Main interpretation of "We implement the HPS scheme in SSDsim" (section V): the rules of SSDsim, and requests at
+#: their recorded times.
 PRIMARY = Reading("none", "transferred", "open", ssdsim=True)
-#: The interpretation `PRIMARY`, but without SSDsim's model of the bus and order of requests.
+#: An interpretation of the paper's simulation without SSDsim's model of the bus and its order of requests.
 SIMPLE = Reading("none", "transferred", "open")
-#: The interpretation `SIMPLE`, but a write completes when it is programmed, as in presets without a write buffer.
+#: The same as `SIMPLE`, except that a write completes when it is programmed, as in presets without a write buffer.
 STRICT = Reading("none", "programmed", "open")
 ALL = [
     Reading(way, complete, mode)
@@ -63,10 +64,10 @@ ALL = [
 ] + [Reading(way, "transferred", "open", ssdsim=True) for way in _WAYS]
 FOUR, EIGHT, HYBRID = "iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps"
 #: Grid for another interpretation of the 8 KB device: pages begin at multiples of 8 KB, and a partly written page is
-#: read, modified and written. Claims are judged on `EIGHT` instead, whose pages take units of 4 KB from any address,
-#: because the paper splits a write by its size alone ("20 KB ... 3 sub-requests").
+#: read, modified and written. The claims are judged on `EIGHT` instead. Its pages accept units of 4 KB from any
+#: address, because the paper splits a write by its size alone ("20 KB ... 3 sub-requests").
 EIGHT_ALIGNED = "iiswc15-8ps, aligned"
-#: Grid of each device under SSDsim's rules.
+#: Name of the grid in which each device runs under the rules of SSDsim.
 _SSDSIM = {FOUR: "ssdsim-4k", EIGHT: "ssdsim-8k", EIGHT_ALIGNED: "ssdsim-8k-aligned", HYBRID: "ssdsim-hps"}
 
 
@@ -131,7 +132,10 @@ def over_8ps(results: Results, eight: str = EIGHT) -> dict[str, list[float]]:
 
 
 def mean_gains_over_8ps(results: Results) -> dict[str, float]:
-    """Return by how many percent hybrid pages shorten the mean response time of 8 KB pages, by interpretation."""
+    """Return the reduction of the mean response time by hybrid pages, compared with pages of 8 KB, in percent.
+
+    There is a value for each interpretation of what the paper leaves open.
+    """
     devices = [(reading, EIGHT) for reading in ALL]
     devices += [(reading, EIGHT_ALIGNED) for reading in ALL if reading.ssdsim]
     return {
@@ -219,7 +223,10 @@ def _slowest(results: Results, responses: dict[str, float]) -> list[str]:
 
 
 def _outliers_among(slowest: list[str]) -> int:
-    """Count how many of the paper's N outliers are among the N slowest applications."""
+    """Count how many outliers of Figure 8b are among the slowest applications.
+
+    As many of the slowest applications are examined as there are outliers.
+    """
     return sum(name in _OUTLIERS for name in slowest[: len(_OUTLIERS)])
 
 
@@ -326,7 +333,10 @@ class TwinResponse(TypedDict):
 
 @dataclass(frozen=True)
 class Twin:
-    """A recording and the synthetic workload of its name; differences are in percent of the recording."""
+    """A recording, compared with the synthetic workload of the same name.
+
+    Differences are in percent of the recording.
+    """
 
     recorded: str
     synthetic: str
@@ -345,7 +355,7 @@ class Twin:
 
 
 def twins(results: Results) -> list[Twin]:
-    """Compare each workload that a recorded trace replaces with this trace."""
+    """Compare each recorded trace with the synthetic workload that it replaces."""
     compared = []
     for recorded, synthetic in stand_ins(results).items():
         profile = differences(results.profiles[recorded], results.profiles[synthetic])

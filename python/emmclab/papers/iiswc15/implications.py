@@ -15,13 +15,13 @@ from emmclab.studies.stored_types import Run
 _SLEEPY = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing")
 #: Mean wait for garbage collection below which the wait counts as not noticeable, ms.
 _UNFELT_MS = 0.1
-#: SD cards that are added to the phone, by grid: the best cards of FAST 2012 for sequential and for random writes.
+#: SD card of each grid that adds a card to the phone: the best cards of FAST 2012 for sequential and for random writes.
 _CARDS = {"card-pny": "pny-c10", "card-transcend": "transcend-c2"}
 #: Reduction of the mean response time above which a design option counts as helpful, percent.
 HELPS_PCT = 5.0
 #: The device that was fitted to Figure 3, in which large requests are packed commands.
 _FITTED_TO_FIGURE_3 = "nexus5"
-#: RAM size with which the claims are judged, KB; the study also has other sizes.
+#: RAM size in KB at which the claims of the paper are judged. The study also simulates other sizes.
 _RAM_KB = 4096
 
 
@@ -37,7 +37,7 @@ def by_input(
 
 
 def by_routing(results: Results) -> dict[str, dict[str, dict[str, Run]]]:
-    """Return the runs with an external card, by card, by routing of requests, and by input."""
+    """Return the runs with an external card: for each card and each routing of requests, the runs by input."""
     runs_by_card: dict[str, dict[str, dict[str, Run]]] = {}
     for grid, card in _CARDS.items():
         for run in results.select(grid):
@@ -100,7 +100,7 @@ def low_rate_service(results: Results) -> Measurement:
 
 
 def _every_idle_wakes_ms(run: Run, published: dict[str, str]) -> float:
-    """Return the mean service time if every request that arrives at an idle device has to wake it."""
+    """Return the mean service time in ms if each request that arrives at an idle device had to wake the device."""
     wait_ms, wake_ups = run.waits.wake_up_ms, run.power.wake_ups
     awake: float = run.service.mean_service_ms - wait_ms
     wake = wait_ms * run.requests.total / wake_ups if wake_ups else 0.0
@@ -109,7 +109,7 @@ def _every_idle_wakes_ms(run: Run, published: dict[str, str]) -> float:
 
 @measure
 def card_beside(results: Results) -> Measurement:
-    """Measure the effect of an external card in parallel (Implication 1)."""
+    """Measure how an external card beside the internal device changes response times (IISWC 2015, Implication 1)."""
     base = by_input(results, "new")
     slower, total, parts = 0, 0, []
     for card, by_way in by_routing(results).items():
@@ -248,7 +248,7 @@ def _faster(changes: dict[str, float], names: Iterable[str]) -> tuple[int, float
 
 
 def _lost_of_slc_blocks(base: Run, lost_bytes: float) -> float:
-    """Return the share of the first block group (in SLC mode) that the host cannot use, in percent."""
+    """Return the share of the SLC blocks (the first block group) that the host cannot use, in percent."""
     settings = tomllib.loads(Device.named(base.device).set(base.settings).to_toml())
     shape = settings["geometry"]
     group = shape["block_groups"][0]

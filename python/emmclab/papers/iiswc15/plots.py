@@ -196,7 +196,7 @@ def _throughput(results: Results) -> Drawing:
         y=alt.Y("mb_per_s:Q", title="MB/s", scale=alt.Scale(type="log")),
         color=alt.Color("op:N", title=None),
     )
-    # Measured values are lines and published ones are marks: two sets of marks would hide each other.
+    # Measured values are drawn as lines, and published values as marks: two sets of marks would hide each other.
     names = [name for name, _ in sources]
     dashes = alt.Legend(orient="bottom", symbolStrokeColor=GREY, symbolType="stroke")
     lines = (

@@ -16,8 +16,8 @@ from emmclab.traces.reading import read, trace_name
 
 #: The archive with the original traces, and the folder in it that contains them.
 ARCHIVE, INSIDE = "Nexus5_Kernel_BIOTracer_traces.tar.gz", "WorkSpace_nexus5/Trace_files"
-#: Maximum difference of a trace's number of requests and data size from a row of the published table, percent, for the
-#: trace to match the row; the last requests of a log may be missing.
+#: A trace matches a row of the published table if request count and data size differ by at most this percentage. The
+#: last requests of a log may be missing.
 _NEAR_PCT = 1.0
 #: How a trace was identified, most certain first: by exact figures, by near figures, or by its name.
 _EXACT, _NEAR, _NAME = range(3)
@@ -101,7 +101,7 @@ def identified(folder: Path, reading: Mapping[str, Any]) -> Recordings:
 
 def _figures(path: Path, reading: Mapping[str, Any]) -> tuple[int, float]:
     """Return the number of requests and the data size in KB of a whole trace."""
-    # Options that leave out requests are ignored, because the whole trace identifies the workload.
+    # Options that leave out requests are ignored: the figures of the whole trace identify the workload.
     options = {key: value for key, value in reading.items() if key not in ("only", "drop_reissued")}
     profile = read(path, **options).profile()
     return int(profile["requests"]), float(profile["data_size_kb"])
@@ -177,7 +177,7 @@ def _letters(text: str) -> str:
 
 
 def _keys(name: str) -> set[str]:
-    """Return the spellings of a workload's name: as in the paper, in full, and for combos in either order."""
+    """Return the spellings of a workload's name: with short and full application names, in either order."""
     parts = name.split("/")
     ways = itertools.product(*((part, *_SHORT.get(part, ())) for part in parts))
     return {_letters("".join(order)) for way in ways for order in (way, way[::-1])}

@@ -1,4 +1,4 @@
-"""Measures the claims with the study `systor24`, which computes figures as functions of the memory size."""
+"""Tests the paper's claims with the results of the study `systor24`: figures as functions of the memory size."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,7 +10,7 @@ from emmclab.papers.measures import Measurement, measure
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 
-#: Grids of the study by application, with the application's name on the page.
+#: Groups of runs (grids) of the study, one for each application, with the application's name on the page.
 APPLICATIONS = {"cod": "Call of Duty", "genshin_impact": "Genshin Impact", "pubg": "PUBG", "telegram": "Telegram"}
 #: The preset on which the claims are checked, and the preset whose device packs small writes into one page.
 DEVICE, PACKED = "systor24-clustered", "systor24-packed"
@@ -64,7 +64,7 @@ def at(sorted_points: Sequence[Point], kb: int) -> Run:
 
 
 class Needed(NamedTuple):
-    """Memory that a mapping scheme needs in KB; if `beyond`, only a bound, because no tried size is sufficient."""
+    """Memory in KB that a mapping scheme needs; with `beyond`, even this largest tried size is not sufficient."""
 
     kb: float
     beyond: bool = False
@@ -96,12 +96,15 @@ def needed(sorted_points: Sequence[Point], target: float, figure: Figure = miss_
     return Needed(float(sorted_points[-1].kb), beyond=True)
 
 
-#: Memory sizes at which claims are judged, in KB. They were chosen before there were any results.
+#: Memory sizes in KB at which the claims of the paper are judged. They were chosen before there were any results.
 SIZES_KB = (64, 128, 256, 512, 1024)
 
 
 class MemoryValue(NamedTuple):
-    """A value for a trace with `kb` of memory; if `beyond`, only a bound, because it lies outside the tried sizes."""
+    """A value for an application with `kb` KB of memory.
+
+    If `beyond` is set, the exact value is outside of the tried sizes, and `value` is only a bound.
+    """
 
     application: str
     kb: int
@@ -110,7 +113,7 @@ class MemoryValue(NamedTuple):
 
 
 def lower_miss(results: Results, other: str, device: str = DEVICE, figure: Figure = miss_pct) -> list[MemoryValue]:
-    """Return by how many percent a figure of RQFTL is lower than that of another scheme with equal memory."""
+    """Return the reduction of a figure by RQFTL in percent, compared with another scheme with equal memory."""
     reductions = []
     for application in APPLICATIONS:
         ours = points(results, application, "rqftl", device)
@@ -165,7 +168,7 @@ def _by_application(memory_values: list[MemoryValue], unit: str) -> str:
 
 
 def _beyond(memory_values: list[MemoryValue]) -> Iterator[str]:
-    """Yield a sentence on how many of the values are only bounds; nothing if none are."""
+    """Yield a sentence that counts the values outside the tried memory sizes; nothing if there are none."""
     count = sum(memory_value.beyond for memory_value in memory_values)
     if count:
         yield (

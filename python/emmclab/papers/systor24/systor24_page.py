@@ -1,4 +1,4 @@
-"""The page of the study `systor24`: claims, and the results of each mapping scheme by memory size and trace."""
+"""The page of the study `systor24`: results of each mapping scheme by memory size and trace."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

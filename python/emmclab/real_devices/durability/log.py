@@ -49,14 +49,14 @@ class Verdict:
         promised: blocks that a sync after the first pass had made durable.
         lost: blocks that a flush had made durable, but whose data is missing.
         lost_through: blocks that a write-through write had made durable, but whose data is missing.
-        order: of `lost` and `lost_through`, blocks whose writer has newer data on the target.
+        order: blocks in `lost` or `lost_through`, although the target has newer data of the same writer.
         corrupt: blocks that were durable before the cut, but contain neither old nor new data.
         torn: blocks, not promised, with sectors of old and of new data.
         garbled: blocks, not promised, with sectors of neither old nor new data.
         unflushed: writes of blocks that were not promised.
-        unflushed_lost: of `unflushed`, the missing writes: this is allowed.
+        unflushed_lost: writes in `unflushed` that are missing, which is allowed.
         trimmed: blocks whose trim was followed by an acknowledged flush.
-        trimmed_old: of `trimmed`, blocks that return their data from before the trim: this is allowed.
+        trimmed_old: blocks in `trimmed` that return their data from before the trim, which is allowed.
         examples: descriptions of the first findings.
     """
 
@@ -106,7 +106,7 @@ STREAM = Path("-")
 _MOST_BYTES = 1 << 30
 #: Largest number of blocks of a run: 64 GB.
 _MOST_BLOCKS = 1 << 24
-#: Maximum number of syncs of a writer whose lines may be missing from a log, and maximum number of steps per sync
+#: Maximum number of syncs of a writer that may be missing from a log, and maximum number of steps of a writer per sync
 #: (about 10 on average).
 _MISSING_SYNCS, _STEPS_OF_A_SYNC = 20_000, 64
 #: Maximum number of log lines that may wait to be written to disk before the writers wait, too. At most this number may
@@ -183,7 +183,10 @@ class Run:
 
     @property
     def was_filled(self) -> bool:
-        """Whether the first pass over all blocks was flushed; without it, no data counts as promised."""
+        """Whether the first pass, which writes all blocks, was flushed.
+
+        Without this flush, no data has to survive a power cut.
+        """
         return all(self.acknowledged)
 
 
@@ -201,7 +204,10 @@ class Session:
 
 
 def read_log(path: Path, text: bytes | None = None) -> Session:
-    """Read the log of a durability test, whose end may be missing; if `text` is given, it is the content."""
+    """Read the log of a durability test; the end of the log may be missing.
+
+    If `text` is given, it is the content of the log, and the file is not read.
+    """
     if text is None:
         try:
             with path.open("rb") as file:
@@ -403,14 +409,14 @@ class Report:
 
     Attributes:
         cuts: runs that ended with a cut and were checked.
-        uncut: runs that were checked, but show no evidence of a cut; they are not counted.
+        uncut: runs that were checked, but show no evidence of a cut; they are not counted as cuts.
         unchecked: runs that were not checked before the next run began.
         damaged: number of damaged lines in the log.
         harmless: cuts that lost nothing, not even unflushed data: the cache may have been empty.
         shares: how many cuts show each finding, with the bounds of its probability.
         trims_old: cuts after which trimmed blocks returned old data; this is allowed.
         confidence: confidence level of the bounds.
-        goals: for each probability of a loss, the number of cuts without loss that shows that the real one is lower.
+        goals: by probability of a loss: number of loss-free cuts needed to show that the real probability is lower.
     """
 
     cuts: int

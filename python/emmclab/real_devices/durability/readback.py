@@ -21,8 +21,9 @@ from emmclab.real_devices.durability.records import (
 )
 from emmclab.real_devices.durability.targets import LONGEST, Target, lost_io
 
-#: Maximum number of syncs that a writer may have begun after the last one in the log. If the log is complete, this is
-#: the sync in progress; if its end is missing, also the syncs whose lines were not yet on the disk of the log.
+#: Maximum number of syncs that a writer may have begun after its last sync in the log. In a complete log, only the sync
+#: in progress is missing. In a log without its end, syncs whose lines were not yet on the disk of the log are missing,
+#: too.
 _SYNCS_OF_A_WHOLE_LOG = 1
 _SYNCS_OF_A_TORN_LOG = _SYNCS_OF_A_WHOLE_LOG + MOST_LINES + 1
 #: Maximum number of examples in a verdict.
@@ -32,7 +33,7 @@ _NAMES = ("cid", "serial", "wwid")
 
 
 class Version(NamedTuple):
-    """A possible content of a block: the step that wrote it, and the kind of this step."""
+    """A possible content of a block: number and kind of the test step that wrote it."""
 
     number: int
     kind: Kind
@@ -51,25 +52,25 @@ class _Writer:
     #: Step numbers of acknowledged flushes (`flushes`, in order), and of acknowledged write-through writes (`through`).
     flushes: list[int] = field(default_factory=lambda: [0])
     through: set[int] = field(default_factory=set)
-    #: Number of the newest step found on the target (`newest`), and of the newest step known to have begun
-    #: (`newest_begun`).
+    #: Numbers of two steps: `newest` is the newest step found on the target, `newest_begun` the newest step known to
+    #: have begun.
     newest: int = 0
     newest_begun: int = 0
-    #: For each block written after the first pass: the version that must be present, then all later versions.
+    #: For each block written after the first pass over the target: the newest durable version, then all later versions.
     versions: dict[int, list[Version]] = field(default_factory=dict)
 
     def promised_through(self, version: Version) -> bool:
-        """Return whether only a write-through write made a version durable, without a later flush."""
+        """Return whether a version is durable only because of a write-through write, without a later flush."""
         return version.number in self.through and version.number > self.flushes[-1]
 
     def promise_of(self, version: Version) -> int:
-        """Return the step whose acknowledgement was the first to promise that a version is durable."""
+        """Return the step that made a version durable: the write-through write itself, or the next flush."""
         if version.number in self.through:
             return version.number
         return self.flushes[bisect_left(self.flushes, version.number)]
 
     def take(self, step: Step) -> None:
-        """Record the version that a step may have left in each of its blocks."""
+        """Record the version that a write, trim or other step may have left in each of its blocks."""
         version = Version(step.number, step.kind)
         is_promised = step.number <= self.flushes[-1] or step.number in self.through
         for block in range(step.first, step.first + step.blocks):
@@ -166,7 +167,7 @@ class _VerdictBuilder:
         )
 
     def _writer(self, number: int, run: Run, content_of: dict[int, list[Content]]) -> _Writer:
-        """Replay the steps of a writer that may have begun; keep the possible versions of each block."""
+        """Replay the steps that a writer may have begun, and record the possible versions of each block."""
         blocks = range(number * self.plan.share, (number + 1) * self.plan.share)
         limit = run.most_steps(number)
         newest = max(
@@ -255,8 +256,7 @@ class _VerdictBuilder:
 def _possible_steps(run: Run, writer: int, newest_begun: int) -> Iterator[Step]:
     """Yield the steps of a writer that may have begun: the known steps, and all up to the syncs in progress.
 
-    Steps that the log lacks matter if they wrote zeros, because a sector of zeros does not identify the step that wrote
-    it.
+    A step that is missing in the log matters if it wrote zeros: a sector of zeros does not show which step wrote it.
     """
     remaining = _SYNCS_OF_A_WHOLE_LOG if run.is_whole else _SYNCS_OF_A_TORN_LOG
     for step in steps(run.plan, writer):

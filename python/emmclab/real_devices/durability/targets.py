@@ -279,7 +279,10 @@ class Direct:
         return memory[:length]
 
     def can(self, kind: Kind) -> bool:
-        """Try a command on the first block; False for a file, whose file system would answer, not the device."""
+        """Try a command on the first block; return whether the device supports it.
+
+        For a file, return False, because its file system would execute the command instead of the device.
+        """
         if not self._is_block:
             return False
         try:

@@ -17,7 +17,8 @@ from emmclab.real_devices.durability.targets import LONGEST, Target
 WRITERS = 4
 #: Minimum size of the tested region of a target, bytes.
 LEAST_BYTES = 1 << 20
-#: Interval of checks whether the run should end, and time that writers have to stop (cards may pause), seconds.
+#: Time between two checks whether the run should end, and maximum time until the writers have stopped, in seconds. The
+#: latter is long because cards may pause.
 _WAIT_S, _PATIENCE_S = 0.05, 30.0
 #: Errors of a full disk, which do not mean a loss of power.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)

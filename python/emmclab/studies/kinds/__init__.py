@@ -13,7 +13,7 @@ from emmclab.studies.kinds.run_kinds import PROFILE, Apps, LivePrograms, Profile
 from emmclab.studies.power_cut_settings import Cuts
 from emmclab.studies.stored_types import CellOptions
 
-#: Kinds of grids; only a grid of the first kind (replays) can have several modes.
+#: Kinds of study grids. Only a grid of the first kind, which replays traces, can have several modes.
 KINDS: tuple[GridKind, ...] = (Replays(), LivePrograms(), PowerCuts(), Apps())
 PROFILES: CellKind = Profiles()
 _BY_MODE = {mode: kind for kind in KINDS for mode in kind.modes}
@@ -31,7 +31,9 @@ def kind_of_modes(modes: Sequence[str]) -> GridKind:
 
 
 def kind_of_cell(grid: str, options: CellOptions | None) -> CellKind:
-    """Return the kind of a study cell from the name of its grid and its options; a profile may lack options.
+    """Return the kind of a single run of a study (cell), from the name of its grid and its options.
+
+    The options may be None for a profile.
 
     >>> kind_of_cell("profile", None).tables[0]
     'profiles'
@@ -40,7 +42,7 @@ def kind_of_cell(grid: str, options: CellOptions | None) -> CellKind:
 
 
 def read_grid(read: TomlTable, cuts: Cuts | None) -> Grid:
-    """Read a study grid of any kind; `cuts` are the power-cut settings that the study's grids share."""
+    """Read a grid (a group of similar runs) of a study; `cuts` are the settings that all power-cut grids share."""
     modes = read.alternatives("modes", str, Grid.modes)
     if not modes:
         raise read.fault("modes", "this list is empty", "give at least one, or leave it out")
@@ -56,7 +58,7 @@ def read_grid(read: TomlTable, cuts: Cuts | None) -> Grid:
 
 
 def has_own_inputs(read: TomlTable) -> bool:
-    """Return whether all grids of a study have their own inputs, so that the study itself needs none."""
+    """Return whether every `[[grid]]` table of a study file is of a kind with its own inputs."""
     grids = read.tables("grid")
     modes = {mode for kind in KINDS if kind.has_own_inputs for mode in kind.modes}
     return bool(grids) and all(modes & {*part.value("modes", (list, tuple), ())} for part in grids)

@@ -1,4 +1,4 @@
-"""Interface of a kind of study cell: how its grids are read and expanded, how a cell is run, and its tables."""
+"""Interface for kinds of study cells: reading and expanding grids, running a cell, and the tables of results."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ class Images(NamedTuple):
 
 
 class Common(NamedTuple):
-    """Settings that all cells of a study share: those of power cuts, and the option `percentiles`, if any."""
+    """Settings that all cells of a study share: power-cut settings, and `percentiles` if it is set."""
 
     cuts: Cuts | None
     percentiles: CellOptions
@@ -54,7 +54,7 @@ class Work:
 
     @property
     def image_options(self) -> ImageOptions:
-        """The options of a run for sharing preconditioned devices with other cells; empty if they are not shared."""
+        """Run options with which cells share preconditioned devices; empty if this cell does not share them."""
         return {} if self.images is None else self.images.options
 
 
@@ -63,7 +63,7 @@ class CellKind(ABC):
 
     #: Names of the tables with the results; the first table has a row for each cell.
     tables: tuple[str, ...]
-    #: Whether the results depend on the kernel and the tools of the machine that runs the cell.
+    #: Whether the results depend on the kernel and the tools of the machine on which a run of the study takes place.
     is_of_machine = False
 
     @abstractmethod
@@ -72,7 +72,7 @@ class CellKind(ABC):
 
     @abstractmethod
     def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
-        """Yield the table rows of a result, each with the name of its table; the row of the cell comes first."""
+        """Yield the table rows of a result, each with the name of its table; that of the whole result is first."""
 
     def require(self, inputs: Sequence[Input]) -> None:  # noqa: B027 - most kinds need nothing.
         """Reject cells with these inputs if this machine cannot run them.
@@ -83,17 +83,19 @@ class CellKind(ABC):
 
 
 class GridKind(CellKind):
-    """A kind of study cell that a grid defines: by default a run on a device."""
+    """A kind of study cell (a single run) that a grid of the study defines: by default a run on a device."""
 
-    #: Modes that a grid of this kind can have.
+    #: Modes that a study file can specify for this kind of grid.
     modes: tuple[str, ...]
     tables = (RUNS,)
-    #: Whether each grid of this kind has its own inputs, so that the study needs none.
+    #: Whether grids of this kind list their own inputs. Other grids use the inputs of the study.
     has_own_inputs = False
 
     @abstractmethod
     def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:
-        """Read a grid from a study file; `cuts` are the power-cut settings that the study's grids share.
+        """Read a grid (a set of runs with varied settings) from a study file.
+
+        `cuts` are the power-cut settings that all grids of the study share.
 
         Raises:
             ConfigError: a key is unknown, missing or wrong.
@@ -112,10 +114,10 @@ class GridKind(CellKind):
         return ("",)
 
     def grid_options(self, grid: Grid) -> CellOptions:  # noqa: ARG002
-        """Return the options that this kind adds to all cells of a study grid.
+        """Return the options that this kind adds to all runs of a study grid.
 
         Raises:
-            ConfigError: no cell of the grid could use one of them.
+            ConfigError: the grid contains an option that none of its runs could use.
         """
         return {}
 

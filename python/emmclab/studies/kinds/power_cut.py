@@ -1,4 +1,4 @@
-"""Study cells that cut power: a run is recorded and explored, and the result is one verdict."""
+"""Study runs that cut power: each run is recorded, its crash states are explored, and it has one verdict."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -110,7 +110,10 @@ class LivePrograms(GridKind):
     is_of_machine = True
 
     def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:  # noqa: ARG002
-        """Read a grid of programs; it has no replay options, because the requests come from programs."""
+        """Read a grid whose inputs are programs.
+
+        It has no replay options, because the requests come from the programs.
+        """
         grid = Grid(**shared_fields(read, ("precondition", "second")), inputs=read.alternatives("inputs", str))
         read.reject_unknown()
         return grid
@@ -135,7 +138,7 @@ class LivePrograms(GridKind):
         require(map(Program.of, sorted({source.program for source in inputs})))
 
 
-#: Options of a study cell that `run_application` accepts.
+#: Options of a single run of a study (cell) that `run_application` accepts.
 _CHOSEN = ("network", "host", "precondition", "layers", "layer_settings", "second")
 
 
@@ -171,7 +174,7 @@ class Apps(GridKind):
         return Input(name, name, synthetic=True, digest=_digest_of(program_of(name)), seed=seed)
 
     def grid_options(self, grid: Grid) -> CellOptions:
-        """Return the host on which the applications run, with the networks of the grid."""
+        """Return the host model of a grid and its digest; check that the host has all networks of the grid."""
         setup = setup_of(grid.host)
         for network in grid.networks:
             setup.check_network(network)

@@ -269,7 +269,7 @@ impl CallRecording {
         self.moves(thread, from, to);
     }
 
-    /// Moves a file to the path of another file, also for the descriptors that have it open.
+    /// Moves a file to the path of another file. Descriptors that are open on the file follow the move.
     fn moves(&mut self, thread: usize, from: usize, to: usize) {
         for open in self.tables.iter().flat_map(FxHashMap::values) {
             if let DescriptorTarget::File(description) = open

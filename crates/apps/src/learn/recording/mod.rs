@@ -26,11 +26,11 @@ pub struct CallTimes {
     pub calls: u64,
     /// Time between calls, and in calls that neither wait nor use files. In the program, it becomes work on a core.
     pub work_ns: i64,
-    /// Time in calls that wait for an unknown cause, such as another process or the user. In the program, it becomes pauses.
+    /// Time in calls that wait for an unknown cause, such as another process or the user. The learned program pauses for this time.
     pub pause_ns: i64,
-    /// Time in sleeps, timeouts and stops by a signal. In the program, it becomes pauses.
+    /// Time in sleeps, timeouts and stops by a signal. The program contains pauses of this length instead.
     pub asleep_ns: i64,
-    /// Time of waits for other threads and processes of the recording. The program contains these waits.
+    /// Time of waits for other recorded threads and processes. They remain waits in the program.
     pub awaited_ns: i64,
     /// Number of calls whose duration is not in the recording.
     pub untimed_calls: u64,
@@ -109,7 +109,7 @@ impl CallRecording {
         }
     }
 
-    /// Advances a thread to the time `at`. `open` is the category of the time that follows.
+    /// Advances a thread to the time `at`. `open` states what the thread does from then on.
     fn passes(&mut self, thread: usize, at: i64, open: GapAttribution) {
         self.between(thread, at);
         let current = &mut self.threads[thread];
@@ -173,7 +173,7 @@ impl CallRecording {
         self.take(thread, call, took);
     }
 
-    /// Ends the recording and inserts the signals on which waiting threads wait.
+    /// Ends the recording and inserts the signals that wake waiting threads.
     pub fn finish(&mut self) {
         std::mem::take(&mut self.insertions).put_in(&mut self.threads);
     }

@@ -8,7 +8,7 @@ use crate::learn::strace::{CallArgument, SystemCall};
 use crate::learn::thread_items::ThreadItem;
 use crate::learn::thread_items::{DescriptorTarget, ItemIndex};
 
-/// An action that can end the wait of another thread: the acting thread, the position in that thread's items, and the start time.
+/// An action that can end the wait of another thread: the acting thread, the index of the action in that thread's list, and its start time.
 #[derive(Clone, Copy, Debug)]
 struct WakingAction {
     thread: usize,
@@ -61,7 +61,7 @@ impl WakingActions {
 }
 
 impl CallRecording {
-    /// Adds a mark, for which other threads can wait, to the items of a thread. Returns its position.
+    /// Adds a mark to the recorded items of a thread, and returns its position. Other threads can wait for a mark.
     fn mark(&mut self, thread: usize) -> ItemIndex {
         let items = &mut self.threads[thread].items;
         items.push(ThreadItem::Mark);
@@ -208,7 +208,7 @@ impl CallRecording {
         Some(place)
     }
 
-    /// Returns the item of another thread for which a call waited; `None` if the recording does not show it.
+    /// Returns the position of the action in another thread that ended the wait of a call; `None` if the recording does not show it.
     pub(super) fn cause(&mut self, thread: usize, call: &SystemCall, channel: Option<u32>) -> Option<ItemIndex> {
         let name = call.name.as_str();
         let during = |deed: &&WakingAction| deed.thread != thread && (call.started_ns..=call.ended_ns).contains(&deed.at);
@@ -284,8 +284,8 @@ impl CallRecording {
         self.causes.pipes.insert(path);
     }
 
-    /// Counts the open of a pipe as an unexplained wait, because the recording does not show which process opens the other end. The time
-    /// was previously counted as time in calls on files, and is subtracted there.
+    /// Counts the open of a pipe as a wait for an unknown cause, because the recording does not show which process opens the other end.
+    /// Subtracts its time from the time in calls on files.
     fn waits_at_open(&mut self, thread: usize, begun: i64, ended: i64) {
         self.times.storage_ns -= ended - begun;
         self.times.pause_ns += ended - begun;
@@ -294,13 +294,14 @@ impl CallRecording {
         opener.unexplained.add("open of a pipe", begun, ended);
     }
 
-    /// Returns the item that marks the end of the child for which the call waited.
+    /// Returns the item at which a child of this thread ended, if it ended during the call; otherwise `None`.
     fn child_that_ended(&self, thread: usize, call: &SystemCall) -> Option<ItemIndex> {
         let (place, at) = self.threads[thread].child_end?;
         (call.started_ns..=call.ended_ns).contains(&at).then_some(place)
     }
 
-    /// Returns the item of the thread that woke the waiter for an address. A thread that ends wakes the threads that join it.
+    /// Returns the recorded action of another thread that ended the wait of this call at a memory address (futex). The end of a thread also
+    /// wakes the threads that join it.
     fn waker(&self, thread: usize, call: &SystemCall) -> Option<ItemIndex> {
         if call.result < 0 {
             return None;

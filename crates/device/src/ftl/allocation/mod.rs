@@ -38,9 +38,10 @@ pub(crate) struct PageRequest {
 pub(crate) enum CursorMove {
     /// The policy does not use the cursor.
     Anywhere,
-    /// The cursor stays at a way. `filled` is the number of KB of the current chunk that have been written to the way so far.
+    /// The cursor stays at the current flash way (flash that executes one operation at a time). `filled` is the number of KB of the current
+    /// chunk that have been written to this way.
     Stay { filled: u32 },
-    /// The cursor moves to the way that follows this position in the striping order.
+    /// The cursor moves to the next flash way after this position in the striping order.
     Behind(u32),
 }
 
@@ -214,7 +215,7 @@ impl AllocationPolicy for ChunkStriped {
         let position = view.cursor as usize;
         let (way, planes) = (view.nand.timelines.order[position], view.nand.timelines.planes_per_way);
         let last = view.last_planes[way.index()];
-        // The plane of a way changes only at the beginning of a chunk.
+        // All pages of a chunk are written to the same plane of the flash way, so the plane changes only at the beginning of a chunk.
         let plane = match (view.chunk_kb, last + 1) {
             (0, next) if next < planes => next,
             (0, _) => 0,

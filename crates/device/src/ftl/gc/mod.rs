@@ -56,7 +56,7 @@ impl<'a> VictimView<'a> {
         self.pool.most_erases
     }
 
-    /// Number of this victim decision in the run, which can seed random samples.
+    /// Sequence number of this choice of a victim in the run. A policy can use it as a seed for random samples.
     pub fn decision(&self) -> u64 {
         self.decision
     }
@@ -215,7 +215,8 @@ impl VictimPolicy for CostBenefitGc {
 
 /// Chooses the full block with the greatest ratio of benefit to cost; of equally good blocks, the one with the lowest number. `ratio`
 /// returns (benefit, cost) for a block and its numbers of valid and invalid units, or `None` if the block must not be chosen. A cost of 0
-/// is better than any other. Ratios are compared in integers; products fit because counts of units have 20 bits, erases 32, ages 64.
+/// is better than any other cost. Ratios are compared by integer products. These do not overflow, because unit counts have 20 bits, erase
+/// counts 32, and ages 64.
 fn greatest_ratio(view: &VictimView, ratio: impl Fn(BlockId, u128, u128) -> Option<(u128, u128)>) -> VictimChoice {
     let mut best: Option<(BlockId, (u128, u128))> = None;
     for block in view.full_blocks() {
@@ -274,7 +275,7 @@ const D_CHOICES: VictimPolicyEntry = VictimPolicyEntry {
 const SPREAD: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
 
 /// d-choices: the block with the fewest valid units among `d` blocks drawn at random (Van Houdt, SIGMETRICS 2013). With `d` of ten or more,
-/// the choice is close to greedy, and no order of the blocks must be maintained.
+/// the choice is close to greedy.
 struct DChoicesGc {
     choices: u32,
     seed: u64,

@@ -59,10 +59,10 @@ fn each_policy_is_held_to_its_rule() {
     assert_eq!(choose("fifo", &[], &BLOCKS), Some(0));
     assert_eq!(choose("windowed_greedy", &[("window", 1)], &BLOCKS), Some(0));
     assert_eq!(choose("windowed_greedy", &[("window", 2)], &BLOCKS), Some(1));
-    // Scores age x (1 - u) / 2u of the blocks, in halves of a page program: 300, 2,600, 300, 500, 240. The highest is chosen.
+    // Twice the scores age x (1 - u) / 2u of the blocks: 300, 2,600, 300, 500, 240; u is the share of valid units. The highest is chosen.
     assert_eq!(choose("cost_benefit", &[], &BLOCKS), Some(1));
-    // Scores u / (1 - u) x erases / age: 0.02, 0.004, 0.007, 0.08, 0.004. The lowest is chosen. A block with few erases is preferred to the
-    // emptiest block.
+    // Scores u / (1 - u) x erases / age, where u is the share of valid units: 0.02, 0.004, 0.007, 0.08, 0.004. The lowest is chosen. If the
+    // emptiest block is worn (`worn`), the block without erases is preferred.
     assert_eq!(choose("cat", &[], &BLOCKS), Some(1));
     let worn = [(12, 5, 100), (3, 90, 400), (4, 1, 900), (8, 40, 500), (10, 0, 600)];
     assert_eq!(choose("cat", &[], &worn), Some(4));

@@ -1,5 +1,5 @@
-//! Mapping schemes. All schemes share the core of the FTL: locations of units, blocks and pools, timelines and counters. A scheme
-//! determines where new data is written and which data must be moved for it. It is called once per command.
+//! Mapping schemes. A scheme is called once per command. It determines where new data is written, and which existing data must be moved for
+//! this. All schemes share the core of the FTL: locations of units, blocks and pools, timelines and counters.
 
 pub(crate) mod blocks;
 pub(crate) mod demand;

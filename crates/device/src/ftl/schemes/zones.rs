@@ -1,9 +1,10 @@
-//! Zoned mapping: a zone has its own blocks in every plane and is written sequentially; its pages use the planes in rotation. Its data is
-//! not moved, and a reset erases its blocks. Therefore the mapping of a zone consists of its blocks and its write pointer.
+//! Zoned mapping: a zone has its own blocks in every plane and is written sequentially; its pages use the planes in rotation. Data in a
+//! zone is never moved, and a reset erases the blocks of the zone. Therefore the mapping of a zone consists of its blocks and its write
+//! pointer.
 //!
-//! A page is programmed when all of its data has arrived. Data that a flush must write earlier is written to a page in SLC mode, and is
-//! read back from there when the rest of its page is written. If a power cut damages pages of a zone, they are lost until the zone is
-//! reset, and the same number of its last pages is then written in SLC mode. The conventional zones are in SLC mode too, with a page-level
+//! A page is programmed when all of its data has arrived. If a flush must write data earlier, the data is written to a page in SLC mode,
+//! and is read back when the rest of its page is written. Pages that a power cut damages are lost until the zone is reset. To replace them,
+//! the same number of pages at the end of the zone is written in SLC mode. The conventional zones are in SLC mode too, with a page-level
 //! mapping table.
 
 use emmclab_base::Nanos;
@@ -30,8 +31,8 @@ struct FlashZone {
     finished: bool,
 }
 
-/// Adds a page program to a request, after `waits`. If completion of the request promises durability, it is delayed until all earlier pages
-/// are programmed, because the page survives a power cut only with them.
+/// Adds a page program to a request, after `waits`. A completion that promises durability is delayed until all earlier pages are
+/// programmed, because after a power cut a page is lost if an earlier page is missing.
 fn absorb(core: &FtlCore, request: &mut RequestState, (op, ready): (&PageOperationTimes, Nanos), waits: LatencyBreakdown) {
     let modifiers = request.event.modifiers;
     let own = core.completion(op, modifiers);
@@ -80,7 +81,8 @@ impl ZonedMapping {
         self.entries.iter().flat_map(words).collect()
     }
 
-    /// Restores the state of the zones from an image; `None` if the words are invalid. [`ZonedMapping::fault`] compares it with the flash.
+    /// Restores the state of the zones from the words of a device image; `None` if the words are invalid. [`ZonedMapping::fault`] checks
+    /// whether the restored state agrees with the flash.
     pub fn restore(&mut self, geometry: &Geometry, words: &mut dyn Iterator<Item = u32>) -> Option<()> {
         let most = self.layout.blocks * self.planes;
         for zone in &mut self.entries {
@@ -206,7 +208,7 @@ impl ZonedMapping {
         Some(())
     }
 
-    /// Programs units in SLC mode, because they do not complete a page or the blocks of their zone have no free page.
+    /// Programs units in SLC mode. This is necessary if they do not fill a page, or if their zone has no free page.
     fn program_part<L: Observer>(
         core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, span: RequestSectors, (at, to): (u32, u32), log: &mut L,
     ) -> Option<()> {

@@ -74,13 +74,13 @@ pub(super) struct Ext4File {
     pub index: u64,
     /// Extents of the file, by page number. The value of an extent is its block number minus its page number.
     pub extents: SectorRangeMap<i64>,
-    /// The page after the last allocated one, and the blocks that are preallocated from that page on.
+    /// The first page after the allocated pages, and the blocks that are preallocated for the pages from there on.
     set_aside: Option<(u64, BlockRange)>,
     /// Blocks of the file's extent tree.
     leaves: Vec<u64>,
     /// The last transaction that changed the inode.
     pub changed: u32,
-    /// The last transaction that changed metadata without which the data cannot be found.
+    /// The last transaction that changed metadata needed to find the file's data.
     pub data_changed: u32,
     /// Time of the last change of the inode's times, in ticks.
     pub tick: i64,
@@ -209,7 +209,7 @@ impl Ext4 {
         }
     }
 
-    /// Allocates blocks for pages of a file from `page` on. Returns the run, which may be shorter than `count`.
+    /// Allocates blocks for at most `count` pages of a file, from `page` on. Returns the allocated run of blocks.
     pub(super) fn allocate(&mut self, core: &HostCore, inode: u32, page: u64, count: u64, logged: bool) -> BlockRange {
         let size = core.cache.inode(inode).end.div_ceil(4096).max(page + count);
         let mut run = self.take_blocks(inode, page, count, size);
@@ -317,7 +317,8 @@ impl Ext4Layout {
         let inodes = (blocks * 4096 / INODE_RATIO).max(64);
         let inodes_per_group = inodes.div_ceil(groups).next_multiple_of(INODES_PER_BLOCK);
         let descriptors = groups.div_ceil(DESCRIPTORS_PER_BLOCK);
-        // Descriptor blocks are reserved for growth by a factor of 1024, limited to the number that one block of addresses can refer to.
+        // Blocks for group descriptors are reserved for growth of the file system by a factor of 1024. At most 1024 blocks are reserved,
+        // because one block of addresses must refer to all of them.
         let kept = (blocks * 1024).div_ceil(GROUP_BLOCKS).div_ceil(DESCRIPTORS_PER_BLOCK).min(1024 + descriptors);
         let journal_blocks = match mount.options.journal_mb {
             Some(mb) => u64::from(mb) << 8,

@@ -1,6 +1,6 @@
 //! JBD2: transactions, commits, checkpoints, and the space in the log.
 //!
-//! A commit writes the data of its files that has allocated blocks, the descriptor blocks, and the copies of metadata blocks, and waits for
+//! A commit first writes file data (blocks that were allocated for it), descriptor blocks and copies of metadata blocks, and waits for
 //! these writes. Then it writes the commit block with preflush and FUA, and waits for it. After that, blocks that the transaction freed can
 //! be reused. The tail of the log moves when that frees a quarter of the log, or when space is needed.
 
@@ -412,7 +412,7 @@ impl Ext4 {
                         self.buffers.write_home(core, block, IoCause::Checkpoint, Some(task));
                     }
                 } else if self.journal.tail.is_some_and(|(_, old)| old == first) {
-                    // The log contains only uncommitted transactions, so the last one is committed first.
+                    // The log contains no committed transaction that could be released. So the last transaction is committed first.
                     if let Some(last) = self.last_transaction() {
                         self.request_commit(core, last);
                         self.await_commit(core, task, last);

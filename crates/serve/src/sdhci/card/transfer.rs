@@ -121,7 +121,7 @@ impl EmmcCard {
         Some(sector)
     }
 
-    /// Starts sending `blocks` blocks to the host; [`Self::take_clocked`] returns them when they are available.
+    /// Starts sending `blocks` blocks to the host. [`Self::take_clocked`] returns the blocks as soon as their data is available.
     pub fn start_clocking(&mut self, blocks: u32, block_bytes: usize) {
         let (sectors, max) = (self.area_sectors(), self.max_sectors);
         let mut next_tag = self.next_tag;

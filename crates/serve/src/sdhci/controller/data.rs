@@ -58,7 +58,8 @@ impl ControllerTransfer {
         self.pause == TransferPause::Port
     }
 
-    /// Number of blocks that are moved in one step: all remaining blocks, or one if the transfer is open-ended or uses the port.
+    /// Number of blocks that one step transfers: all remaining blocks, or a single block if the data port is used or the length of the
+    /// transfer is unknown.
     fn chunk(&self) -> u32 {
         match (&self.engine, self.left) {
             (TransferEngine::Port, _) | (_, None) => 1,
@@ -100,7 +101,7 @@ impl SdhciController {
                 }
                 TransferEngine::Adma(adma, DmaSegment { address: 0, bytes: 0 })
             }
-            // The capabilities of the controller include no other kind of DMA.
+            // The controller supports no other kind of DMA, so the transfer fails.
             (true, _) => return self.fail(&TransferFault::Adma(AdmaState::Stop, false)),
         };
         let mut transfer = ControllerTransfer {

@@ -119,7 +119,7 @@ fn adma_gathers_and_scatters_by_its_table() {
     assert_eq!((&machine.memory.0[0x3_0000..0x3_0ffc], &machine.memory.0[0x5_0000..0x5_0004]), (&data[..4092], &data[4092..]));
     assert_eq!(machine.get(word::RESPONSE + 12) >> 9 & 0xf, 5, "CMD12 by itself");
     assert_eq!(machine.get(word::BLOCK) >> 16, 0);
-    // Without a block count, the descriptor table determines the length.
+    // Without a block count, the descriptor table determines the length of the transfer.
     machine.table(&[(END, 1024, 0x6_0000)]);
     machine.transfer(18, 4096, 0, READ & !mode::BLOCK_COUNT);
     assert_eq!(machine.status(), DONE);

@@ -124,8 +124,8 @@ pub struct ColumnName {
     pub name: &'static str,
     /// Suffixes of the name that give the unit; for a name without a suffix, an option must give the unit.
     pub units: &'static [&'static str],
-    /// What a file needs this column for. Of several columns with an equal text here, the file needs only one. Empty if the column is
-    /// optional.
+    /// What a file needs this column for; empty if the column is optional. If several columns have the same text, a file needs only one of
+    /// them.
     pub needed: &'static str,
     /// The meaning of the values in the column.
     pub about: &'static str,
@@ -196,7 +196,7 @@ pub(super) fn unknown_names(line: &str, separator: u8) -> Option<Error> {
         name.len() <= 40 && name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(letters)
     };
     let known = |name: &str| named(name).is_some();
-    // Words separated by blanks are prose unless several of them are column names.
+    // Words separated by blanks are taken for prose, unless at least two of them are column names.
     let few = if separator == BLANK { 2 } else { 0 };
     if names(line, separator).count() < LEAST - 1
         || !names(line, separator).all(|name| is_word(name) || known(name))
@@ -347,7 +347,7 @@ const OTHERS: [(&str, &str); 8] = [
 /// emmclab's suffixes for time units, and the usual suffixes in other files.
 const UNITS: [(&str, &str); 4] = [("_s", "_s _sec (s)"), ("_ms", "_ms (ms)"), ("_us", "_us (us) _usec"), ("_ns", "_ns (ns)")];
 
-/// emmclab's name for a column with this usual name, both without units; `None` if the usual name is not known.
+/// emmclab's name for a column that other tools call `name`; `None` if `name` is not known. Both names are without units.
 fn alias(list: &'static [(&str, &str)], name: &str) -> Option<&'static str> {
     list.iter().find(|(_, usual)| usual.split(' ').any(|word| word == name)).map(|(ours, _)| *ours)
 }

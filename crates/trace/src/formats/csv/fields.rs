@@ -34,7 +34,8 @@ impl<'a> CsvField<'a> {
 
 /// Possible separators of fields; a file has the first one that gives enough fields.
 const SEPARATORS: [u8; 3] = *b",;\t";
-/// The separator that matches any run of blanks and tabs, for files whose fields are not separated by commas, semicolons or single tabs.
+/// Represents a separator of any number of blanks and tabs. It is used for files whose fields are not separated by commas, semicolons or
+/// single tabs.
 pub(super) const BLANK: u8 = b' ';
 
 pub(super) fn is_blank(byte: u8) -> bool {

@@ -171,7 +171,7 @@ impl CsvFormat {
 }
 
 impl CsvFormat {
-    /// The error for an impossible time, with the column of this time if the line has one.
+    /// The error for an invalid time. It names the column of the time if the line has this column.
     #[cold]
     fn refused(&self, line: &[u8], name: &str, problem: &str) -> Error {
         let mut fields = CsvFields::of(line, self.separator);

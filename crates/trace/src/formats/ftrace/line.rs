@@ -38,8 +38,8 @@ impl<'a> FtraceLine<'a> {
         Self::without_cpu(line).or_else(|| Self::of_perf_trace(line))
     }
 
-    /// Splits a line with a CPU: the first `[cpu]` that is between blanks and separated from a time by at most one word, because
-    /// names may contain brackets, too.
+    /// Splits a line that contains the CPU as `[cpu]`. Names may contain brackets, too, so the number must be between blanks, and at most
+    /// one word may follow before the time.
     #[inline]
     fn with_cpu(line: &'a [u8]) -> Option<Self> {
         memchr::memchr_iter(b'[', line).find_map(|open| {
@@ -120,7 +120,7 @@ impl<'a> FtraceLine<'a> {
         }
     }
 
-    /// Whether this may be the first part of a broken line: it contains `[cpu]` between blanks, or at its end.
+    /// Whether this may be the first part of a broken line: one of its words must be a number in brackets, the CPU.
     pub(super) fn may_begin(line: &[u8]) -> bool {
         blank_separated(line).any(|word| word.strip_prefix(b"[").and_then(|word| word.strip_suffix(b"]")).is_some_and(is_digits))
     }
@@ -155,7 +155,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// The offset of the first `: `. Searching for a single byte needs no preparation, unlike searching for two.
+/// The offset of the first colon before a blank. Only the colon is searched for, because a search for two bytes needs preparation.
 #[inline]
 fn colon_and_blank(text: &[u8]) -> Option<usize> {
     memchr::memchr_iter(b':', text).find(|colon| text.get(colon + 1) == Some(&b' '))

@@ -87,7 +87,7 @@ impl FtraceEventKind {
     }
 }
 
-/// Reads the text of the kernel's tracer, in its own file or inside another format.
+/// Reads the text output of the kernel's tracer (ftrace), which is a file of its own or part of another format.
 #[derive(Default)]
 pub(super) struct FtraceFormat {
     matcher: EventMatcher,
@@ -140,7 +140,7 @@ fn payload_of(payload: &[u8]) -> &[u8] {
     rest
 }
 
-/// The range of a request event, which follows `(command)` or `bytes (command)`.
+/// Returns the text after `(command)` or `bytes (command)` of a request event. This text begins with the range of sectors.
 fn after_command(rest: &[u8]) -> &[u8] {
     let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
     let command = rest[digits..].trim_ascii_start();
@@ -160,7 +160,8 @@ pub(super) fn error_of(payload: &[u8]) -> i32 {
     if (0x8000..=0xffff).contains(&number) { number - 0x1_0000 } else { -number }
 }
 
-/// The operation code of the command in brackets, as in `512 (a1 08 ...)`; `None` for `()`, a request that is not a command of a program.
+/// The operation code of a command in brackets, as in `512 (a1 08 ...)`. `None` for `()`, because the request is then not a command that a
+/// program passed through.
 pub(super) fn packet_of(rest: &[u8]) -> Option<u8> {
     let open = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b' ')?;
     // Most requests have `()` instead of a command.
@@ -197,7 +198,7 @@ impl FtraceFormat {
             RwbsMeaning::Request(operation) => operation,
             RwbsMeaning::Zone(command) => return Ok(self.zone(command, kind, context)),
         };
-        // In a request event, the range of sectors follows `bytes (command)` or `(command)`.
+        // A request event contains `bytes (command)` or `(command)` before the range of sectors.
         let rest = payload_of(line.payload);
         let range_text = after_command(rest);
         let (sector, sectors, kind) = range(&mut blank_separated(range_text), kind)?;
@@ -216,8 +217,8 @@ impl FtraceFormat {
         Ok(true)
     }
 
-    /// Parses a line of the tracer `blk`: `MAJOR,MINOR ACTION RWBS SECTOR + SECTORS [PROCESS]`; returns false if it seems to be
-    /// only a part of one.
+    /// Parses a line of the tracer `blk`: `MAJOR,MINOR ACTION RWBS SECTOR + SECTORS [PROCESS]`. Returns false if the line seems to be
+    /// incomplete.
     fn blk(&mut self, line: &FtraceLine, context: &mut ParseContext, out: &mut Vec<Request>) -> Result<bool> {
         let text = rest_after(line.payload, 1);
         let step = ActionMeaning::read(text, 0)?;
@@ -313,7 +314,7 @@ impl FtraceFormat {
         Ok(true)
     }
 
-    /// Counts an event that is not used; returns false if its name seems to be truncated.
+    /// Counts an event that is not used. Returns false if the name of the event seems to be cut off.
     fn other(&mut self, line: &FtraceLine, context: &mut ParseContext) -> Result<bool> {
         if context.joining {
             return Err(Error::new(ErrorClass::Syntax, "this event cannot be a broken line").of_field("event", 0, line.event));

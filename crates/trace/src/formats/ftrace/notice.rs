@@ -8,7 +8,7 @@ pub(super) enum FtraceNotice<'a> {
     Heading,
     /// A heading with the name of the tracer of the following lines.
     Tracer(&'a [u8]),
-    /// The heading with this number of events that were overwritten in the buffer.
+    /// A heading that states how many events were overwritten in the buffer.
     Overwritten(u64),
     /// This number of events was lost here; 1 if the number is not known.
     Lost(u64),
@@ -63,8 +63,8 @@ fn heading(text: &[u8]) -> FtraceNotice<'_> {
     }
 }
 
-/// Whether a line belongs to a call stack: `=> FUNCTION` of the tracer, or `ADDRESS FUNCTION+OFFSET (OBJECT)` of perf, of which
-/// the first and last part may be missing.
+/// Whether a line belongs to a call stack. The tracer prints `=> FUNCTION`. perf prints `ADDRESS FUNCTION+OFFSET (OBJECT)`; the address or
+/// the object may be missing.
 fn is_stack(line: &[u8], text: &[u8]) -> bool {
     if text.starts_with(b"=> ") || text == b"=>" || text == b"<stack trace>" || text == b"<stack trace >" {
         return true;

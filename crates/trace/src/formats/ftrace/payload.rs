@@ -1,8 +1,8 @@
-//! Parses the fields in the text of an event of the MMC or UFS driver or of a file system. Source: `TP_printk` of the events in
-//! the kernel's `include/trace/events/mmc.h`, `ufs.h`, `ext4.h`, `f2fs.h` and `jbd2.h`.
+//! Parses the fields in the text of an event of the MMC or UFS driver or of a file system. Source: `TP_printk` of the events in the
+//! kernel's `include/trace/events/mmc.h`, `ufs.h`, `ext4.h`, `f2fs.h` and `jbd2.h`.
 //!
-//! The forms are `name=value`, `name = value`, `name: value` or `name value`, with or without commas. Most names are those of
-//! the fields.
+//! The forms are `name=value`, `name = value`, `name: value` or `name value`, with or without commas. Most names in the text are equal to
+//! the field names of the event.
 
 use crate::formats::fields::unsigned;
 use crate::{BlockEventKind, Error, ErrorClass, EventField, EventFieldValues, KernelEvent, Result, dev_t_label};

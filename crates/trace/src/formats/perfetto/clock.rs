@@ -53,8 +53,8 @@ impl PerfettoClocks {
         Ok(())
     }
 
-    /// The shift for the times of a bundle of events on this clock, in nanoseconds; `ftrace` and `boot` are the times of this clock and of
-    /// the boot clock at the same moment.
+    /// Returns the difference, in ns, that converts the event times of a bundle from this clock to the boot clock. `ftrace` and `boot` are
+    /// the times of the two clocks at the same moment.
     pub(super) fn shift(&mut self, clock: u64, ftrace: Option<i64>, boot: Option<i64>) -> i64 {
         if clock == BOOT {
             return 0;
@@ -115,7 +115,7 @@ impl EventLosses {
         self.cpu(cpu).bundles += 1;
     }
 
-    /// Records that a packet was dropped before a packet with events.
+    /// Counts a loss of packets directly before a packet with events.
     pub(super) fn packet(&mut self) {
         self.packets += 1;
     }
@@ -131,7 +131,8 @@ impl EventLosses {
                     for part in WireFields::of(value.bytes()) {
                         match part? {
                             (1, value) => cpu = value.number(),
-                            // Fields 3, 4 and 8 are `overrun`, `commit_overrun` and `dropped_events`.
+                            // Three fields of the CPU statistics count lost events: 3 is `overrun`, 4 is `commit_overrun`, and 8 is
+                            // `dropped_events`.
                             (3 | 4 | 8, value) => lost = lost.saturating_add(value.number()),
                             _ => {}
                         }

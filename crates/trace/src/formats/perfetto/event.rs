@@ -316,7 +316,8 @@ impl FtraceDecoder {
         Ok(event)
     }
 
-    /// Counts the events in a `CompactSched`, which has a time for each; returns their number.
+    /// Counts the scheduler events in a `CompactSched` message, and returns their number. The message contains one time for each event, so
+    /// the times are counted.
     pub(super) fn compact(&mut self, message: &[u8]) -> Result<u64> {
         let before = self.switches + self.wakings;
         for field in WireFields::of(message) {

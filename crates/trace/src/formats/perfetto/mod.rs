@@ -200,7 +200,7 @@ impl PacketHandler {
             }
         }
         if has_events {
-            // The first packet of a sequence is also marked as if packets before it were lost.
+            // The first packet of a sequence also has the mark for lost packets, although no packet was before it.
             if dropped && self.begun {
                 self.losses.packet();
             }
@@ -269,7 +269,7 @@ impl PacketHandler {
         Ok(())
     }
 
-    /// Checks that a time is not earlier than the events that the matcher has received.
+    /// Returns the time of an event. Fails if the time is earlier than that of an event which the matcher has already received.
     #[inline]
     fn in_window(&self, time: u64) -> Result<u64> {
         if time >= self.latest_passed_on {

@@ -229,13 +229,14 @@ impl ProcessNames {
         Ok(())
     }
 
-    /// The name of the process of a thread; `None` if the tree does not contain it.
+    /// Returns the name of the process to which a thread belongs; `None` if the process tree of the trace does not contain the name.
     pub(super) fn process_name(&self, pid: i32) -> Option<String> {
         let process = self.process_of.get(&pid).unwrap_or(&pid);
         self.names.get(process).map(|name| text(name).into_owned())
     }
 
-    /// The id of the name of a thread's process; if that is not known, of `task`, the name in the event (padded with zeros).
+    /// The id of the process name of a thread. If the process has no known name, `task` is used: the name in the event, padded with zeros.
+    /// `None` if this is empty, too.
     #[inline]
     pub(super) fn name(&mut self, pid: i32, task: [u8; 16], names: &mut NameTable) -> Option<NameId> {
         match self.last {

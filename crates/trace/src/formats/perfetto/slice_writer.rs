@@ -20,7 +20,7 @@ pub(super) const HOLDS: FormatCapabilities = FormatCapabilities::ALL_BUT_NOTES;
 pub struct RequestSender(pub u32);
 
 impl RequestSender {
-    /// Set in the number of a sender without a name; the other bits are the process id.
+    /// Bit that marks the number of a sender without a name. The other bits are the process id.
     const NAMELESS: u32 = 1 << 31;
     /// The sender of requests with neither name nor process id.
     pub const UNKNOWN: Self = Self(u32::MAX);

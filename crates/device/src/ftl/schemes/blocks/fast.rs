@@ -45,7 +45,7 @@ impl FastScheme {
         Self { data: vec![BlockId::NONE; layout.blocks as usize], logs: vec![logs; layout.planes as usize] }
     }
 
-    /// Merges a logical block. The sequential log block takes part if it belongs to this logical block.
+    /// Merges all data of a logical block. This includes the sequential log block if it belongs to the logical block.
     fn merge<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, block: u32) -> Option<()> {
         let logs = &mut self.logs[(block % io.layout.planes) as usize];
         let own = logs.sequential.take_if(|(of, _)| *of == block).map_or(BlockId::NONE, |(_, log)| log);

@@ -17,7 +17,7 @@ use crate::ftl::write::RequestSectors;
 use crate::ids::{BlockId, Lpn, Ppn};
 use crate::nand::Nand;
 
-/// The shared FTL state and the flash, for a scheme that chooses the location of each page itself.
+/// The tables and the flash of an FTL, for a block-mapped scheme that chooses the location of each page itself.
 pub(crate) struct BlockSchemeIo<'a, L> {
     pub core: &'a mut FtlCore,
     pub nand: &'a mut Nand,
@@ -37,8 +37,8 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         self.written_pages(block) < self.layout.pages
     }
 
-    /// Returns a write stream if a block is full, otherwise `None`. These schemes manage open blocks themselves, so it does not matter
-    /// which stream is returned.
+    /// Returns `Some` if a block is full, otherwise `None`. The write stream in it has no meaning, because block-mapped schemes manage open
+    /// blocks themselves.
     pub fn filled(&self, block: BlockId) -> Option<WriteStream> {
         (!self.has_room(block)).then_some(WriteStream::Host)
     }
@@ -106,7 +106,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         self.log.gc_finished(&GcFinished { block, valid, at });
     }
 
-    /// Merges all valid data of a logical block into one block: into `log` if its pages are at their own offsets, otherwise into a free
+    /// Merges all valid data of a logical block into one block. The target is `log` if its pages are at their own offsets, otherwise a free
     /// block. `data` and `log` may be [`BlockId::NONE`]. Afterwards `data` is the new data block, or [`BlockId::NONE`] if there is no valid
     /// data. Returns the kind of merge; `None` if no block is free.
     pub fn merge_blocks(&mut self, logical_block: u32, data: &mut BlockId, log: BlockId) -> Option<MergeKind> {
@@ -242,7 +242,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
 const ENTRY_BYTES: u32 = 4;
 
 impl BlockMapping {
-    /// Reads the page maps that these units need and that are not in RAM.
+    /// Reads the page maps of these units, unless they are in RAM.
     pub fn fetch_maps<L: Observer>(
         &mut self, core: &mut FtlCore, nand: &mut Nand, request: &mut RequestState, (first, units): (Lpn, u32), log: &mut L,
     ) {
@@ -262,7 +262,7 @@ impl BlockMapping {
             let plane = core.geometry.striped(map);
             let page_bytes = core.geometry.groups[0].page_bytes;
             let bytes = (self.layout.pages * ENTRY_BYTES).next_multiple_of(512).min(page_bytes);
-            // The model contains no blocks for the map pages. Each map page is assumed to be in a fixed plane.
+            // The simulated flash contains no blocks for map pages. Each map page is assumed to be in a fixed plane.
             let op = FtlCore::read_unplaced(nand, (plane, 0), request.ready, bytes, OperationCause::Map, log);
             request.look_up(&op);
             missed = true;

@@ -1,5 +1,5 @@
 //! Block-mapped schemes: each logical block has a data block, and overwritten pages are written to log blocks until both are merged. Each
-//! scheme has its own file. It determines where the next version of a page is written and when blocks are merged.
+//! scheme has its own file, with the rules for where the next version of a page is written and when blocks are merged.
 //!
 //! Pages are always written completely: the part that the host does not write is read first, so that all valid data of a logical page is in
 //! one physical page. Consecutive pages are in consecutive planes (clustered planes count as one), and each plane applies the scheme to its
@@ -116,7 +116,7 @@ pub(crate) fn rows(geometry: &Geometry) -> u32 {
 /// The flash location of a page, as block and page.
 pub(crate) type Place = (BlockId, u32);
 
-/// The state of a block-mapped scheme, which can be used without access to the flash.
+/// The state of a block-mapped scheme. These methods do not access the flash.
 pub(crate) trait BlockSchemeState {
     /// Bytes of device RAM for the tables of the scheme and for `maps` page maps; 0 stands for all page maps.
     fn ram_bytes(&self, layout: BlockMapLayout, maps: u32) -> u64;
@@ -138,14 +138,15 @@ pub(crate) struct SchemeBlock {
     pub block: BlockId,
     /// Position of the block's plane in the striping order. Positions repeat after the number of planes.
     pub stripe: u32,
-    /// First row of the logical blocks whose pages the block may contain. The rows are `from..to`.
+    /// First row of the logical blocks whose pages the block may contain. A row is one logical block in each plane.
     pub from: u32,
+    /// End of the rows; this row is not included.
     pub to: u32,
-    /// Whether page `n` of the block can only contain page `n` of the logical block.
+    /// Whether pages keep their offset: page `n` of the block can contain only page `n` of the logical block.
     pub in_place: bool,
 }
 
-/// How a block-mapped scheme places pages, with access to the flash.
+/// How a block-mapped scheme chooses the block and the page for new data.
 pub(crate) trait BlockPlacement: BlockSchemeState {
     /// Returns block and page for the next version of a logical page, after merges that are necessary for it; `None` if no block is free.
     fn place<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, logical: u32) -> Option<Place>;
@@ -313,8 +314,8 @@ struct ReplacementBlock {
 }
 
 /// Block mapping: page `n` of a logical block is in page `n` of its block. An overwrite starts a replacement block. Valid pages before the
-/// overwritten one are copied at once, and those after it when the replacement is completed, so a sequential overwrite copies nothing (the
-/// replacement blocks of NFTL: Ban, US patent 5,937,425).
+/// overwritten one are copied at once. Valid pages after it are copied when the replacement block is completed, so a sequential overwrite
+/// copies nothing. These are the replacement blocks of NFTL (Ban, US patent 5,937,425).
 #[derive(Clone)]
 pub(crate) struct BlockScheme {
     data: Vec<BlockId>,

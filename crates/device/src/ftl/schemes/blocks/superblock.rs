@@ -68,7 +68,7 @@ impl SuperblockScheme {
         }
     }
 
-    /// Number of logical blocks of a superblock; the last superblock of a plane may have fewer.
+    /// Number of logical blocks of a superblock. The last superblock of a plane may be smaller than the others.
     fn logical_blocks_of(&self, layout: BlockMapLayout, number: u32) -> u32 {
         self.size.min(layout.rows - number / layout.planes * self.size)
     }
@@ -118,7 +118,7 @@ impl SuperblockScheme {
     /// Moves all valid data out of the block of a superblock that has the fewest valid pages, and erases this block.
     fn collect<L: Observer>(&mut self, io: &mut BlockSchemeIo<'_, L>, number: u32, merge: MergeKind) -> Option<()> {
         let group = &self.groups[number as usize];
-        // A full merge may also free the block that is still being filled with host data.
+        // A full merge may collect the block that is still being filled with host data, too.
         let useful = |block: BlockId| {
             let given_up = merge == MergeKind::Full && block == group.host;
             !io.has_room(block) || io.valid(block) == 0 || given_up

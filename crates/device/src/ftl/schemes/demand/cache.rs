@@ -62,7 +62,7 @@ pub(super) struct MapPageLayout {
 }
 
 impl MapPageLayout {
-    /// Creates a layout with `per_page` entries in each page. `per_page` is a power of two, because the sizes of pages and entries are.
+    /// Creates a layout for `units` units with `per_page` entries in each page. `per_page` must be a power of two.
     pub fn new(units: u32, per_page: u32) -> Self {
         debug_assert!(per_page.is_power_of_two());
         Self { units, shift: per_page.trailing_zeros() }
@@ -118,7 +118,7 @@ pub struct MapCacheSummary {
     pub segment_units: u64,
 }
 
-/// Pages of the mapping table that must be rewritten, because they have changed entries that are not cached.
+/// Pages of the mapping table that must be rewritten. Some of their entries have changed and are not in the cache.
 #[derive(Clone, Debug)]
 pub(super) struct StaleMapPages {
     pages: Vec<u32>,
@@ -165,18 +165,21 @@ pub(super) trait MapCache: Send + Sync {
     /// `changes` is true if the host is about to change them.
     fn touch(&mut self, unit: Lpn, most: u32, changes: bool) -> u32;
 
-    /// Makes room for the missing entry `wanted` and the entries loaded with it; if `wanted` is `None`, for entries that have grown.
-    /// Returns a page of the mapping table that has to be written first, after which the caller repeats the call; `None` if there is room.
+    /// Makes room for the missing entry `wanted` and for the entries that are loaded with it. If `wanted` is `None`, makes room for entries
+    /// that have grown. Returns `None` if there is room. Otherwise returns a page of the mapping table; the caller must write this page and
+    /// call again.
     fn make_room(&mut self, core: &FtlCore, wanted: Option<MapMiss>) -> Option<u32>;
 
-    /// Loads the entry of a unit from its page of the mapping table, after `make_room`. Returns how many other entries were loaded with it.
+    /// Loads the entry of a unit from its page of the mapping table. The caller makes room with `make_room` first. Returns the number of
+    /// other entries that were loaded with it.
     fn load(&mut self, core: &FtlCore, wanted: MapMiss, changes: bool) -> u32;
 
-    /// Updates map entries that garbage collection or discards changed, in any order. Adds pages with uncached changed entries to `stale`.
+    /// Updates map entries that garbage collection or discards changed; `units` may be in any order. Pages with changed entries that are
+    /// not cached are added to `stale`.
     fn update_moved(&mut self, core: &FtlCore, units: &mut Vec<Lpn>, stale: &mut StaleMapPages);
 
-    /// Updates the entries of units after their lookup and the write of the host. Policies with one entry per unit do nothing, because the
-    /// lookup has already marked their entries.
+    /// Updates the entries of units that the host has looked up and written. Policies with one entry per unit do nothing here, because they
+    /// mark these entries during the lookup.
     fn update_written(&mut self, core: &FtlCore, units: (Lpn, u32), stale: &mut StaleMapPages);
 
     /// Marks the cached entries of a page of the mapping table as clean, after the page was written with all changes.
@@ -280,8 +283,8 @@ impl LocationNumbering {
         (number, at - unit)
     }
 
-    /// Returns the number of a location. `before` is the previously queried location with its number; if `ppn` is the next location of the
-    /// same page, the number is derived from it. Stores this location in `before`.
+    /// Returns the number of a location. `before` contains the previous location and its number. If `ppn` is the next location of the same
+    /// page, the number is derived from `before`. Then stores this location and its number in `before`.
     #[inline]
     pub fn next_number(&self, before: &mut Option<(Ppn, u32)>, ppn: Option<Ppn>) -> u32 {
         let Some(at) = ppn else { return NOWHERE };
@@ -295,8 +298,8 @@ impl LocationNumbering {
         number
     }
 
-    /// Returns the number of a location. `behind` is the previously queried location with its number; if `ppn` is the location before it in
-    /// the same page, the number is derived from it. Stores this location in `behind`.
+    /// Returns the number of the location `ppn`. `behind` contains the location of the previous call and its number. If `ppn` directly
+    /// precedes this location in the same page, its number is one less. Stores `ppn` and its number in `behind`.
     #[inline]
     pub fn previous_number(&self, behind: &mut (Ppn, u32), ppn: Ppn) -> u32 {
         let number = match *behind {
@@ -307,7 +310,7 @@ impl LocationNumbering {
         number
     }
 
-    /// Returns the number of the page that contains the location with this number, for pages of the block group of `ppn`.
+    /// Returns the number of the page that contains the location `number`. The location belongs to the block group of `ppn`.
     #[inline]
     pub fn page(&self, number: u32, ppn: Ppn) -> u32 {
         let index = (ppn.0 >> self.stride_shift) % self.blocks_per_plane;
@@ -347,7 +350,7 @@ mod tests {
             .map(|(at, page, unit)| places.number(ppn(at, page, unit)))
             .collect();
         assert_eq!(first, (0..first.len() as u32).collect::<Vec<_>>());
-        // Incremental and full computation return the same numbers.
+        // `next_number` must return the same numbers as `number`.
         let mut before = None;
         let all = (0..2).flat_map(|page| (0..geometry.planes).flat_map(move |at| (0..units).map(move |unit| (at, page, unit))));
         let counted: Vec<u32> = all.map(|(at, page, unit)| places.next_number(&mut before, ppn(at, page, unit))).collect();

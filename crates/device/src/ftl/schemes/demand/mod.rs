@@ -59,7 +59,7 @@ pub(crate) struct DemandMapping {
     hints: Option<HpbHints>,
     /// Whether cached entries may point to a wrong page, because the policy stores approximate locations.
     may_mislead: bool,
-    /// Division of the mapping table into pages. Their map units follow those of the host.
+    /// Layout of the mapping table in pages. The map units of these pages are numbered after those of the host.
     layout: MapPageLayout,
     /// Number of map units that a page of the mapping table occupies.
     units: u32,
@@ -96,7 +96,7 @@ impl DemandMapping {
         })
     }
 
-    /// Number of map units that the mapping table occupies. They follow those of the host.
+    /// Number of map units that the mapping table occupies. Their numbers follow those of the host's map units.
     pub fn map_units(&self) -> u32 {
         self.layout.pages() * self.units
     }
@@ -169,7 +169,7 @@ impl DemandMapping {
     /// limit. Later commands wait for these operations.
     pub fn settle<L: Observer>(&mut self, core: &mut FtlCore, nand: &mut Nand, ready: Nanos, log: &mut L) {
         self.follow(core);
-        // Garbage collection in this loop makes map pages stale again, but fewer each time. If the limit is reached, the device is full.
+        // Rewriting a map page may collect garbage, which makes other map pages stale. If this does not end, the device is full.
         let mut patience = 16 * self.stale.all() + 16;
         while core.stop.is_none()
             && let Some(page) = self.cache.make_room(core, None).or_else(|| self.stale.pop())
@@ -202,7 +202,7 @@ impl DemandMapping {
                     unit = unit.plus(1);
                     continue;
                 }
-                // The host may have cached the next map entry, so only one entry is looked up at a time.
+                // The host may hold the entry of the next unit, which then needs no lookup. Therefore, one entry is looked up at a time.
                 most = 1;
             }
             let hits = self.cache.touch(unit, most, changes);
@@ -275,7 +275,7 @@ impl DemandMapping {
         }
     }
 
-    /// Reads the page to which the mapping table entry of a unit points, if this is the wrong page.
+    /// If the mapping table entry of a unit points to a wrong page, reads this page.
     fn read_wrong_page<L: Observer>(
         &self, core: &FtlCore, nand: &mut Nand, request: &RequestState, unit: Lpn, wrong: &mut MispredictedReads, log: &mut L,
     ) {

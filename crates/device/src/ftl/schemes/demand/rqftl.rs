@@ -4,7 +4,7 @@
 //! A run consists of consecutive units that are stored at consecutive physical pages, or that are all unmapped. A miss reads the page of
 //! the mapping table and caches the longest run around the unit in that page. Written data forms a run, or extends the run that it
 //! continues. The least recently used runs are evicted. The paper searches a run with small neural nets, which are trained again after
-//! changes. This module searches sorted lists, because only the memory of the index affects what fits into the cache; `index_pct` sets it.
+//! changes. This module searches sorted lists instead. The setting `index_pct` determines how much memory the index occupies.
 
 use std::ops::Range;
 
@@ -85,7 +85,7 @@ struct RqftlCache {
     budget: u64,
     runs: LinkedLists<MapRun>,
     used: ListEnds,
-    /// For each page of the mapping table, its cached runs in order of units.
+    /// For each page of the mapping table, its cached runs (ranges of consecutive units), in order of units.
     pages: Vec<Vec<IndexedRun>>,
     /// First unit and number of units of the most recently used run; [`NO_RUN`] if the run may have changed since its last use.
     last: (u32, u32),
@@ -110,7 +110,7 @@ impl RqftlCache {
         }
     }
 
-    /// Number of runs in the list of a unit's page that begin at or before the unit.
+    /// Number of cached runs, in the unit's page of the mapping table, that begin at or before the unit.
     #[inline]
     fn up_to(&self, unit: u32) -> usize {
         self.pages[self.layout.page(Lpn(unit)) as usize].partition_point(|run| run.first <= unit)
@@ -133,7 +133,7 @@ impl RqftlCache {
         self.numbering.number(core.tables.lookup(Lpn(unit)))
     }
 
-    /// The longest run around a unit within a range of units, according to the mapping tables.
+    /// The longest run of consecutive mapping table entries that contains the unit and stays within the range of units.
     fn run_around(&self, core: &FtlCore, unit: u32, range: Range<u32>) -> MapRun {
         let (number, count) = self.numbering.run(core, unit, range.end);
         let lookup = |other: u32| core.tables.lookup(Lpn(other));
@@ -152,12 +152,12 @@ impl RqftlCache {
         MapRun { first: unit - down, count: down + count, number: place, changed: false }
     }
 
-    /// Inserts a run. Cached entries of its units are replaced, and adjacent runs that continue it are merged with it.
+    /// Inserts a run. It replaces cached entries of its units. Adjacent runs are merged with it if they continue it.
     fn put(&mut self, run: MapRun) {
         self.put_at(run, self.up_to(run.first));
     }
 
-    /// Inserts a run. `up_to` is the number of runs of its page that begin at or before its first unit.
+    /// Inserts a run. `up_to` counts the cached runs in the same page of the mapping table that begin at or before the new run.
     fn put_at(&mut self, mut run: MapRun, up_to: usize) {
         self.last = NO_RUN;
         let list = &mut self.pages[self.layout.page(Lpn(run.first)) as usize];
@@ -217,13 +217,14 @@ impl RqftlCache {
 }
 
 impl MapCache for RqftlCache {
-    /// Looks up cached runs and marks them as used. For entries that will change, the write later inserts its own run.
+    /// Looks up cached runs of map entries, and marks them as used. It does not matter whether the entries will change, because the write
+    /// inserts its own run later.
     fn touch(&mut self, unit: Lpn, most: u32, _: bool) -> u32 {
         let (mut at, end) = (unit.0, unit.0 + most);
         while at < end {
             let (first, count) = self.last;
             if at.wrapping_sub(first) < count {
-                // This run is already the most recently used one.
+                // The same run was used last, so its position in the LRU list does not change.
                 at = first + count;
                 continue;
             }
@@ -253,7 +254,7 @@ impl MapCache for RqftlCache {
         None
     }
 
-    /// Caches the longest run around the unit. None of the entries of this run is cached yet.
+    /// Caches the longest run of mapping table entries that contains the wanted unit and no unit that is already cached.
     fn load(&mut self, core: &FtlCore, wanted: MapMiss, _: bool) -> u32 {
         let unit = wanted.unit.0;
         let page = self.layout.page(wanted.unit);

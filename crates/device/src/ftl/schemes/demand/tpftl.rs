@@ -33,7 +33,7 @@ pub(super) const POLICY: MapCachePolicyEntry = MapCachePolicyEntry {
 const ENTRY_BYTES: u64 = 6;
 const PAGE_BYTES: u64 = 8;
 
-/// Change of the number of pages with cached entries that switches prefetching by preceding entries on or off.
+/// Prefetching by preceding entries is switched on or off when the number of pages with cached entries has changed by this amount.
 const THRESHOLD: i32 = 3;
 
 /// The cached entries of a page of the mapping table.
@@ -68,7 +68,7 @@ struct TpftlCache {
     /// Pages of the mapping table with cached entries, in the order of their last use.
     pages: LruSet,
     plan: Option<PrefetchPlan>,
-    /// Number of pages added minus number of pages removed since `follows` was last set.
+    /// Number of mapping-table pages added to the cache minus number of pages removed from it, since the last decision on `follows`.
     balance: i32,
     /// Whether prefetching by preceding entries is on: a miss loads as many following entries as there are cached entries right before it.
     follows: bool,
@@ -151,7 +151,8 @@ impl TpftlCache {
         self.pages.touch(page);
         let node = &mut self.nodes[page as usize];
         let places = &self.places[units.start as usize..units.end as usize];
-        // `unchanged` is the oldest clean entry. Used entries move to the newest end of the list, so it advances past them.
+        // `unchanged` is the oldest clean entry of the page. Used entries move to the newest end of the list. Therefore the oldest clean
+        // entry is then the first one that is not used.
         let mut unchanged = node.unchanged;
         while unchanged != NO_NODE && units.contains(&self.entries.get(unchanged)) {
             unchanged = self.entries.newer(unchanged);
@@ -165,8 +166,8 @@ impl TpftlCache {
         }
     }
 
-    /// Evicts at most `most` clean entries of a page, the least recently used first. If all entries are dirty, evicts the least recently
-    /// used one and returns false; the page must then be written first.
+    /// Evicts at most `most` clean entries of a page of the mapping table, the least recently used first. If all entries are dirty, evicts
+    /// the least recently used entry and returns false. The caller must then write the page first.
     fn give_up(&mut self, page: u32, most: u32) -> bool {
         let node = &mut self.nodes[page as usize];
         let unchanged = node.count - node.changed;

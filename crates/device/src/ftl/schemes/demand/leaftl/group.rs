@@ -1,4 +1,5 @@
-//! The learned segments of a group of 256 units, in levels from the newest on, and the table of units with approximate segments.
+//! The map of `LeaFTL` for a group of 256 units: learned segments in levels, the newest level first, and a table of the units that
+//! approximate segments describe.
 
 use std::ops::Range;
 
@@ -39,7 +40,8 @@ pub struct SegmentGroup {
 }
 
 impl SegmentGroup {
-    /// Bytes of RAM for the segments and for the table of approximate segments, in which each list ends with a null.
+    /// Bytes of RAM for the segments and for the table of approximate segments. The table has a list of units for each segment, which ends
+    /// with a zero byte.
     pub fn bytes(&self) -> u64 {
         let owned: u32 = self.owners.as_ref().map_or(0, |owners| owners.owned.iter().map(|word| word.count_ones()).sum());
         self.segments.len() as u64 * LearnedSegment::BYTES + u64::from(owned) + u64::from(self.approximate)
@@ -110,7 +112,7 @@ impl SegmentGroup {
         owned.then_some(owners.first[usize::from(unit)])
     }
 
-    /// The units that the approximate segment beginning at `first` describes.
+    /// The units of the approximate segment whose first unit is `first`.
     fn owned_by(&self, first: u8) -> Bits {
         let mut own = [0; 4];
         let Some(owners) = &self.owners else { return own };
@@ -186,7 +188,8 @@ impl SegmentGroup {
         }
     }
 
-    /// Inserts a segment into the second level. If it overlaps segments there, a new level is inserted above them.
+    /// Inserts a segment below the first level. The segment goes to the second level if it overlaps no segment there. Otherwise, a new
+    /// second level is inserted for it.
     fn add_below(&mut self, segment: LearnedSegment) {
         let fits = self.levels.len() > 1 && {
             let level = self.level(1);
@@ -210,7 +213,7 @@ impl SegmentGroup {
         self.segments.remove(at)
     }
 
-    /// Removes units from the approximate segments that describe them, because newer segments do.
+    /// Removes units from the table of approximate segments, because newer segments describe these units now.
     fn release(&mut self, units: Bits) {
         let Some(owners) = &mut self.owners else { return };
         let mut losers = [0; 4];
@@ -244,7 +247,7 @@ impl SegmentGroup {
     /// location of a unit. An approximate segment with a single unit is replaced by an exact one, which is shorter.
     pub fn compact(&mut self, place: impl Fn(u8) -> u32, scratch: &mut CompactionScratch) {
         self.learned = 0;
-        // A single level of accurate segments without discards is already as small as possible.
+        // A group with one level, without approximate segments and without discards cannot become smaller.
         let discards = || self.segments.iter().any(LearnedSegment::is_discard);
         if self.levels.len() != 1 || self.segments.is_empty() || self.approximate > 0 || discards() {
             self.merge(place, scratch);
@@ -569,7 +572,7 @@ mod tests {
             for (first, count, gap, step, merges) in steps {
                 let mut points = Vec::new();
                 for i in 0..u32::from(count) {
-                    // Units are spaced irregularly if the gap is larger than 2. A step of 0 stands for a discard.
+                    // With a gap above 2, the distances between the units vary. A step of 0 stands for a discard.
                     let unit = u32::from(first) + i * u32::from(gap) + i * i % 3 * u32::from(gap > 2);
                     if unit > 255 || points.last().is_some_and(|(last, _)| u32::from(*last) >= unit) {
                         continue;

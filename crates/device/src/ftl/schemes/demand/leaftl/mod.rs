@@ -1,11 +1,13 @@
 //! `LeaFTL`: represents the mapping table by learned segments (Sun et al., "`LeaFTL`: a learning-based flash translation layer for
 //! solid-state drives", ASPLOS 2023).
 //!
-//! After each write, and each move by garbage collection, the affected groups of 256 units learn linear segments. A segment is exact, or
-//! its locations are off by at most `gamma` map units. If a read accesses the wrong page, it gets the right location from the spare area of
-//! that page and reads again. The segments of the most recently used groups are cached. All others are in pages of the mapping table on the
-//! flash, with 2 KB for each group, which is the maximum after a merge of levels. There is no buffer that sorts data, so data is written in
-//! the order of commands.
+//! The mapping table is divided into groups of 256 units. Each write and each move by garbage collection learns linear segments for the
+//! affected groups. A segment is exact, or its locations are off by at most `gamma` map units. If a read accesses the wrong page, it gets
+//! the right location from the spare area of that page and reads again.
+//!
+//! The segments of the most recently used groups are cached. All other segments are in pages of the mapping table on the flash. Each group
+//! has 2 KB there, which is its maximum size after a merge of levels. There is no buffer that sorts data, so data is written in the order
+//! of commands.
 
 mod group;
 mod segment;
@@ -97,7 +99,7 @@ impl LeaFtlCache {
         GROUP_BYTES + self.groups[group as usize].bytes()
     }
 
-    /// Updates the segments of a group: inserts the run of locations `run` or, if it is `None`, learns the locations in `points`.
+    /// Updates the segments of a group. Inserts the segment `run`; if it is `None`, learns segments from the locations in `points`.
     fn learn(&mut self, core: &FtlCore, group: u32, run: Option<LearnedSegment>, stale: &mut StaleMapPages) {
         let before = self.size(group);
         match run {
@@ -141,7 +143,8 @@ impl MapCache for LeaFtlCache {
         (group * GROUP).saturating_sub(unit.0).min(most)
     }
 
-    /// Evicts the least recently used groups until there is room. For dirty ones, returns the page of the table that must be written.
+    /// Evicts the least recently used groups until there is room. If an evicted group is dirty, returns the page of the mapping table that
+    /// must be written.
     fn make_room(&mut self, core: &FtlCore, wanted: Option<MapMiss>) -> Option<u32> {
         let (needed, stay) = wanted.map_or((0, 1), |wanted| (self.size(group_of(wanted.unit)), 0));
         while self.bytes + needed > self.budget && self.cached.len() > stay {

@@ -167,8 +167,8 @@ pub fn ends(bits: Bits) -> Option<(u8, u8)> {
     Some(((first * 64) as u8 + bits[first].trailing_zeros() as u8, (last * 64 + 63) as u8 - bits[last].leading_zeros() as u8))
 }
 
-/// Learns a segment from the first of these points, which are in order of units. Returns the segment and the number of points that it
-/// describes. Its locations are exact, or off by at most `gamma`.
+/// Learns a segment from the first of `points`, which are in order of units. The locations of the segment are exact, or off by at most
+/// `gamma`. Returns the segment and the number of points that it describes.
 pub fn learn(points: &[Point], gamma: u32) -> (LearnedSegment, usize) {
     let (exact, count) = accurate(points);
     if gamma > 0
@@ -207,7 +207,8 @@ fn run(points: &[Point], follows: impl Fn(Point, Point) -> bool) -> usize {
     1 + points.windows(2).take_while(|pair| follows(pair[0], pair[1])).count()
 }
 
-/// The longest approximate segment that begins with the first point, and its number of points; `None` if it has only one unit.
+/// The longest approximate segment that begins with the first point (a unit and its location), and its number of points. `None` if the
+/// segment would have only one unit.
 fn approximate(points: &[Point], gamma: i64) -> Option<(LearnedSegment, usize)> {
     let (first, place) = points[0];
     if place == NOWHERE {
