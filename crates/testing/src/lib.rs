@@ -33,6 +33,38 @@ program_us = 1000
 erase_us = 5000
 ";
 
+/// Settings that make an eMMC a UFS: a link of one lane with 583.04 million bytes per second in each direction, and 32 tags.
+pub const UFS: [(&str, &str); 8] = [
+    ("interface.kind", "ufs"),
+    ("interface.lanes", "1"),
+    ("interface.gear", "hs_g3"),
+    ("controller.queue_depth", "32"),
+    ("features.reliable_write", "false"),
+    ("features.barrier", "false"),
+    ("features.packed_writes", "0"),
+    ("features.packed_reads", "0"),
+];
+
+/// Settings of a UFS with zones of 2 planes x 1 block x 6 pages of 16 KB: 192 KB, of which 8 are sequential and 1 is conventional.
+pub const ZONED: [(&str, &str); 16] = [
+    ("geometry.channels", "2"),
+    ("geometry.block_groups.0.page_kb", "16"),
+    ("geometry.block_groups.0.blocks", "26"),
+    ("geometry.block_groups.0.pages_per_block", "6"),
+    ("geometry.block_groups.0.cell_mode", "tlc"),
+    ("slc.mode", "region"),
+    ("slc.blocks", "14"),
+    ("slc.read_us", "20"),
+    ("slc.program_us", "200"),
+    ("gc.policy", "greedy"),
+    ("gc.low_watermark", "1"),
+    ("capacity.over_provisioning_pct", "50"),
+    ("timing.bus_ns_per_byte", "1"),
+    ("zones.blocks", "1"),
+    ("zones.conventional", "1"),
+    ("cache.size_kb", "64"),
+];
+
 /// Time limit of a wait in a test; it is long, so that a busy machine causes no failure.
 pub const PATIENCE: Duration = Duration::from_mins(10);
 

@@ -63,9 +63,8 @@ mod tests {
     fn power(seed: u64) -> SleepTiming {
         let mut config = DeviceConfig::preset("small-1gb").unwrap();
         let points = "[{up_to_pct=50, us=1000}, {up_to_pct=99, us=3000}, {up_to_pct=100, us=70000}]";
-        config
-            .set_all(&[("power.sleep_after_us", "1000"), ("power.wake_quantiles", points), ("power.seed", &seed.to_string())])
-            .unwrap();
+        let seed = seed.to_string();
+        config.set_all(&[("power.sleep_after_us", "1000"), ("power.wake_quantiles", points), ("power.seed", &seed)]).unwrap();
         SleepTiming::new(config.settings())
     }
 

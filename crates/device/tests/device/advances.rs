@@ -96,15 +96,14 @@ proptest! {
 #[test]
 fn an_idle_wait_is_not_restarted_by_a_look() {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
-    config
-        .set_all(&[
-            ("geometry.block_groups.0.blocks", "16"),
-            ("geometry.block_groups.0.pages_per_block", "16"),
-            ("capacity.over_provisioning_pct", "60"),
-            ("gc.idle_after_us", "10000"),
-            ("gc.high_watermark", "6"),
-        ])
-        .unwrap();
+    let settings = [
+        ("geometry.block_groups.0.blocks", "16"),
+        ("geometry.block_groups.0.pages_per_block", "16"),
+        ("capacity.over_provisioning_pct", "60"),
+        ("gc.idle_after_us", "10000"),
+        ("gc.high_watermark", "6"),
+    ];
+    config.set_all(&settings).unwrap();
     let collected = |tick_us: i64| {
         let mut device = Device::new(&config);
         let units = u64::from(device.geometry().logical_units);

@@ -6,7 +6,7 @@ use emmclab_device::{
     BlockId, CacheFlushed, CommandFlags, Device, DeviceCommand, DeviceConfig, Lpn, NullObserver, Observer, RequestCompleted,
 };
 
-use crate::common::{command, config, responses_us, run};
+use crate::common::{Completions, PLAIN, command, config, responses_us, run, times_us};
 
 #[test]
 fn one_request_takes_its_array_time() {
@@ -21,8 +21,7 @@ fn a_burst_queues_on_one_chip_and_spreads_over_two() {
     let (_, events) = run(&config(&[]), &burst);
     assert_eq!(responses_us(&events), [1000.0, 2000.0, 3900.0]);
     assert_eq!(events[2].waits.queue, Nanos::from_micros(2900));
-    let (_, events) = run(&config(&[("geometry.channels", "2")]), &burst);
-    assert_eq!(responses_us(&events), [1000.0, 1000.0, 1900.0]);
+    assert_eq!(times_us(&[("geometry.channels", "2")], &burst), [1000.0, 1000.0, 1900.0]);
 }
 
 #[test]
@@ -30,7 +29,7 @@ fn parallelism_decides_what_runs_beside_what() {
     let pages = [command(0, Write, 0, 16)];
     let time = |parallelism: &str| {
         let settings = [("geometry.dies_per_chip", "2"), ("geometry.planes_per_die", "2"), ("timing.parallelism", parallelism)];
-        responses_us(&run(&config(&settings), &pages).1)[0]
+        times_us(&settings, &pages)[0]
     };
     // Four pages on one chip of two dies of two planes.
     assert_eq!(time("none"), 4000.0);
@@ -43,11 +42,9 @@ fn parallelism_decides_what_runs_beside_what() {
 fn under_the_same_offset_rule_planes_join_only_on_equal_pages() {
     let settings = [("geometry.planes_per_die", "2"), ("timing.parallelism", "multi_plane"), ("timing.same_offset", "true")];
     // Pages 0 and 0 of both planes, then 1 and 1.
-    let (_, events) = run(&config(&settings), &[command(0, Write, 0, 16)]);
-    assert_eq!(responses_us(&events), [2000.0]);
+    assert_eq!(times_us(&settings, &[command(0, Write, 0, 16)]), [2000.0]);
     // One page is written first: the next two are at different offsets.
-    let (_, events) = run(&config(&settings), &[command(0, Write, 0, 4), command(2000, Write, 4, 8)]);
-    assert_eq!(responses_us(&events), [1000.0, 2000.0]);
+    assert_eq!(times_us(&settings, &[command(0, Write, 0, 4), command(2000, Write, 4, 8)]), [1000.0, 2000.0]);
 }
 
 #[test]
@@ -58,57 +55,50 @@ fn the_bus_is_shared_by_the_chips_of_a_channel() {
     assert_eq!(responses_us(&events), [2024.0, 3048.0]);
     assert_eq!((events[1].waits.bus, events[1].waits.array), (Nanos::from_micros(2048), Nanos::from_micros(1000)));
     // A read senses first and then crosses the bus.
-    let (_, events) = run(&config(&settings), &[command(0, Write, 0, 4), command(9000, Read, 0, 4)]);
-    assert_eq!(responses_us(&events)[1], 1124.0);
+    assert_eq!(times_us(&settings, &[command(0, Write, 0, 4), command(9000, Read, 0, 4)])[1], 1124.0);
 }
 
 #[test]
 fn the_way_to_the_flash_may_be_slower_than_the_way_out() {
     let settings = [("timing.bus_ns_per_byte", "50"), ("timing.bus_write_extra_ns_per_byte", "25")];
     let commands = [command(0, Write, 0, 4), command(9000, Read, 0, 4)];
-    let (_, events) = run(&config(&settings), &commands);
-    assert_eq!(responses_us(&events), [4.096 * 75.0 + 1000.0, 100.0 + 4.096 * 50.0]);
+    assert_eq!(times_us(&settings, &commands), [4.096 * 75.0 + 1000.0, 100.0 + 4.096 * 50.0]);
 }
 
 #[test]
 fn a_short_transfer_slips_into_a_gap_of_the_bus() {
     // A read of chip 1 senses for 100 us; meanwhile a page for chip 0 crosses the same bus (41 us).
     let settings = [("geometry.chips_per_channel", "2"), ("timing.bus_ns_per_byte", "10"), ("allocation.policy", "static")];
-    let (_, events) = run(&config(&settings), &[command(0, Write, 4, 4), command(5000, Read, 4, 4), command(5010, Write, 0, 4)]);
-    assert_eq!(responses_us(&events)[1..], [140.96, 1040.96]);
+    let commands = [command(0, Write, 4, 4), command(5000, Read, 4, 4), command(5010, Write, 0, 4)];
+    assert_eq!(times_us(&settings, &commands)[1..], [140.96, 1040.96]);
 }
 
 #[test]
 fn cache_program_hides_the_bus_behind_the_array() {
     let settings = [("timing.bus_ns_per_byte", "50")]; // 204.8 us a page
     let four = [command(0, Write, 0, 16)];
-    let (_, plain) = run(&config(&settings), &four);
-    let (_, cached) = run(&config(&[settings[0], ("timing.cache_program", "true")]), &four);
-    assert_eq!(responses_us(&plain), [4.0 * 1204.8]);
-    assert_eq!(responses_us(&cached), [204.8 + 4000.0]);
+    assert_eq!(times_us(&settings, &four), [4.0 * 1204.8]);
+    assert_eq!(times_us(&[settings[0], ("timing.cache_program", "true")], &four), [204.8 + 4000.0]);
 }
 
 #[test]
 fn transferred_writes_are_done_before_the_cells_but_the_next_one_waits() {
     let settings = [("timing.bus_ns_per_byte", "10"), ("timing.write_complete", "transferred")];
-    let (_, events) = run(&config(&settings), &[command(0, Write, 0, 4), command(0, Write, 4, 4), command(0, Flush, 0, 0)]);
-    assert_eq!(responses_us(&events), [40.96, 1081.92, 2081.92]);
+    let commands = [command(0, Write, 0, 4), command(0, Write, 4, 4), command(0, Flush, 0, 0)];
+    assert_eq!(times_us(&settings, &commands), [40.96, 1081.92, 2081.92]);
 }
 
 #[test]
 fn reads_go_before_writes_that_have_not_begun() {
     let commands = [command(0, Write, 0, 4), command(2000, Write, 4, 4), command(2000, Write, 8, 4), command(2100, Read, 0, 4)];
-    let (_, events) = run(&config(&[]), &commands);
-    assert_eq!(responses_us(&events), [1000.0, 1000.0, 2000.0, 2000.0]);
-    let (_, events) = run(&config(&[("controller.scheduling", "read_first")]), &commands);
-    assert_eq!(responses_us(&events), [1000.0, 1000.0, 2100.0, 1000.0]);
+    assert_eq!(times_us(&[], &commands), [1000.0, 1000.0, 2000.0, 2000.0]);
+    assert_eq!(times_us(&[("controller.scheduling", "read_first")], &commands), [1000.0, 1000.0, 2100.0, 1000.0]);
 }
 
 #[test]
 fn a_read_of_data_that_waits_gets_the_new_data_after_it_is_written() {
     let commands = [command(0, Write, 0, 4), command(0, Write, 4, 4), command(10, Read, 4, 4)];
-    let (_, events) = run(&config(&[("controller.scheduling", "read_first")]), &commands);
-    assert_eq!(responses_us(&events), [1000.0, 2000.0, 2090.0]);
+    assert_eq!(times_us(&[("controller.scheduling", "read_first")], &commands), [1000.0, 2000.0, 2090.0]);
 }
 
 #[test]
@@ -157,30 +147,16 @@ fn collection_is_felt_by_the_write_that_needs_the_space() {
 
 #[test]
 fn cached_pages_leave_the_register_in_order() {
-    let mut config = DeviceConfig::from_toml(
-        "gc.policy = \"none\"
-         [capacity]
-         over_provisioning_pct = 0
-         [geometry]
-         channels = 1
-         chips_per_channel = 2
-         [[geometry.block_groups]]
-         page_kb = 4
-         blocks = 8
-         pages_per_block = 4
-         read_us = 0
-         program_us = 1000
-         erase_us = 5000
-         [[geometry.block_groups]]
-         page_kb = 8
-         blocks = 8
-         pages_per_block = 4
-         read_us = 100
-         program_us = 1000
-         erase_us = 5000",
-    )
-    .unwrap();
-    config.set_all(&[("timing.cache_read", "true"), ("timing.bus_ns_per_byte", "5")]).unwrap();
+    let group = PLAIN.find("[[geometry.block_groups]]").unwrap();
+    let mut config = DeviceConfig::from_toml(&[PLAIN, &PLAIN[group..]].concat()).unwrap();
+    let settings = [
+        ("geometry.chips_per_channel", "2"),
+        ("geometry.block_groups.0.read_us", "0"),
+        ("geometry.block_groups.1.page_kb", "8"),
+        ("timing.cache_read", "true"),
+        ("timing.bus_ns_per_byte", "5"),
+    ];
+    config.set_all(&settings).unwrap();
     // The 8 KB of one chip use the bus from 100 to 140.96 us. The 4 KB of the other chip do not fit before that. The 512 bytes after these
     // would fit, but the register is not free for them.
     let small = DeviceCommand::new(Nanos::from_micros(91), Read, 4, 1);
@@ -202,10 +178,7 @@ fn the_bus_mode_gives_the_time_of_a_sector() {
 #[test]
 fn a_queue_of_two_lets_two_commands_work_at_once() {
     let burst: Vec<_> = (0..4).map(|i| command(0, Write, i * 4, 4)).collect();
-    let response = |depth: &str| {
-        let settings = [("geometry.channels", "4"), ("controller.queue_depth", depth)];
-        responses_us(&run(&config(&settings), &burst).1)
-    };
+    let response = |depth: &str| times_us(&[("geometry.channels", "4"), ("controller.queue_depth", depth)], &burst);
     assert_eq!(response("1"), [1000.0, 2000.0, 3000.0, 4000.0]);
     assert_eq!(response("2"), [1000.0, 1000.0, 2000.0, 2000.0]);
     assert_eq!(response("32"), [1000.0; 4]);
@@ -223,7 +196,7 @@ fn packing(shared: &str) -> Device {
 
 fn pack(device: &mut Device, at_us: i64, places_kb: &[u64]) -> Vec<RequestCompleted> {
     let entries: Vec<_> = places_kb.iter().map(|kb| command(at_us, Write, *kb, 4)).collect();
-    let mut told = crate::common::Completions::default();
+    let mut told = Completions::default();
     device.submit_packed(&entries, &mut told).unwrap();
     told.0
 }
@@ -238,7 +211,7 @@ fn entries_of_a_pack_share_pages_where_they_may() {
         let subrequests: u32 = events.iter().map(|event| event.subrequests).sum();
         assert_eq!(subrequests, programs as u32, "a shared page is told once");
         // Reads of 4 KB from pages that two entries share: each is a page read.
-        let mut told = crate::common::Completions::default();
+        let mut told = Completions::default();
         device.submit(&command(10_000, Read, 16, 4), &mut told).unwrap();
         assert_eq!(responses_us(&told.0), [100.0]);
     }
@@ -248,26 +221,21 @@ fn entries_of_a_pack_share_pages_where_they_may() {
 fn a_unit_that_comes_again_in_a_pack_begins_a_new_page() {
     let mut device = packing("true");
     pack(&mut device, 0, &[0, 0, 16, 32]);
-    // Pages 0
-    //
-    // 0 and 16
-    //
-    // 32: if both versions of 0 were merged, the third entry could survive without the first.
+    // Pages: 0; 0 and 16; 32. If both versions of 0 were merged, the third entry could survive without the first.
     assert_eq!(device.counters().all_page_programs(), 3);
 }
 
 #[test]
 fn a_reliable_write_pays_its_own_time() {
     let write = DeviceCommand { modifiers: CommandFlags::RELIABLE, ..command(0, Write, 0, 4) };
-    let (_, events) = run(&config(&[("controller.reliable_write_us", "300")]), &[write]);
-    assert_eq!(responses_us(&events), [1300.0]);
+    assert_eq!(times_us(&[("controller.reliable_write_us", "300")], &[write]), [1300.0]);
 }
 
 #[test]
 fn a_flush_and_a_discard_pay_their_own_time_also_without_a_cache() {
     let settings = [("cache.flush_us", "3000"), ("controller.discard_us", "12000"), ("controller.write_overhead_us", "50")];
     let commands = [command(0, Write, 0, 4), command(2_000, Flush, 0, 0), command(10_000, Op::Discard, 0, 4)];
-    assert_eq!(responses_us(&run(&config(&settings), &commands).1), [1050.0, 3050.0, 12_050.0]);
+    assert_eq!(times_us(&settings, &commands), [1050.0, 3050.0, 12_050.0]);
 }
 
 #[test]
@@ -276,26 +244,26 @@ fn one_write_in_four_stalls_and_the_same_ones_each_time() {
     let writes: Vec<_> = (0..400).map(|i| command(i * 50_000, Write, 0, 4)).collect();
     // Nothing is collected, so each write needs a page of its own.
     let blocks = ("geometry.block_groups.0.blocks", "100");
-    let usual = responses_us(&run(&config(&[blocks]), &writes).1);
-    let stalling = config(&[blocks, ("controller.write_stalls", points)]);
-    let times = responses_us(&run(&stalling, &writes).1);
+    let usual = times_us(&[blocks], &writes);
+    let stalling = [blocks, ("controller.write_stalls", points)];
+    let times = times_us(&stalling, &writes);
     let beyond: Vec<_> = times.iter().zip(&usual).map(|(time, usual)| time - usual).collect();
     let stalls = beyond.iter().filter(|us| **us == 500.0).count();
     let usually = beyond.iter().filter(|us| **us == 0.0).count();
     assert!((80..120).contains(&stalls) && usually + stalls >= 399, "{stalls} stalls, {usually} usual: {beyond:?}");
-    assert_eq!(responses_us(&run(&stalling, &writes).1), times);
+    assert_eq!(times_us(&stalling, &writes), times);
     let reads: Vec<_> = (1..40).map(|i| command(i * 50_000, Read, 0, 4)).collect();
-    let times = responses_us(&run(&stalling, &[&writes[..1], &reads[..]].concat()).1);
+    let times = times_us(&stalling, &[&writes[..1], &reads[..]].concat());
     assert!(times[1..].iter().all(|us| *us == 100.0), "{times:?}");
 }
 
 #[test]
 fn where_reliable_writes_and_barriers_are_missing_a_flush_takes_their_place() {
     let last_us = |settings: &[(&str, &str)], op, modifiers| {
-        let cached = config(&[&[("cache.size_kb", "64"), ("cache.write_back", "when_full")], settings].concat());
+        let cached = [&[("cache.size_kb", "64"), ("cache.write_back", "when_full")], settings].concat();
         let kb = if op == Write { 4 } else { 0 };
         let flagged = DeviceCommand { modifiers, ..command(10, op, 32, kb) };
-        responses_us(&run(&cached, &[command(0, Write, 0, 4), flagged]).1)[1]
+        times_us(&cached, &[command(0, Write, 0, 4), flagged])[1]
     };
     let reliable = [("controller.reliable_write_us", "300")];
     let (without, plain) = ([("features.reliable_write", "false"), reliable[0]], [("features.barrier", "false")]);
@@ -310,9 +278,9 @@ fn where_reliable_writes_and_barriers_are_missing_a_flush_takes_their_place() {
 #[test]
 fn an_eager_cache_writes_back_while_the_next_write_is_transferred() {
     let last_us = |write_back| {
-        let cached = config(&[("cache.size_kb", "8"), ("cache.write_back", write_back), ("controller.host_us_per_kb", "250")]);
+        let cached = [("cache.size_kb", "8"), ("cache.write_back", write_back), ("controller.host_us_per_kb", "250")];
         let commands: Vec<_> = (0..4).map(|i| command(i * 2000, Write, i as u64 * 8, 8)).collect();
-        responses_us(&run(&cached, &commands).1)[3]
+        times_us(&cached, &commands)[3]
     };
     // The transfer takes 2,000 us, in which two pages of the previous write are programmed; otherwise the write waits for both.
     assert_eq!((last_us("eager"), last_us("when_full")), (2000.0, 4000.0));
@@ -320,14 +288,14 @@ fn an_eager_cache_writes_back_while_the_next_write_is_transferred() {
 
 #[test]
 fn what_leaves_for_a_long_write_leaves_together() {
-    let cached = config(&[
+    let cached = [
         ("cache.size_kb", "16"),
         ("cache.write_back", "when_full"),
         ("geometry.planes_per_die", "4"),
         ("timing.parallelism", "both"),
-    ]);
-    let (_, events) = run(&cached, &[command(0, Write, 0, 16), command(10, Write, 64, 16)]);
-    assert_eq!(responses_us(&events), [0.0, 1000.0], "four pages on four planes take the time of one");
+    ];
+    let times = times_us(&cached, &[command(0, Write, 0, 16), command(10, Write, 64, 16)]);
+    assert_eq!(times, [0.0, 1000.0], "four pages on four planes take the time of one");
 }
 
 #[test]
@@ -387,10 +355,8 @@ fn data_read_before_comes_from_ram() {
 
 /// A device of six blocks of four pages, five of which hold one page of old data each.
 fn used(settings: &[(&str, &str)]) -> Device {
-    let mut all = vec![("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "250"), ("gc.high_watermark", "3")];
-    all.extend_from_slice(settings);
-    let config = config(&all);
-    let mut device = Device::new(&config);
+    let base = [("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "250"), ("gc.high_watermark", "3")];
+    let mut device = Device::new(&config(&[&base, settings].concat()));
     // Pages that stay valid alternate with pages that are overwritten.
     for i in 0..20u64 {
         let page = if i % 4 == 0 { i / 4 + 1 } else { 0 };
@@ -435,9 +401,7 @@ fn urgent_collection_does_not_wait_for_idle_time() {
 #[test]
 fn the_device_stays_awake_while_it_collects() {
     let asleep = |settings: &[(&str, &str)]| {
-        let mut all = vec![("power.sleep_after_us", "10"), ("power.wake_us", "3")];
-        all.extend_from_slice(settings);
-        let mut device = used(&all);
+        let mut device = used(&[&[("power.sleep_after_us", "10"), ("power.wake_us", "3")], settings].concat());
         let before = device.counters().asleep_ns;
         let at = Nanos(device.idle_from().0 + 1_000_000_000);
         device.submit(&DeviceCommand::new(at, Op::Read, 56, 8), &mut NullObserver).unwrap();
@@ -448,7 +412,7 @@ fn the_device_stays_awake_while_it_collects() {
 }
 
 fn slc(settings: &[(&str, &str)]) -> DeviceConfig {
-    let mut all = vec![
+    let base = [
         ("gc.policy", "greedy"),
         ("capacity.over_provisioning_pct", "50"),
         ("geometry.block_groups.0.blocks", "16"),
@@ -458,8 +422,7 @@ fn slc(settings: &[(&str, &str)]) -> DeviceConfig {
         ("slc.read_us", "25"),
         ("slc.erase_us", "1500"),
     ];
-    all.extend_from_slice(settings);
-    config(&all)
+    config(&[&base, settings].concat())
 }
 
 #[test]
@@ -507,8 +470,7 @@ fn an_slc_cache_is_folded_in_idle_time_or_passed_by_when_full() {
 
 #[test]
 fn flushes_of_an_empty_cache_are_free() {
-    let (_, events) = run(&config(&[("cache.size_kb", "64")]), &[DeviceCommand::new(Nanos(0), Flush, 0, 0)]);
-    assert_eq!(responses_us(&events), [0.0]);
+    assert_eq!(times_us(&[("cache.size_kb", "64")], &[command(0, Flush, 0, 0)]), [0.0]);
 }
 
 /// For each flush of the cache: whether the host requested it, and the number of units that it found.

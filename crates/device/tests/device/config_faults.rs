@@ -4,11 +4,13 @@ use emmclab_base::ErrorClass;
 use emmclab_device::{DeviceConfig, DeviceSettings, presets};
 
 #[test]
-fn every_preset_is_valid_and_keeps_its_name() {
+fn every_preset_is_valid_keeps_its_name_and_reads_back_as_itself() {
     for preset in presets() {
         let config = DeviceConfig::preset(preset.name).unwrap();
         assert_eq!(config.name(), preset.name);
         assert!(!config.settings().about.is_empty());
+        let again = DeviceConfig::from_toml(&config.to_toml().unwrap()).unwrap();
+        assert_eq!(again.settings(), config.settings());
     }
 }
 
@@ -61,10 +63,8 @@ fn all_faults_are_listed_at_once_with_the_nearest_key() {
 #[test]
 fn unknown_keys_do_not_hide_impossible_values() {
     let mut config = DeviceConfig::preset("iiswc15-hps").unwrap();
-    let text = config
-        .set_all(&[("geometry.channels", "0"), ("gc.polic", "fifo"), ("foo", "1"), ("timing.command_ns", "-5")])
-        .unwrap_err()
-        .to_string();
+    let settings = [("geometry.channels", "0"), ("gc.polic", "fifo"), ("foo", "1"), ("timing.command_ns", "-5")];
+    let text = config.set_all(&settings).unwrap_err().to_string();
     for part in ["4 faults", "`geometry.channels` is 0", "`gc.policy`", "no setting `foo`", "`timing.command_ns` is -5"] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
@@ -206,15 +206,6 @@ fn unknown_keys_presets_and_broken_toml_name_the_cure() {
     assert!(error.hint_text().unwrap().contains("iiswc15-hps"));
     let error = DeviceConfig::from_toml("name = 'x'\n[geometry\n").err().unwrap();
     assert_eq!(error.line(), Some(2));
-}
-
-#[test]
-fn a_device_in_full_reads_back_as_itself() {
-    for preset in presets() {
-        let config = DeviceConfig::preset(preset.name).unwrap();
-        let again = DeviceConfig::from_toml(&config.to_toml().unwrap()).unwrap();
-        assert_eq!(again.settings(), config.settings());
-    }
 }
 
 #[test]

@@ -19,8 +19,7 @@ fn device(scheme: &str, cache_kb: u32, policy: &str, scheduling: &str, page_kb: 
     let own: &[(&str, &str)] = match scheme {
         "page" if scheduling == "fifo" => &[("cache.size_kb", &cache), ("cache.policy", policy)],
         "page" => &[("controller.scheduling", scheduling)],
-        _ if on_demand(scheme) => &little_memory(scheme),
-        _ => &[("mapping.scheme", scheme), ("mapping.log_blocks", "4")],
+        _ => &little_memory(scheme),
     };
     config.set_all(own).unwrap();
     config

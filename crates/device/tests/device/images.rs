@@ -1,6 +1,6 @@
 //! Images of used devices: valid ones are restored; damaged ones are rejected and never cause a panic.
 
-use crate::common::model::{little_memory, on_demand};
+use crate::common::model::little_memory;
 use crate::common::{command, config};
 use emmclab_base::Op::{Read, Write};
 use emmclab_device::{Device, DeviceCommand, DeviceConfig, NullObserver};
@@ -53,8 +53,7 @@ fn an_image_with_two_units_in_one_place_is_refused() {
 fn mapped(scheme: &str) -> DeviceConfig {
     let mut config = config(&[("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "150")]);
     config.set_all(&[("geometry.block_groups.0.blocks", "24")]).unwrap();
-    let own = if on_demand(scheme) { little_memory(scheme) } else { [("mapping.scheme", scheme), ("mapping.log_blocks", "4")] };
-    config.set_all(&own).unwrap();
+    config.set_all(&little_memory(scheme)).unwrap();
     config
 }
 

@@ -3,14 +3,11 @@
 use emmclab_device::DeviceConfig;
 use proptest::prelude::*;
 
-use crate::common::model::{ON_DEMAND, Step, drive, on_demand};
+use crate::common::model::{ON_DEMAND, Step, block_group, drive, geometry, names, on_demand};
 
 /// All schemes of the settings except those that map pages.
 fn block_mapped_schemes() -> Vec<String> {
-    let schema = emmclab_device::json_schema();
-    let words = schema["$defs"]["MappingSettings"]["properties"]["scheme"]["oneOf"].as_array().unwrap();
-    let names = words.iter().map(|word| word["const"].as_str().unwrap().to_owned());
-    names.filter(|name| name != "page" && !on_demand(name)).collect()
+    names("MappingSettings", "scheme").into_iter().filter(|name| name != "page" && !on_demand(name)).collect()
 }
 
 #[test]
@@ -39,7 +36,6 @@ fn block_mapped() -> impl Strategy<Value = DeviceConfig> {
         |(scheme, clustering, shape, pages, logs, numbers, flags)| {
             let [copy_back, cache_read, cache_program, transferred, dynamic] = flags;
             let (bus, cached, limit, depth) = numbers;
-            let limit = if limit > 20 { limit } else { 0 };
             let data = 3 * logs.1;
             let blocks = data + logs.0 + 2;
             let share = 100.0 * f64::from(blocks) / f64::from(data) - 99.99;
@@ -54,22 +50,10 @@ fn block_mapped() -> impl Strategy<Value = DeviceConfig> {
             .map(|(key, value)| format!("{key} = {value}"))
             .collect::<Vec<_>>()
             .join("\n");
+            let page_kb = if clustering == "channels" && shape.iter().product::<u32>() == 16 { 4 } else { pages.0 };
             let text = format!(
                 "name = 'random'
-                 [geometry]
-                 channels = {}
-                 chips_per_channel = {}
-                 dies_per_chip = {}
-                 planes_per_die = {}
-                 [[geometry.block_groups]]
-                 page_kb = {}
-                 blocks = {}
-                 pages_per_block = {}
-                 read_us = 100
-                 program_us = 1000
-                 erase_us = 3000
-                 erase_limit = {limit}
-                 spare_blocks = {spares}
+                 {}{}
                  [capacity]
                  over_provisioning_pct = {share}
                  [timing]
@@ -88,19 +72,13 @@ fn block_mapped() -> impl Strategy<Value = DeviceConfig> {
                  {own}
                  [wear]
                  levelling = '{}'",
-                shape[0],
-                shape[1],
-                shape[2],
-                shape[3],
-                if clustering == "channels" && shape.iter().product::<u32>() == 16 { 4 } else { pages.0 },
-                blocks + u32::from(limit > 0),
-                pages.1,
+                geometry(shape),
+                block_group(page_kb, blocks + u32::from(limit > 20), pages.1, limit),
                 cache_program && !transferred,
                 bus * 100,
                 bus * 5,
                 if transferred { "transferred" } else { "programmed" },
                 if dynamic { "dynamic" } else { "none" },
-                spares = u32::from(limit > 0),
             );
             DeviceConfig::from_toml(&text).unwrap()
         },
@@ -121,35 +99,16 @@ fn mapped_on_demand() -> impl Strategy<Value = DeviceConfig> {
     (shape, numbers, words, any::<bool>(), scheme).prop_map(|(shape, numbers, words, hybrid, scheme)| {
         let (entries, page_kb, pages, idle, limit) = numbers;
         let (allocation, levelling, mode, share) = words;
-        let limit = if limit > 20 { limit } else { 0 };
         let (scheme, gamma, compact_after) = scheme;
         let own = match scheme {
             "dftl" => format!("cached_entries = {entries}"),
             "leaftl" => format!("map_cache_kb = 4\ngamma = {gamma}\ncompact_after = {compact_after}"),
             _ => "map_cache_kb = 4".to_owned(),
         };
-        let group = |page_kb: u32| {
-            format!(
-                "[[geometry.block_groups]]
-                 page_kb = {page_kb}
-                 blocks = 9
-                 pages_per_block = {pages}
-                 read_us = 100
-                 program_us = 1000
-                 erase_us = 3000
-                 erase_limit = {limit}
-                 spare_blocks = {}\n",
-                u32::from(limit > 0)
-            )
-        };
+        let group = |page_kb| block_group(page_kb, 9, pages, limit);
         let text = format!(
             "name = 'random'
-             [geometry]
-             channels = {}
-             chips_per_channel = {}
-             dies_per_chip = {}
-             planes_per_die = {}
-             {}{}
+             {}{}{}
              [capacity]
              over_provisioning_pct = {share}
              [mapping]
@@ -165,10 +124,7 @@ fn mapped_on_demand() -> impl Strategy<Value = DeviceConfig> {
              [wear]
              levelling = '{levelling}'
              threshold = 3",
-            shape[0],
-            shape[1],
-            shape[2],
-            shape[3],
+            geometry(shape),
             group(page_kb),
             if hybrid { group(16) } else { String::new() },
             idle * 500,

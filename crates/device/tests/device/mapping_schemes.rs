@@ -1,6 +1,6 @@
 //! Known properties of each mapping scheme: the costs of sequential and random writes.
 
-use crate::common::{Completions, command, config, run};
+use crate::common::{Completions, command, config, responses_us, run};
 use emmclab_base::Nanos;
 use emmclab_base::Op::{Discard, Read, Write};
 use emmclab_device::checker::DeviceChecker;
@@ -96,8 +96,7 @@ fn a_part_of_a_page_is_read_modified_and_written() {
     let (device, told) = run(&config, &[command(0, Write, 0, 16), command(10_000, Write, 4, 4), command(20_000, Write, 16, 4)]);
     assert_eq!(device.counters().read_modify_writes, 1);
     assert_eq!(device.counters().page_programs[OperationCause::Host as usize], 3);
-    let took: Vec<i64> = told.iter().map(|event| (event.complete - event.arrival).0 / 1000).collect();
-    assert_eq!(took, [1000, 1100, 1000]);
+    assert_eq!(responses_us(&told), [1000.0, 1100.0, 1000.0]);
 }
 
 #[test]
@@ -108,8 +107,7 @@ fn a_page_map_that_is_not_in_memory_is_read_first() {
     // Blocks 3 and 2 were written last.
     commands.extend([at(200_000, 48), at(210_000, 32), at(220_000, 0), at(230_000, 1), at(240_000, 48)]);
     let (device, told) = run(&config, &commands);
-    let took: Vec<i64> = told[4..].iter().map(|event| (event.complete - event.arrival).0 / 1000).collect();
-    assert_eq!(took, [100, 100, 200, 100, 200]);
+    assert_eq!(responses_us(&told[4..]), [100.0, 100.0, 200.0, 100.0, 200.0]);
     assert_eq!((device.counters().map_misses, device.counters().map_hits), (6, 3));
 }
 
@@ -127,9 +125,8 @@ fn clustered_planes_read_and_write_at_once() {
         &[command(0, Write, 0, 16), command(10_000, Read, 0, 16), command(20_000, Read, 0, 4)],
     );
     assert_eq!((device.geometry().planes, device.geometry().groups[0].page_bytes), (1, 16384));
-    let took: Vec<i64> = told.iter().map(|event| (event.complete - event.arrival).0 / 10).collect();
     // 8 KB cross each of the two buses; 4 KB use only one of them.
-    assert_eq!(took, [108_192, 18_192, 14_096]);
+    assert_eq!(responses_us(&told), [1081.92, 181.92, 140.96]);
 }
 
 #[test]
@@ -146,15 +143,14 @@ fn a_map_on_demand_pays_for_what_is_not_in_memory() {
 }
 
 /// Times of reads of these pages in us, after writes of some pages each that were executed one by one.
-fn reads(config: &DeviceConfig, writes: &[(u64, u32)], reads: &[u64]) -> (Device, Vec<i64>) {
+fn reads(config: &DeviceConfig, writes: &[(u64, u32)], reads: &[u64]) -> (Device, Vec<f64>) {
     let writes = (0..).zip(writes).map(|(i, (page, pages))| command(i * 100_000, Write, page * 4, pages * 4));
     let mut commands: Vec<DeviceCommand> = writes.collect();
     let count = commands.len();
     let from = 100_000 * count as i64;
     commands.extend((0..).zip(reads).map(|(i, page)| command(from + i * 10_000, Read, page * 4, 4)));
     let (device, told) = run(config, &commands);
-    let took = told[count..].iter().map(|event| (event.complete - event.arrival).0 / 1000).collect();
-    (device, took)
+    (device, responses_us(&told[count..]))
 }
 
 #[test]
@@ -168,8 +164,7 @@ fn places_that_are_only_about_right_take_fewer_segments_and_cost_second_reads() 
             at += 100_000;
             device.submit(&command(at, op, page * 4, 4), &mut told).unwrap();
         }
-        let took = told.0[3640..].iter().map(|event| (event.complete - event.arrival).0 / 1000);
-        let twice = took.filter(|us| *us == 200).count() as u64;
+        let twice = responses_us(&told.0[3640..]).iter().filter(|us| **us == 200.0).count() as u64;
         (device.map_figures().unwrap().segments, device.counters().map_double_reads, twice)
     };
     let (exact, about) = (read_back("0"), read_back("4"));
@@ -186,7 +181,7 @@ fn a_run_of_places_takes_one_segment_or_one_run_of_memory() {
         // A group has eight bytes in addition to its segments. Unwritten units also form a run.
         let wanted = if scheme == "leaftl" { (1, 16) } else { (2, 22) };
         assert_eq!((figures.segments, figures.cached_bytes), wanted, "{scheme}");
-        assert_eq!((figures.segment_units, took), (220, vec![100; 3]), "{scheme}");
+        assert_eq!((figures.segment_units, took), (220, vec![100.0; 3]), "{scheme}");
     }
 }
 
@@ -224,8 +219,7 @@ fn a_lookup_takes_its_time_for_every_entry() {
     for scheme in ["dftl", "tpftl", "leaftl", "rqftl"] {
         let config = device(scheme, &[("mapping.lookup_ns", "5000")]);
         let (_, told) = run(&config, &[command(0, Write, 0, 4), command(100_000, Read, 0, 4)]);
-        let took: Vec<i64> = told.iter().map(|event| (event.complete - event.arrival).0 / 1000).collect();
-        assert_eq!(took, [1005, 105], "{scheme}");
+        assert_eq!(responses_us(&told), [1005.0, 105.0], "{scheme}");
     }
 }
 

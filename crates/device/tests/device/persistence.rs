@@ -11,15 +11,17 @@ use crate::common::contract::{Contract, Facts};
 use crate::common::{Completions, command, config};
 
 fn cached(settings: &[(&str, &str)]) -> DeviceConfig {
-    let mut all = vec![("cache.size_kb", "64"), ("cache.write_back", "when_full"), ("cache.policy", "lru")];
-    all.extend_from_slice(settings);
-    config(&all)
+    let base = [("cache.size_kb", "64"), ("cache.write_back", "when_full"), ("cache.policy", "lru")];
+    config(&[&base, settings].concat())
 }
 
 /// Executes commands on a new device. Returns the completion of each.
 fn run(config: &DeviceConfig, commands: &[DeviceCommand]) -> (PersistenceTracker, Vec<Nanos>) {
-    let mut device = Device::new(config);
-    let mut persistence = PersistenceTracker::of(&device);
+    run_on(&mut Device::new(config), commands)
+}
+
+fn run_on(device: &mut Device, commands: &[DeviceCommand]) -> (PersistenceTracker, Vec<Nanos>) {
+    let mut persistence = PersistenceTracker::of(device);
     let mut completions = Vec::new();
     for command in commands {
         persistence.expect(command);
@@ -92,9 +94,7 @@ fn a_barrier_keeps_order_without_waiting() {
 
 /// A FIFO cache of two pages, above two channels.
 fn fifo(settings: &[(&str, &str)]) -> DeviceConfig {
-    let mut all = vec![("cache.policy", "fifo"), ("cache.size_kb", "8"), ("geometry.channels", "2")];
-    all.extend_from_slice(settings);
-    cached(&all)
+    cached(&[&[("cache.policy", "fifo"), ("cache.size_kb", "8"), ("geometry.channels", "2")], settings].concat())
 }
 
 #[test]
@@ -152,11 +152,8 @@ fn a_barrier_is_nothing_to_a_fifo_cache() {
     let barrier = with(CommandFlags::BARRIER, DeviceCommand::new(Nanos::from_micros(1), Op::Flush, 0, 0));
     let writes = [0, 4, 8, 12].map(|kb| command(2, Op::Write, kb, 4));
     let plain = run(&fifo(&[]), &writes).1;
-    let (_, done) = run(
-        &fifo(&[]),
-        &[writes[0], barrier, writes[1], barrier, writes[2], writes[3]]
-            .map(|command| DeviceCommand { arrival: Nanos::from_micros(2), ..command }),
-    );
+    let ordered = [writes[0], barrier, writes[1], barrier, writes[2], writes[3]];
+    let (_, done) = run(&fifo(&[]), &ordered.map(|command| DeviceCommand { arrival: Nanos::from_micros(2), ..command }));
     assert_eq!([done[0], done[2], done[4], done[5]], plain[..]);
     assert_eq!(done[1], barrier.arrival + Nanos::from_micros(1));
 }
@@ -190,16 +187,12 @@ fn a_gigabyte_that_is_discarded_costs_a_few_ranges() {
     let mut device = Device::new(&large);
     let sectors = device.geometry().sectors() as u32;
     assert_eq!(sectors, 2 << 20, "1 GB");
-    let mut persistence = PersistenceTracker::of(&device);
     let commands = [
         command(0, Op::Write, 0, 64),
         DeviceCommand::new(Nanos::from_millis(50), Op::Discard, 0, sectors),
         command(51_000, Op::Write, 8, 4),
     ];
-    for command in commands {
-        persistence.expect(&command);
-        device.submit(&command, &mut persistence).unwrap();
-    }
+    let (mut persistence, _) = run_on(&mut device, &commands);
     assert!(persistence.ranges() < 50, "{}", persistence.ranges());
     assert_eq!(persistence.broken(Nanos::MAX), None);
     persistence.retire(Nanos::MAX);
@@ -223,14 +216,6 @@ fn what_is_kept_follows_what_no_flush_made_durable() {
         most = most.max(persistence.ranges());
     }
     assert!(most < 40, "{most}");
-}
-
-#[test]
-fn the_cache_hides_the_program_and_the_flush_pays_it() {
-    let slow = config(&[]);
-    let (_, without) = run(&slow, &[command(0, Op::Write, 0, 4)]);
-    let (_, with) = run(&cached(&[]), &[command(0, Op::Write, 0, 4)]);
-    assert_eq!(without[0] - with[0], Nanos::from_millis(1));
 }
 
 /// Gap in us, operation, address, length in sectors, modifiers.
@@ -520,11 +505,7 @@ fn a_flush_before_the_first_write_spoils_later_ones_until_the_power_is_off() {
     let mut device = Device::new(&config);
     device.submit(&flush(0), &mut NullObserver).unwrap();
     device.rewind();
-    let mut persistence = PersistenceTracker::of(&device);
-    for command in flushed {
-        persistence.expect(&command);
-        device.submit(&command, &mut persistence).unwrap();
-    }
+    let (persistence, _) = run_on(&mut device, &flushed);
     assert_eq!(persistence.broken(Nanos::MAX), None, "the power was off in between");
 }
 

@@ -6,26 +6,17 @@ use emmclab_device::{CHANGEABLE, Device, DeviceCommand, DeviceConfig, Lpn, NullO
 use proptest::prelude::*;
 
 fn config(settings: &[(&str, &str)]) -> DeviceConfig {
-    let mut config = DeviceConfig::from_toml(
-        "name = \"tiny\"
-         [capacity]
-         over_provisioning_pct = 40
-         [cache]
-         size_kb = 64
-         write_back = \"when_full\"
-         [geometry]
-         channels = 2
-         [[geometry.block_groups]]
-         page_kb = 8
-         blocks = 20
-         pages_per_block = 16
-         read_us = 100
-         program_us = 1000
-         erase_us = 5000",
-    )
-    .unwrap();
-    config.set_all(settings).unwrap();
-    config
+    let base = [
+        ("gc.policy", "greedy"),
+        ("capacity.over_provisioning_pct", "40"),
+        ("cache.size_kb", "64"),
+        ("cache.write_back", "when_full"),
+        ("geometry.channels", "2"),
+        ("geometry.block_groups.0.page_kb", "8"),
+        ("geometry.block_groups.0.blocks", "20"),
+        ("geometry.block_groups.0.pages_per_block", "16"),
+    ];
+    crate::common::config(&[&base, settings].concat())
 }
 
 /// Response time of a command that arrives at an idle device.

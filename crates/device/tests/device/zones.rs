@@ -7,32 +7,13 @@ use emmclab_device::{
     BlockErased, BlockId, CommandFlags, Device, DeviceCommand, DeviceConfig, Geometry, NullObserver, Observer, OperationCause,
     PageProgrammed, UndoLog, ZoneAction, ZoneDescriptor, ZoneState,
 };
+use emmclab_testing::ZONED;
 use proptest::prelude::*;
 
 use crate::common::config;
 use crate::ufs::ufs;
 
 const SECTORS: u64 = 8;
-
-/// Zones of 2 planes x 1 block x 6 pages of 16 KB: 192 KB, of which 8 are sequential and 1 is conventional.
-const ZONED: [(&str, &str); 16] = [
-    ("geometry.channels", "2"),
-    ("geometry.block_groups.0.page_kb", "16"),
-    ("geometry.block_groups.0.blocks", "26"),
-    ("geometry.block_groups.0.pages_per_block", "6"),
-    ("geometry.block_groups.0.cell_mode", "tlc"),
-    ("slc.mode", "region"),
-    ("slc.blocks", "14"),
-    ("slc.read_us", "20"),
-    ("slc.program_us", "200"),
-    ("gc.policy", "greedy"),
-    ("gc.low_watermark", "1"),
-    ("capacity.over_provisioning_pct", "50"),
-    ("timing.bus_ns_per_byte", "1"),
-    ("zones.blocks", "1"),
-    ("zones.conventional", "1"),
-    ("cache.size_kb", "64"),
-];
 
 fn zoned(settings: &[(&str, &str)]) -> DeviceConfig {
     ufs(&[&ZONED, settings].concat())

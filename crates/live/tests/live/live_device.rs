@@ -11,7 +11,7 @@ use emmclab_layers::LayerConfig;
 use emmclab_live::{ClockPace, LiveDevice, LiveOptions};
 use emmclab_replay::{Precondition, ReplayOptions};
 use emmclab_serve::{BlockAction, BlockDevice, RequestFailure, ServedRequest};
-use emmclab_testing::SMALL_DEVICE;
+use emmclab_testing::{SMALL_DEVICE, UFS, ZONED};
 use emmclab_trace::TraceReader;
 use emmclab_trace::formats::ReadOptions;
 use proptest::prelude::*;
@@ -30,8 +30,12 @@ fn stamp(version: u32, sectors: usize) -> Vec<u8> {
     (0..sectors * SECTOR / 4).flat_map(|i| (version.wrapping_mul(2_654_435_761) ^ i as u32).to_le_bytes()).collect()
 }
 
+/// A write of 4 KB of this version, which is also its tag.
+fn write_of(version: u32, sector: u64, modifiers: CommandFlags) -> ServedRequest {
+    ServedRequest { tag: version.into(), action: BlockAction::Write(stamp(version, 8)), sector, sectors: 8, modifiers }
+}
+
 fn layers() -> impl Strategy<Value = Vec<LayerConfig>> {
-    let small = |name: &str| LayerConfig::named(name).with("reserved", "512 KB").with("clustered_block", "32 KB");
     prop::sample::select(vec![
         vec![],
         vec![small("advil").with("clustered_page", "16 KB")],
@@ -42,10 +46,14 @@ fn layers() -> impl Strategy<Value = Vec<LayerConfig>> {
     ])
 }
 
+/// A layer with a reserved area of 512 KB.
+fn small(name: &str) -> LayerConfig {
+    LayerConfig::named(name).with("reserved", "512 KB").with("clustered_block", "32 KB")
+}
+
 /// A layer that logs to a second device.
 fn beside() -> Vec<LayerConfig> {
-    let ressd = LayerConfig::named("ressd").with("reserved", "512 KB").with("clustered_block", "32 KB");
-    vec![ressd.with("second_device", "true")]
+    vec![small("ressd").with("second_device", "true")]
 }
 
 /// The second device, for layers that use one.
@@ -199,13 +207,7 @@ fn a_tearing_device_leaves_half_of_a_write_that_was_cut() {
     let config = config(&[("cache.lies", "tear")]);
     let device = LiveDevice::new(&config, &LiveOptions { pace: ClockPace::Scaled(1000.0), ..options() }, None).unwrap();
     let client = Client::of(&device);
-    client.send(vec![ServedRequest {
-        tag: 1,
-        action: BlockAction::Write(stamp(1, 8)),
-        sector: 0,
-        sectors: 8,
-        modifiers: CommandFlags::RELIABLE,
-    }]);
+    client.send(vec![write_of(1, 0, CommandFlags::RELIABLE)]);
     device.cut().unwrap();
     assert_eq!(client.take(1)[0].outcome, Err(RequestFailure::Io));
     device.set_pace(ClockPace::Free);
@@ -396,8 +398,7 @@ fn settings_change_in_use_and_result_status_and_state_name_them() {
 
 #[test]
 fn settings_of_layers_cannot_change_in_use() {
-    let layers = vec![LayerConfig::named("advil").with("reserved", "512 KB").with("clustered_block", "32 KB")];
-    let device = LiveDevice::new(&config(&[]), &LiveOptions { layers, ..options() }, None).unwrap();
+    let device = LiveDevice::new(&config(&[]), &LiveOptions { layers: vec![small("advil")], ..options() }, None).unwrap();
     let error = device.set("advil.reserved", "1MB").unwrap_err().to_string();
     assert!(error.contains("`advil`"), "{error}");
 }
@@ -467,29 +468,7 @@ fn the_log_of_a_run_with_two_devices_refuses_a_second_one_with_a_cache() {
 
 /// A device with zones of 192 KB; the first zone is conventional.
 fn zoned() -> DeviceConfig {
-    config(&[
-        ("interface.kind", "ufs"),
-        ("interface.lanes", "2"),
-        ("interface.gear", "hs_g4"),
-        ("controller.queue_depth", "32"),
-        ("features.reliable_write", "false"),
-        ("features.barrier", "false"),
-        ("features.packed_writes", "0"),
-        ("features.packed_reads", "0"),
-        ("geometry.channels", "2"),
-        ("geometry.block_groups.0.page_kb", "16"),
-        ("geometry.block_groups.0.blocks", "26"),
-        ("geometry.block_groups.0.pages_per_block", "6"),
-        ("capacity.over_provisioning_pct", "50"),
-        ("zones.blocks", "1"),
-        ("zones.conventional", "1"),
-        ("slc.mode", "region"),
-        ("slc.blocks", "14"),
-        ("slc.read_us", "20"),
-        ("slc.program_us", "200"),
-        ("gc.low_watermark", "1"),
-        ("cache.size_kb", "64"),
-    ])
+    config(&[&UFS[..], &ZONED].concat())
 }
 
 #[test]
@@ -543,14 +522,7 @@ fn below_a_layer_what_zones_do_not_allow_fails_alone_too() {
 fn a_zone_is_not_written_where_a_request_to_it_is_under_way() {
     let device = LiveDevice::new(&zoned(), &LiveOptions { pace: ClockPace::Scaled(1000.0), ..options() }, None).unwrap();
     let client = Client::of(&device);
-    let write = |tag, version| ServedRequest {
-        tag,
-        action: BlockAction::Write(stamp(version, 8)),
-        sector: 384,
-        sectors: 8,
-        modifiers: CommandFlags::empty(),
-    };
-    client.send(vec![write(1, 1), write(2, 2)]);
+    client.send([1, 2].map(|version| write_of(version, 384, CommandFlags::empty())).to_vec());
     let done = client.take(2);
     let failed: Vec<_> = done.iter().filter(|completion| completion.outcome.is_err()).map(|completion| completion.tag).collect();
     assert_eq!(failed, [2]);

@@ -15,13 +15,12 @@ pub(super) type Full = (u32, u32, u64);
 /// Returns the choice of a policy among full blocks after 1,000 page programs; `blocks` is in the order in which they became full.
 pub(super) fn choose(policy: &str, options: &[(&str, u64)], blocks: &[Full]) -> Option<usize> {
     let mut config = DeviceConfig::preset("small-1gb").unwrap();
-    config
-        .set_all(&[
-            ("geometry.block_groups.0.blocks", "12"),
-            ("geometry.block_groups.0.pages_per_block", "16"),
-            ("geometry.planes_per_die", "1"),
-        ])
-        .unwrap();
+    let shape = [
+        ("geometry.block_groups.0.blocks", "12"),
+        ("geometry.block_groups.0.pages_per_block", "16"),
+        ("geometry.planes_per_die", "1"),
+    ];
+    config.set_all(&shape).unwrap();
     let options: PolicyOptions = options.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect();
     let policy = (find(policy).unwrap().make)(&options);
     let geometry = Geometry::new(config.settings());

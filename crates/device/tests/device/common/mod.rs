@@ -6,23 +6,24 @@ pub mod model;
 use emmclab_base::{Nanos, Op};
 use emmclab_device::{Device, DeviceCommand, DeviceConfig, Observer, RequestCompleted};
 
-/// A device of one block group with 4 KB pages (100 us read, 1,000 us program, 5,000 us erase), changed by these settings.
+/// A device of one block group with 4 KB pages (100 us read, 1,000 us program, 5,000 us erase).
+pub const PLAIN: &str = "gc.policy = \"none\"
+[capacity]
+over_provisioning_pct = 0
+[geometry]
+channels = 1
+[[geometry.block_groups]]
+page_kb = 4
+blocks = 8
+pages_per_block = 4
+read_us = 100
+program_us = 1000
+erase_us = 5000
+";
+
+/// The device of [`PLAIN`], changed by these settings.
 pub fn config(settings: &[(&str, &str)]) -> DeviceConfig {
-    let mut config = DeviceConfig::from_toml(
-        "gc.policy = \"none\"
-         [capacity]
-         over_provisioning_pct = 0
-         [geometry]
-         channels = 1
-         [[geometry.block_groups]]
-         page_kb = 4
-         blocks = 8
-         pages_per_block = 4
-         read_us = 100
-         program_us = 1000
-         erase_us = 5000",
-    )
-    .unwrap();
+    let mut config = DeviceConfig::from_toml(PLAIN).unwrap();
     config.set_all(settings).unwrap();
     config
 }
@@ -51,6 +52,11 @@ pub fn run(config: &DeviceConfig, commands: &[DeviceCommand]) -> (Device, Vec<Re
     }
     device.settle(&mut told);
     (device, told.0)
+}
+
+/// Response times in us of requests to a new device with these settings.
+pub fn times_us(settings: &[(&str, &str)], commands: &[DeviceCommand]) -> Vec<f64> {
+    responses_us(&run(&config(settings), commands).1)
 }
 
 /// Response times in us.

@@ -62,10 +62,49 @@ pub fn on_demand(scheme: &str) -> bool {
 /// The schemes that store their map on the flash.
 pub const ON_DEMAND: &[&str] = &["dftl", "tpftl", "leaftl", "rqftl"];
 
-/// Settings with which such a scheme caches few entries.
+/// Settings with which such a scheme caches few entries, or with which another one has four log blocks.
 pub fn little_memory(scheme: &str) -> [(&str, &str); 2] {
-    let own = if scheme == "dftl" { ("mapping.cached_entries", "5") } else { ("mapping.map_cache_kb", "4") };
+    let own = match scheme {
+        "dftl" => ("mapping.cached_entries", "5"),
+        _ if on_demand(scheme) => ("mapping.map_cache_kb", "4"),
+        _ => ("mapping.log_blocks", "4"),
+    };
     [("mapping.scheme", scheme), own]
+}
+
+/// The section of a device with these numbers of channels, chips, dies and planes.
+pub fn geometry([channels, chips, dies, planes]: [u32; 4]) -> String {
+    format!(
+        "[geometry]
+         channels = {channels}
+         chips_per_channel = {chips}
+         dies_per_chip = {dies}
+         planes_per_die = {planes}\n"
+    )
+}
+
+/// The section of a block group. Its blocks endure `limit` erases if that is more than 20, and any number otherwise.
+pub fn block_group(page_kb: u32, blocks: u32, pages: u32, limit: u32) -> String {
+    let limit = if limit > 20 { limit } else { 0 };
+    format!(
+        "[[geometry.block_groups]]
+         page_kb = {page_kb}
+         blocks = {blocks}
+         pages_per_block = {pages}
+         read_us = 100
+         program_us = 1000
+         erase_us = 3000
+         erase_limit = {limit}
+         spare_blocks = {}\n",
+        u32::from(limit > 0),
+    )
+}
+
+/// All values of a setting that has a list of them, the default first.
+pub fn names(section: &str, key: &str) -> Vec<String> {
+    let schema = emmclab_device::json_schema();
+    let words = schema["$defs"][section]["properties"][key]["oneOf"].as_array().unwrap();
+    words.iter().map(|word| word["const"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Executes random steps on a new device, and verifies it after each. Repeats this on a copy from an image. A second device without a
@@ -131,23 +170,16 @@ fn choice(plain: bool, choices: &'static [&'static str]) -> impl Strategy<Value 
     prop::sample::select(if plain { &choices[..1] } else { choices })
 }
 
-/// All allocation policies, the default first.
-fn allocation_policies() -> Vec<String> {
-    let schema = emmclab_device::json_schema();
-    let words = schema["$defs"]["AllocationSettings"]["properties"]["policy"]["oneOf"].as_array().unwrap();
-    words.iter().map(|word| word["const"].as_str().unwrap().to_owned()).collect()
-}
-
 /// A random device with at most this number of channels, chips, dies and planes each.
 pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
-    let shape = (1..=most, 1..=most, 1..=most, 1..=most);
+    let shape = prop::array::uniform4(1..=most);
     let groups = prop::collection::vec((prop::sample::select(vec![4u32, 8, 16]), 6u32..=9, 2u32..=9), 1..=3);
     let policy = prop::sample::select(POLICIES.iter().map(|policy| policy.kind.name).chain([NONE]).collect::<Vec<_>>());
     let words = (
         prop::sample::select(vec!["none", "interleave", "multi_plane", "both"]),
         prop::sample::select(vec!["programmed", "transferred"]),
         choice(plain, &["fifo", "read_first"]),
-        prop::sample::select(if plain { vec!["dynamic".to_owned()] } else { allocation_policies() }),
+        prop::sample::select(if plain { vec!["dynamic".to_owned()] } else { names("AllocationSettings", "policy") }),
         prop::sample::select(vec!["none", "dynamic", "static"]),
         choice(plain, &["blocking", "incremental"]),
     );
@@ -179,11 +211,7 @@ pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
             let collects = collects(policy);
             let mut text = format!(
                 "name = 'random'
-                 [geometry]
-                 channels = {}
-                 chips_per_channel = {}
-                 dies_per_chip = {}
-                 planes_per_die = {}
+                 {}
                  [capacity]
                  over_provisioning_pct = {share}
                  [timing]
@@ -215,10 +243,7 @@ pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
                  [wear]
                  levelling = '{}'
                  threshold = 3\n",
-                shape.0,
-                shape.1,
-                shape.2,
-                shape.3,
+                geometry(shape),
                 same_offset && (parallelism == "multi_plane" || parallelism == "both"),
                 cache_program && complete == "programmed",
                 bus * 100,
@@ -261,21 +286,7 @@ pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
                 let blocks = if slc != "off" && index == 0 { blocks + 5 } else { blocks };
                 // Blocks in SLC mode have half of the pages, and collection needs two pages.
                 let pages = if slc == "off" { pages } else { pages + 2 };
-                let limit = if limit > 20 { limit } else { 0 };
-                let _ = write!(
-                    text,
-                    "[[geometry.block_groups]]
-                     page_kb = {}
-                     blocks = {blocks}
-                     pages_per_block = {pages}
-                     read_us = 100
-                     program_us = 1000
-                     erase_us = 3000
-                     erase_limit = {limit}
-                     spare_blocks = {}\n",
-                    page_kb.max(unit_kb),
-                    u32::from(limit > 0),
-                );
+                text += &block_group(page_kb.max(unit_kb), blocks, pages, limit);
             }
             DeviceConfig::from_toml(&text).unwrap()
         },

@@ -253,8 +253,7 @@ fn it_shrinks_with_the_users_free_space_and_grows_again() {
     // Forty free units correspond to three blocks of twelve.
     assert_eq!((rig.device.booster_blocks(), rig.counts().shrunk), (3, 5));
     rig.after(0, Op::Discard, 0);
-    let discard = DeviceCommand { sectors: 4000, ..command(0, Op::Discard, 0, 4) };
-    let discard = DeviceCommand { arrival: rig.now, ..discard };
+    let discard = DeviceCommand::new(rig.now, Op::Discard, 0, 4000);
     rig.checker.expect(&discard);
     rig.device.submit(&discard, &mut (&mut rig.checker, &mut rig.told)).unwrap();
     for _ in 0..8 {

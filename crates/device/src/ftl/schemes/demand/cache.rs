@@ -340,31 +340,25 @@ mod tests {
         let config = DeviceConfig::preset("iiswc15-8ps").unwrap();
         let geometry = Geometry::new(config.settings());
         let places = LocationNumbering::new(&geometry);
-        let ppn = |position: u32, page: u32, unit: u32| {
+        let ppn = &|position: u32, page: u32, unit: u32| {
             let block = geometry.striped(position).0 * geometry.blocks_per_plane;
             Some(Ppn((block << geometry.stride_shift) + (page << geometry.groups[0].page_shift) + unit))
         };
-        let units = geometry.groups[0].units_per_page();
-        let first: Vec<u32> = (0..2)
-            .flat_map(|page| (0..geometry.planes).flat_map(move |at| (0..units).map(move |unit| (at, page, unit))))
-            .map(|(at, page, unit)| places.number(ppn(at, page, unit)))
-            .collect();
+        let (planes, units) = (geometry.planes, geometry.groups[0].units_per_page());
+        let all = || (0..2).flat_map(move |page| (0..planes).flat_map(move |at| (0..units).map(move |unit| ppn(at, page, unit))));
+        let first: Vec<u32> = all().map(|place| places.number(place)).collect();
         assert_eq!(first, (0..first.len() as u32).collect::<Vec<_>>());
         // `next_number` must return the same numbers as `number`.
         let mut before = None;
-        let all = (0..2).flat_map(|page| (0..geometry.planes).flat_map(move |at| (0..units).map(move |unit| (at, page, unit))));
-        let counted: Vec<u32> = all.map(|(at, page, unit)| places.next_number(&mut before, ppn(at, page, unit))).collect();
+        let counted: Vec<u32> = all().map(|place| places.next_number(&mut before, place)).collect();
         assert_eq!(counted, first);
         assert_eq!(places.next_number(&mut before, ppn(0, 0, 1)), places.number(ppn(0, 0, 1)));
         // Assigns logical units to these locations in ascending order, except that units 5 and 6 are exchanged.
         let mut core = crate::ftl::tests::core_of(&config);
         let mut lpns: Vec<u32> = (0..counted.len() as u32).collect();
         lpns.swap(5, 6);
-        for (lpn, at) in lpns
-            .iter()
-            .zip((0..2).flat_map(|page| (0..geometry.planes).flat_map(move |at| (0..units).map(move |unit| (at, page, unit)))))
-        {
-            assert!(core.tables.restore_entry(Lpn(*lpn), ppn(at.0, at.1, at.2).unwrap()));
+        for (lpn, place) in lpns.iter().zip(all()) {
+            assert!(core.tables.restore_entry(Lpn(*lpn), place.unwrap()));
         }
         let end = counted.len() as u32;
         assert_eq!(places.run(&core, 0, end), (0, 5));

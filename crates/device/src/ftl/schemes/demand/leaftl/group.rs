@@ -604,6 +604,40 @@ mod tests {
                 prop_assert_eq!(copy, words);
             }
         }
+
+        #[test]
+        fn segments_are_those_of_a_vector(
+            steps in prop::collection::vec((0u8..6, any::<prop::sample::Index>(), segment()), 1..200),
+        ) {
+            let (mut segments, mut model) = (SegmentVec::default(), Vec::new());
+            for (step, at, segment) in steps {
+                match step {
+                    0..3 => {
+                        let at = at.index(model.len() + 1);
+                        segments.insert(at, segment);
+                        model.insert(at, segment);
+                    }
+                    3 if !model.is_empty() => {
+                        let at = at.index(model.len());
+                        prop_assert_eq!(segments.remove(at), model.remove(at));
+                    }
+                    4 if !model.is_empty() => {
+                        let at = at.index(model.len());
+                        let (first, last) = (model[at].start, model[at].start + model[at].length / 2);
+                        segments.trim(at, first, last);
+                        model[at].trim(first, last);
+                    }
+                    _ => {
+                        model.retain(|segment: &LearnedSegment| segment.length == 0 || !segment.start.is_multiple_of(3));
+                        segments.replace(model.clone().into_iter());
+                        segments.tighten();
+                        let all = model.iter().all(|segment| packed(*segment).is_some());
+                        prop_assert_eq!(matches!(segments, SegmentVec::OfOneUnit(_)), all);
+                    }
+                }
+                prop_assert_eq!(segments.iter().collect::<Vec<_>>(), model.clone());
+            }
+        }
     }
 
     #[test]
@@ -639,41 +673,5 @@ mod tests {
             let start = start.min(235);
             if count == 1 { LearnedSegment::point((start, place)) } else { LearnedSegment::run(start, count, place) }
         })
-    }
-
-    proptest! {
-        #[test]
-        fn segments_are_those_of_a_vector(
-            steps in prop::collection::vec((0u8..6, any::<prop::sample::Index>(), segment()), 1..200),
-        ) {
-            let (mut segments, mut model) = (SegmentVec::default(), Vec::new());
-            for (step, at, segment) in steps {
-                match step {
-                    0..3 => {
-                        let at = at.index(model.len() + 1);
-                        segments.insert(at, segment);
-                        model.insert(at, segment);
-                    }
-                    3 if !model.is_empty() => {
-                        let at = at.index(model.len());
-                        prop_assert_eq!(segments.remove(at), model.remove(at));
-                    }
-                    4 if !model.is_empty() => {
-                        let at = at.index(model.len());
-                        let (first, last) = (model[at].start, model[at].start + model[at].length / 2);
-                        segments.trim(at, first, last);
-                        model[at].trim(first, last);
-                    }
-                    _ => {
-                        model.retain(|segment: &LearnedSegment| segment.length == 0 || !segment.start.is_multiple_of(3));
-                        segments.replace(model.clone().into_iter());
-                        segments.tighten();
-                        let all = model.iter().all(|segment| packed(*segment).is_some());
-                        prop_assert_eq!(matches!(segments, SegmentVec::OfOneUnit(_)), all);
-                    }
-                }
-                prop_assert_eq!(segments.iter().collect::<Vec<_>>(), model.clone());
-            }
-        }
     }
 }
