@@ -9,8 +9,16 @@ use emmclab_layers::{
 /// The areas of the paper: 12 GB, and 256 MB on the card.
 const BELOW: DisksBelow = DisksBelow::new(12 << 21, Some(512 << 11));
 
+/// Smaller areas: 2 GB, and 64 MB on the card.
+const SMALL: DisksBelow = DisksBelow::new(1 << 22, Some(64 << 11));
+
 fn settings() -> AdvilSettings {
     AdvilSettings { second_device: true, hot: HotPolicy::None, ..AdvilSettings::default() }
+}
+
+/// Settings of sections of 8 MB: each has a hot region of 30 %.
+fn small(hot: HotPolicy) -> AdvilSettings {
+    AdvilSettings { reserved: ByteSize::mb(16), hot, ..settings() }
 }
 
 /// A layer and the number of its next request.
@@ -37,11 +45,8 @@ impl Host {
     fn ask(&mut self, op: Op, sector: u64, sectors: u32) -> Result<Commands, DeferReason> {
         let mut plan = CommandPlan::default();
         self.id += 1;
-        match self.advil.request(
-            &HostRequest { id: self.id, op, sector, sectors, modifiers: CommandFlags::empty() },
-            &[],
-            &mut plan,
-        ) {
+        let request = HostRequest { id: self.id, op, sector, sectors, modifiers: CommandFlags::empty() };
+        match self.advil.request(&request, &[], &mut plan) {
             RequestDecision::Run => Ok(commands(&plan)),
             RequestDecision::Defer(reason) => Err(reason),
         }
@@ -170,29 +175,17 @@ fn blocks_are_moved_in_ascending_order_whatever_the_order_of_writes() {
     while let Some(commands) = host.work() {
         written.extend(commands.into_iter().filter(|command| command.1 == Op::Write).map(|command| command.2));
     }
-    let sorted = {
-        let mut sorted = written.clone();
-        sorted.sort_unstable();
-        sorted
-    };
-    assert_eq!(written, sorted);
+    assert!(written.is_sorted(), "{written:?}");
     assert_eq!(written[..5], [64, 640, block * 2, block * 3 + 640, block * 4]);
 }
 
 #[test]
 fn without_room_a_write_is_held_until_the_mover_is_done() {
     let below = DisksBelow::new(1 << 20, Some(32 << 11));
-    let settings = AdvilSettings { reserved: ByteSize::mb(16), ..settings() };
-    let mut host = Host::new(&settings, &below);
-    let mut sector = 0;
-    let held = loop {
-        sector += 64;
-        match host.ask(Op::Write, sector, 8) {
-            Ok(_) => {}
-            Err(reason) => break reason,
-        }
-    };
-    assert_eq!(held, DeferReason::Full);
+    let mut host = Host::new(&small(HotPolicy::None), &below);
+    let (sector, held) =
+        (64..).step_by(64).map(|sector| (sector, host.ask(Op::Write, sector, 8))).find(|(_, done)| done.is_err()).unwrap();
+    assert_eq!(held, Err(DeferReason::Full));
     assert_eq!(host.count("logged_writes"), 2 * 2048);
     while host.work().is_some() {}
     assert!(host.ask(Op::Write, sector, 8).is_ok());
@@ -222,25 +215,38 @@ fn the_mover_waits_for_requests_that_write_where_it_would() {
     assert_eq!(host.advil.background(&in_flight, &mut plan), BackgroundDecision::Run);
 }
 
-#[test]
-fn the_hottest_pages_stay_and_the_hot_region_follows_the_invalidated_ones() {
-    let below = DisksBelow::new(1 << 22, Some(64 << 11));
-    let small = AdvilSettings { reserved: ByteSize::mb(16), hot: HotPolicy::Paper, ..settings() };
-    // Sections of 8 MB: a log of 1,433 writes of 4 KB, and a hot region of 30 %, or 76 clustered pages.
-    let mut host = Host::new(&small, &below);
+/// Writes 4 KB each at the sectors that `write` returns, until a section is full.
+fn with_full_section(settings: &AdvilSettings, write: impl Fn(u64) -> u64) -> Host {
+    let mut host = Host::new(settings, &SMALL);
     let mut written = 0;
     while host.count("switches") == 0 {
-        // Pages 0 to 99 are written four times as often as others.
-        let page = if written % 5 < 4 { written % 100 } else { 1000 + written };
-        host.write(page * 64 + (written % 8) * 8, 8);
+        host.write(write(written), 8);
         written += 1;
     }
+    host
+}
+
+/// Returns the size of the hot region in percent after one full section, and the number of clustered pages copied to the other section.
+fn hot_region_after(settings: &AdvilSettings, write: impl Fn(u64) -> u64) -> (u64, u64) {
+    let mut host = with_full_section(settings, write);
+    while host.work().is_some() {}
+    (host.count("hot_region_pct"), host.count("hot_pages"))
+}
+
+#[test]
+fn the_hottest_pages_stay_and_the_hot_region_follows_the_invalidated_ones() {
+    // A log of 1,433 writes of 4 KB, and a hot region of 30 %, or 76 clustered pages.
+    let mut host = with_full_section(&small(HotPolicy::Paper), |written| {
+        // Pages 0 to 99 are written four times as often as others.
+        let page = if written % 5 < 4 { written % 100 } else { 1000 + written };
+        page * 64 + (written % 8) * 8
+    });
     assert_eq!(host.count("hot_region_pct"), 32, "100 pages were invalidated, more than 76");
     let copy = host.work().unwrap();
     let (_, op, place, _) = copy[copy.len() - 1];
     assert_eq!((op, place), (Op::Write, 16384), "to the start of the other section");
     // Without repeated writes, the region shrinks.
-    let mut host = Host::new(&small, &below);
+    let mut host = Host::new(&small(HotPolicy::Paper), &SMALL);
     let mut page = 0;
     while host.count("switches") < 3 {
         page += 7;
@@ -251,22 +257,9 @@ fn the_hottest_pages_stay_and_the_hot_region_follows_the_invalidated_ones() {
     assert_eq!(host.count("hot_region_pct"), 24);
 }
 
-/// Returns the size of the hot region in percent after one full section, and the number of clustered pages copied to the other section.
-fn hot_region_after(settings: &AdvilSettings, write: impl Fn(u64) -> u64) -> (u64, u64) {
-    let below = DisksBelow::new(1 << 22, Some(64 << 11));
-    let mut host = Host::new(settings, &below);
-    let mut written = 0;
-    while host.count("switches") == 0 {
-        host.write(write(written), 8);
-        written += 1;
-    }
-    while host.work().is_some() {}
-    (host.count("hot_region_pct"), host.count("hot_pages"))
-}
-
 #[test]
 fn invalidated_pages_and_the_hot_region_are_counted_in_whole_clustered_pages() {
-    let settings = AdvilSettings { reserved: ByteSize::mb(16), hot: HotPolicy::Paper, ..settings() };
+    let settings = small(HotPolicy::Paper);
     assert_eq!(settings.hot_invalidated, InvalidationMeasure::Pages);
     // A section of 8 MB has 256 clustered pages, of which 30 % are 76. Of 700 pages, `twice` are written twice, 8 KB apart.
     for (twice, pct) in [(76, 28), (77, 32)] {
@@ -278,12 +271,7 @@ fn invalidated_pages_and_the_hot_region_are_counted_in_whole_clustered_pages() {
 
 #[test]
 fn invalidated_data_is_what_was_overwritten_and_fills_the_hot_region_by_its_bytes() {
-    let settings = AdvilSettings {
-        reserved: ByteSize::mb(16),
-        hot: HotPolicy::Paper,
-        hot_invalidated: InvalidationMeasure::Data,
-        ..settings()
-    };
+    let settings = AdvilSettings { hot_invalidated: InvalidationMeasure::Data, ..small(HotPolicy::Paper) };
     // Writes to other parts of the same clustered pages overwrite no data, so the region shrinks.
     let apart = |i: u64| if i < 1000 { (i / 2) * 64 + (i % 2) * 16 } else { (i + 1000) * 64 };
     assert_eq!(hot_region_after(&settings, apart).0, 28);
@@ -299,7 +287,7 @@ fn invalidated_data_is_what_was_overwritten_and_fills_the_hot_region_by_its_byte
 
 #[test]
 fn a_step_of_0_keeps_the_size_of_the_hot_region() {
-    let settings = AdvilSettings { reserved: ByteSize::mb(16), hot: HotPolicy::Paper, hot_step_pct: 0, ..settings() };
+    let settings = AdvilSettings { hot_step_pct: 0, ..small(HotPolicy::Paper) };
     for stride in [1, 7] {
         assert_eq!(hot_region_after(&settings, |i| (i * stride % 40_000) * 64).0, 30);
     }
@@ -307,10 +295,8 @@ fn a_step_of_0_keeps_the_size_of_the_hot_region() {
 
 #[test]
 fn the_other_policy_keeps_nothing_that_was_not_overwritten() {
-    let below = DisksBelow::new(1 << 22, Some(64 << 11));
-    let rewritten = AdvilSettings { reserved: ByteSize::mb(16), hot: HotPolicy::Rewritten, ..settings() };
     for (step, kept) in [(0, false), (1, true)] {
-        let mut host = Host::new(&rewritten, &below);
+        let mut host = Host::new(&small(HotPolicy::Rewritten), &SMALL);
         for i in 0..4000_u64 {
             // Every page is written more than once; in the second case, some are written twice at the same address.
             let page = (i * 7) % 600;
@@ -338,12 +324,10 @@ fn the_map_takes_no_more_than_the_paper_says() {
 
 #[test]
 fn draining_moves_all_logged_data_home_and_then_ends() {
-    let below = DisksBelow::new(1 << 22, Some(64 << 11));
     for (hot, recovery) in
         [(HotPolicy::Paper, false), (HotPolicy::Paper, true), (HotPolicy::Rewritten, false), (HotPolicy::None, true)]
     {
-        let settings = AdvilSettings { reserved: ByteSize::mb(16), hot, recovery, ..settings() };
-        let mut host = Host::new(&settings, &below);
+        let mut host = Host::new(&AdvilSettings { recovery, ..small(hot) }, &SMALL);
         for i in 0..3000_u64 {
             while host.ask(Op::Write, (i * 7919 % 9000) * 64 % (1 << 22), 8).is_err() {
                 host.work();

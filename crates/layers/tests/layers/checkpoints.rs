@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::support::{MemDisk, SECTOR, stamp, version};
+use crate::support::{MemDisk, SECTOR, stamp, started, version};
 use emmclab_base::{CommandFlags, Op};
 use emmclab_layers::{DisksBelow, ImmediateStack, LayerConfig, SectorDisk, build_stack};
 
@@ -47,17 +47,13 @@ fn config(checkpoint: &str) -> LayerConfig {
 
 /// Returns the disks after `writes` small writes, and the expected contents of each sector.
 fn filled(checkpoint: &str, writes: u64) -> (Vec<MemDisk>, Vec<u64>) {
-    let disks = vec![MemDisk::new(BELOW.main), MemDisk::new(BELOW.second.unwrap())];
-    let layers = build_stack(&[config(checkpoint)], &BELOW).unwrap();
-    let mut executor = ImmediateStack::start(layers, disks, false).unwrap();
+    let mut executor = started(&[config(checkpoint)], &BELOW);
     let mut model = vec![0; BELOW.main as usize];
     for clock in 1..=writes {
         let sector = clock * 7919 % (BELOW.main / 8) * 8;
         let mut data = vec![0; 8 * SECTOR];
-        for (i, part) in data.chunks_mut(SECTOR).enumerate() {
-            stamp(sector + i as u64, clock, part);
-            model[sector as usize + i] = clock;
-        }
+        stamp(sector, clock, &mut data);
+        model[sector as usize..][..8].fill(clock);
         executor.submit(Op::Write, sector, &mut data).unwrap();
         executor.background(0).unwrap();
     }

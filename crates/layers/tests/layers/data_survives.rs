@@ -1,37 +1,24 @@
 //! After any requests through any stack of layers, every sector reads back the last written data.
 
-use crate::support::{BELOW, MemDisk, SECTOR, small, stamp, version};
+use crate::support::{BELOW, MemDisk, SECTOR, small, stamp, started, version};
 use emmclab_base::{CommandFlags, Op};
-use emmclab_layers::{ImmediateStack, LayerConfig, RunningPlan, build_stack, layers};
+use emmclab_layers::{ImmediateStack, LayerConfig, RunningPlan, layers};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 enum Event {
-    Write {
-        sector: u64,
-        sectors: u32,
-        flags: u8,
-    },
-    Read {
-        sector: u64,
-        sectors: u32,
-    },
-    Discard {
-        sector: u64,
-        sectors: u32,
-        secure: bool,
-    },
+    /// First sector, number of sectors, and flags.
+    Write(u64, u32, u8),
+    Read(u64, u32),
+    /// First sector, number of sectors, and whether the discard is secure.
+    Discard(u64, u32, bool),
     Flush,
-    /// Executes a stage of the background work of a level.
-    Background {
-        level: usize,
-    },
+    /// Executes a stage of the background work of this level.
+    Background(usize),
     /// Drains the layers as far as requests in progress permit.
     Drain,
-    /// Executes a stage of a request in progress.
-    Advance {
-        which: usize,
-    },
+    /// Executes a stage of this request in progress.
+    Advance(usize),
 }
 
 /// Small and large requests, mostly at a few addresses so that they overlap; some are consecutive.
@@ -43,13 +30,13 @@ fn place() -> impl Strategy<Value = (u64, u32)> {
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        10 => (place(), 0_u8..64).prop_map(|((sector, sectors), flags)| Event::Write { sector, sectors, flags }),
-        4 => place().prop_map(|(sector, sectors)| Event::Read { sector, sectors }),
-        1 => (place(), any::<bool>()).prop_map(|((sector, sectors), secure)| Event::Discard { sector, sectors, secure }),
+        10 => (place(), 0_u8..64).prop_map(|((sector, sectors), flags)| Event::Write(sector, sectors, flags)),
+        4 => place().prop_map(|(sector, sectors)| Event::Read(sector, sectors)),
+        1 => (place(), any::<bool>()).prop_map(|((sector, sectors), secure)| Event::Discard(sector, sectors, secure)),
         1 => Just(Event::Flush),
-        5 => (0_usize..3).prop_map(|level| Event::Background { level }),
+        5 => (0_usize..3).prop_map(Event::Background),
         1 => Just(Event::Drain),
-        8 => (0_usize..4).prop_map(|which| Event::Advance { which }),
+        8 => (0_usize..4).prop_map(Event::Advance),
     ]
 }
 
@@ -141,17 +128,14 @@ proptest! {
         events in proptest::collection::vec(event(), 1..400),
     ) {
         let levels = stack.len();
-        let layers = build_stack(&stack, &BELOW).unwrap();
-        let capacity = layers[0].capacity();
-        let disks = vec![MemDisk::new(BELOW.main), MemDisk::new(BELOW.second.unwrap())];
-        let mut executor = ImmediateStack::start(layers, disks, false).unwrap();
+        let mut executor = started(&stack, &BELOW);
+        let capacity = executor.layer(0).capacity();
         // Version of each sector; discarded sectors may contain anything.
         let mut model: Vec<Option<u64>> = vec![Some(0); capacity as usize];
         let mut active: Vec<Active> = Vec::new();
         let mut clock = 0;
         let check = |model: &[Option<u64>], sector: u64, data: &[u8]| {
-            for (i, part) in data.chunks(SECTOR).enumerate() {
-                let at = sector + i as u64;
+            for (at, part) in (sector..).zip(data.chunks(SECTOR)) {
                 if let Some(wanted) = model[at as usize] {
                     assert_eq!(version(at, part), Some(wanted), "sector {at}");
                 }
@@ -166,16 +150,14 @@ proptest! {
         for event in events {
             let mut modifiers = CommandFlags::empty();
             let (op, sector, sectors) = match event {
-                Event::Write { sector, sectors, flags } => {
+                Event::Write(sector, sectors, flags) => {
                     modifiers = CommandFlags::from_bits_truncate(flags).of(Op::Write);
                     (Op::Write, sector, sectors)
                 }
-                Event::Read { sector, sectors } => (Op::Read, sector, sectors),
-                Event::Discard { sector, sectors, secure } => {
-                    (if secure { Op::SecureErase } else { Op::Discard }, sector, sectors)
-                }
+                Event::Read(sector, sectors) => (Op::Read, sector, sectors),
+                Event::Discard(sector, sectors, secure) => (if secure { Op::SecureErase } else { Op::Discard }, sector, sectors),
                 Event::Flush => (Op::Flush, 0, 0),
-                Event::Background { level } => {
+                Event::Background(level) => {
                     if level < levels {
                         executor.background(level).unwrap();
                     }
@@ -185,14 +167,12 @@ proptest! {
                     executor.drain().unwrap();
                     continue;
                 }
-                Event::Advance { which } => {
-                    if which < active.len() {
-                        let one = &mut active[which];
-                        if executor.advance(&mut one.running, &mut one.data).unwrap() {
-                            let one = active.remove(which);
-                            if one.op == Op::Read {
-                                check(&model, one.sector, &one.data);
-                            }
+                Event::Advance(which) => {
+                    let Some(one) = active.get_mut(which) else { continue };
+                    if executor.advance(&mut one.running, &mut one.data).unwrap() {
+                        let one = active.remove(which);
+                        if one.op == Op::Read {
+                            check(&model, one.sector, &one.data);
                         }
                     }
                     continue;
@@ -211,10 +191,8 @@ proptest! {
             let mut data = vec![0; sectors as usize * SECTOR];
             if op == Op::Write {
                 clock += 1;
-                for (i, part) in data.chunks_mut(SECTOR).enumerate() {
-                    stamp(sector + i as u64, clock, part);
-                    model[sector as usize + i] = Some(clock);
-                }
+                stamp(sector, clock, &mut data);
+                model[sector as usize..][..sectors as usize].fill(Some(clock));
             } else if op != Op::Read {
                 model[sector as usize..][..sectors as usize].fill(None);
             }

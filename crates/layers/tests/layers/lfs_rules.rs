@@ -1,6 +1,6 @@
 //! Properties of a log apart from its data: its cost, the log that a block goes to, and the effect of a damaged checkpoint.
 
-use crate::support::{MemDisk, SECTOR, stamp, version};
+use crate::support::{MemDisk, SECTOR, count, stamp, started, version};
 use emmclab_base::Op;
 use emmclab_layers::{DisksBelow, ImmediateStack, LayerConfig, build_stack};
 use emmclab_testing::SeededRandom;
@@ -13,15 +13,6 @@ fn config() -> LayerConfig {
     LayerConfig::named("lfs").with("segment", "128KB").with("checkpoint", "1MB")
 }
 
-fn start(config: &LayerConfig, disk: MemDisk, recover: bool) -> std::io::Result<ImmediateStack<MemDisk>> {
-    ImmediateStack::start(build_stack(std::slice::from_ref(config), &BELOW).unwrap(), vec![disk], recover)
-}
-
-fn count(executor: &ImmediateStack<MemDisk>, name: &str) -> u64 {
-    let all = executor.layer(0).counters();
-    all.into_iter().find(|(found, _)| *found == name).map(|(_, count)| count).unwrap()
-}
-
 /// A layer, and the expected contents of its blocks.
 struct Log {
     executor: ImmediateStack<MemDisk>,
@@ -32,7 +23,7 @@ struct Log {
 
 impl Log {
     fn new(config: LayerConfig) -> Self {
-        let executor = start(&config, MemDisk::new(BELOW.main), false).unwrap();
+        let executor = started(std::slice::from_ref(&config), &BELOW);
         let blocks = executor.layer(0).capacity() as usize / 8;
         Self { executor, config, model: vec![0; blocks], clock: 0 }
     }
@@ -41,11 +32,15 @@ impl Log {
         self.clock += 1;
         self.model[block] = self.clock;
         let mut data = [0; BLOCK];
-        for (i, part) in data.chunks_mut(SECTOR).enumerate() {
-            stamp((block * 8 + i) as u64, self.clock, part);
-        }
+        stamp(block as u64 * 8, self.clock, &mut data);
         self.executor.submit(Op::Write, block as u64 * 8, &mut data).unwrap();
         self.executor.background(0).unwrap();
+    }
+
+    /// Writes random blocks.
+    fn scatter(&mut self, writes: usize, seed: u64) {
+        let mut die = SeededRandom::new(seed);
+        (0..writes).for_each(|_| self.write(die.below(self.model.len())));
     }
 
     fn flush(&mut self) {
@@ -61,7 +56,8 @@ impl Log {
         let Self { executor, config, model, clock } = self;
         let mut disk = executor.into_disks().remove(0);
         damage(&mut disk.data);
-        let mut executor = start(&config, disk, true)?;
+        let layers = build_stack(std::slice::from_ref(&config), &BELOW).unwrap();
+        let mut executor = ImmediateStack::start(layers, vec![disk], true)?;
         let mut data = [0; BLOCK];
         for (block, wanted) in model.iter().enumerate() {
             executor.submit(Op::Read, block as u64 * 8, &mut data).unwrap();
@@ -75,9 +71,7 @@ impl Log {
 fn writes_in_order_cost_no_more_than_themselves() {
     let mut log = Log::new(config().with("checkpoint", "4MB"));
     for _ in 0..3 {
-        for block in 0..log.model.len() {
-            log.write(block);
-        }
+        (0..log.model.len()).for_each(|block| log.write(block));
     }
     assert_eq!(log.count("cleaned_blocks"), 0, "segments die as a whole");
     let (host, all) = (log.count("host_blocks"), log.count("log_blocks"));
@@ -88,11 +82,7 @@ fn writes_in_order_cost_no_more_than_themselves() {
 #[test]
 fn random_writes_are_cleaned_for_and_none_is_lost() {
     let mut log = Log::new(config());
-    let mut die = SeededRandom::new(3);
-    for _ in 0..20_000 {
-        let block = die.below(log.model.len());
-        log.write(block);
-    }
+    log.scatter(20_000, 3);
     let all = log.count("log_blocks");
     assert_eq!(
         all,
@@ -111,9 +101,7 @@ fn blocks_that_are_rewritten_apart_from_the_others_are_cheaper_to_clean() {
         let mut die = SeededRandom::new(5);
         let blocks = log.model.len();
         // Nine of ten writes go to a tenth of the blocks, which are interleaved with the others.
-        for block in 0..blocks {
-            log.write(block);
-        }
+        (0..blocks).for_each(|block| log.write(block));
         for _ in 0..30_000 {
             let block = if die.below(10) > 0 { die.below(blocks / 10) * 10 } else { die.below(blocks) };
             log.write(block);
@@ -127,9 +115,7 @@ fn blocks_that_are_rewritten_apart_from_the_others_are_cheaper_to_clean() {
 #[test]
 fn flushes_without_a_change_write_nothing_and_one_record_holds_a_burst() {
     let mut log = Log::new(config());
-    for block in 0..200 {
-        log.write(block);
-    }
+    (0..200).for_each(|block| log.write(block));
     let before = log.count("log_blocks");
     log.flush();
     // Each write is a run, and 178 runs fit into a record.
@@ -142,11 +128,7 @@ fn flushes_without_a_change_write_nothing_and_one_record_holds_a_burst() {
 fn a_damaged_pack_is_made_good_by_the_other_and_a_damaged_map_is_an_error() {
     let filled = || {
         let mut log = Log::new(config());
-        let mut die = SeededRandom::new(9);
-        for _ in 0..3000 {
-            let block = die.below(log.model.len());
-            log.write(block);
-        }
+        log.scatter(3000, 9);
         log.flush();
         log
     };

@@ -1,6 +1,6 @@
 //! The commands of stripes and of the NVM buffer to the disks below.
 
-use crate::support::{BELOW, MemDisk, SECTOR, stamp, version};
+use crate::support::{BELOW, MemDisk, SECTOR, count, stamp, started, striping, version};
 use emmclab_base::{CommandFlags, ErrorClass, Op};
 use emmclab_layers::{CommandPlan, DisksBelow, HostRequest, ImmediateStack, LayerConfig, PlanStep, RequestDecision, build_stack};
 
@@ -19,11 +19,6 @@ fn commands_below(config: &LayerConfig, below: &DisksBelow, op: Op, sector: u64,
         _ => None,
     };
     plan.steps().iter().filter_map(command).collect()
-}
-
-/// Stripes of this length.
-fn striping(chunk: &str) -> LayerConfig {
-    LayerConfig::named("pair").with("routing", "striping").with("chunk", chunk)
 }
 
 #[test]
@@ -69,26 +64,15 @@ fn buffer() -> LayerConfig {
     LayerConfig::named("nvm-buffer").with("size", "64KB").with("longest", "4KB")
 }
 
-fn started(config: LayerConfig) -> ImmediateStack<MemDisk> {
-    let disks = vec![MemDisk::new(BELOW.main), MemDisk::new(BELOW.second.unwrap())];
-    ImmediateStack::start(build_stack(&[config], &BELOW).unwrap(), disks, false).unwrap()
-}
-
 fn write(executor: &mut ImmediateStack<MemDisk>, sector: u64, sectors: u64, version: u64) {
     let mut data = vec![0; sectors as usize * SECTOR];
-    for (sector, part) in (sector..).zip(data.chunks_mut(SECTOR)) {
-        stamp(sector, version, part);
-    }
+    stamp(sector, version, &mut data);
     executor.submit(Op::Write, sector, &mut data).unwrap();
-}
-
-fn count(executor: &ImmediateStack<MemDisk>, name: &str) -> u64 {
-    executor.layer(0).counters().into_iter().find(|(known, _)| *known == name).unwrap().1
 }
 
 #[test]
 fn data_that_is_overwritten_in_the_buffer_is_written_back_once() {
-    let mut executor = started(buffer());
+    let mut executor = started(&[buffer()], &BELOW);
     for version in 1..=10 {
         write(&mut executor, 800, 8, version);
     }
@@ -101,7 +85,7 @@ fn data_that_is_overwritten_in_the_buffer_is_written_back_once() {
 
 #[test]
 fn neighbours_go_home_as_one_run_in_whatever_order_they_came() {
-    let mut executor = started(buffer().with("run", "16KB"));
+    let mut executor = started(&[buffer().with("run", "16KB")], &BELOW);
     for (version, block) in (1..).zip([5, 2, 40, 4, 3, 41, 20]) {
         write(&mut executor, block * 8, 8, version);
     }
@@ -111,7 +95,7 @@ fn neighbours_go_home_as_one_run_in_whatever_order_they_came() {
 
 #[test]
 fn a_flush_reaches_the_device_only_after_a_write_past_the_buffer() {
-    let mut executor = started(buffer());
+    let mut executor = started(&[buffer()], &BELOW);
     let flush = |executor: &mut ImmediateStack<MemDisk>| {
         let before = count(executor, "device_flushes");
         executor.submit_bare(Op::Flush, 0, 0).unwrap();
@@ -126,7 +110,7 @@ fn a_flush_reaches_the_device_only_after_a_write_past_the_buffer() {
 
 #[test]
 fn without_requests_write_back_begins_halfway_between_the_marks_and_ends_at_the_low_one() {
-    let mut executor = started(buffer().with("high_pct", "60").with("low_pct", "30"));
+    let mut executor = started(&[buffer().with("high_pct", "60").with("low_pct", "30")], &BELOW);
     // The ring has 112 sectors. A record of 4 KB takes 9, and is released with all others in one step.
     for block in 0..5 {
         write(&mut executor, block * 16, 8, block + 1);

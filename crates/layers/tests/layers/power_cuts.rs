@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use crate::support::{BELOW, CutDisk, SECTOR, small, stamp, version};
+use crate::support::{BELOW, CutDisk, SECTOR, small, stamp, striping, version};
 use emmclab_base::{CommandFlags, Op};
 use emmclab_layers::{DiskZones, DisksBelow, ImmediateStack, LayerConfig, RunningPlan, build_stack};
 use emmclab_testing::{SeededRandom, cases};
@@ -93,12 +93,12 @@ impl Model {
                 }
                 continue;
             }
-            let (op, sectors) = match roll {
+            let (mut op, mut sectors) = match roll {
                 0..2 => (Op::Flush, 0),
                 7..9 => (Op::Write, 16 + die.below(48)),
                 _ => (Op::Write, 1 + die.below(10)),
             };
-            let modifiers = match (op, die.below(10)) {
+            let mut modifiers = match (op, die.below(10)) {
                 (Op::Write, 0) => CommandFlags::RELIABLE,
                 (Op::Write, 1) => CommandFlags::FORCED | CommandFlags::META,
                 (Op::Write, 2) => CommandFlags::PREFLUSH | CommandFlags::RELIABLE,
@@ -106,12 +106,10 @@ impl Model {
                 _ => CommandFlags::empty(),
             };
             let mut sector = if sectors > 0 { die.below(SPAN as usize - sectors) as u64 } else { 0 };
-            let (mut op, mut sectors, mut modifiers) = (op, sectors, modifiers);
             if self.discards && die.below(16) == 0 {
                 op = [Op::Discard, Op::SecureErase][die.below(2)];
                 (sector, sectors, modifiers) = (die.below(40) as u64 * 8, 8 + die.below(9) * 8, CommandFlags::empty());
             }
-            let erases = matches!(op, Op::Discard | Op::SecureErase);
             // A request that overlaps another waits, as the driver guarantees, and so does one that is executed as several.
             let alone = !executor.layer(0).accepts().contains(modifiers - CommandFlags::META);
             while let Some(which) = active.iter().position(|one| alone || one.meets(sector, sectors)) {
@@ -140,13 +138,11 @@ impl Model {
             };
             self.clock += 1;
             let mut data = vec![0; sectors * SECTOR];
-            if erases {
+            if matches!(op, Op::Discard | Op::SecureErase) {
                 self.discarded.insert(self.clock);
             }
-            for (i, part) in data.chunks_mut(SECTOR).enumerate() {
-                stamp(sector + i as u64, self.clock, part);
-                self.since[sector as usize + i].push(self.clock);
-            }
+            stamp(sector, self.clock, &mut data);
+            self.since[sector as usize..][..sectors].iter_mut().for_each(|since| since.push(self.clock));
             let mut durable: Vec<(u64, u64)> = Vec::new();
             if op == Op::Flush || modifiers.contains(CommandFlags::PREFLUSH) {
                 durable.extend((0..).zip(self.complete.iter().copied()));
@@ -367,10 +363,6 @@ fn so_with_an_nvm_buffer_above_a_log_and_stripes_below_it() {
     cut_everywhere(&[buffer.clone(), lower], Cuts { lives: 3, step: 5, beside: 3, ..once(6) });
     let stripes = striping("4KB");
     cut_everywhere(&[buffer, stripes], Cuts { lives: 3, step: 5, beside: 3, ..once(7) });
-}
-
-fn striping(chunk: &str) -> LayerConfig {
-    LayerConfig::named("pair").with("routing", "striping").with("chunk", chunk)
 }
 
 #[test]

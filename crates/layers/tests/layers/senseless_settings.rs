@@ -66,7 +66,6 @@ fn each_by_itself() {
 
 #[test]
 fn of_an_nvm_buffer() {
-    let below = DisksBelow::new(1 << 22, Some(1 << 20));
     for setting in [
         ("size", "6KB", "multiple of 4KB"),
         ("size", "4GB", "its disk has"),
@@ -79,9 +78,9 @@ fn of_an_nvm_buffer() {
         ("depth", "0", "1 to 1024"),
         ("sise", "1MB", "unknown setting"),
     ] {
-        is_refused(LayerConfig::named("nvm-buffer"), setting, &below);
+        is_refused(LayerConfig::named("nvm-buffer"), setting, &BELOW);
     }
-    let alone = refusal(&[LayerConfig::named("nvm-buffer")], &DisksBelow { second: None, ..below });
+    let alone = refusal(&[LayerConfig::named("nvm-buffer")], &DisksBelow { second: None, ..BELOW });
     assert!(alone.contains("no second device") && !alone.contains("`size`"), "{alone}");
 }
 

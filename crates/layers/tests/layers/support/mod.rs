@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use emmclab_base::CommandFlags;
-use emmclab_layers::{DiskZones, DisksBelow, LayerConfig, SectorDisk};
+use emmclab_layers::{DiskZones, DisksBelow, ImmediateStack, LayerConfig, SectorDisk, build_stack};
 
 pub const SECTOR: usize = 512;
 
@@ -22,20 +22,17 @@ impl MemDisk {
 
 impl SectorDisk for MemDisk {
     fn read(&mut self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let at = sector as usize * SECTOR;
-        buffer.copy_from_slice(&self.data[at..at + buffer.len()]);
+        buffer.copy_from_slice(&self.data[sector as usize * SECTOR..][..buffer.len()]);
         Ok(())
     }
 
     fn write(&mut self, sector: u64, data: &[u8], _: CommandFlags) -> io::Result<()> {
-        let at = sector as usize * SECTOR;
-        self.data[at..at + data.len()].copy_from_slice(data);
+        self.data[sector as usize * SECTOR..][..data.len()].copy_from_slice(data);
         Ok(())
     }
 
     fn discard(&mut self, sector: u64, sectors: u32, _secure: bool) -> io::Result<()> {
-        let at = sector as usize * SECTOR;
-        self.data[at..at + sectors as usize * SECTOR].fill(0xDD);
+        self.data[sector as usize * SECTOR..][..sectors as usize * SECTOR].fill(0xDD);
         Ok(())
     }
 
@@ -118,22 +115,37 @@ impl CutDisk {
         for (sector, versions) in std::mem::take(&mut self.unflushed) {
             let chosen = die(versions.len() + 1);
             if chosen > 0 {
-                let at = sector as usize * SECTOR;
-                self.data[at..at + SECTOR].copy_from_slice(&versions[chosen - 1]);
+                self.data[sector as usize * SECTOR..][..SECTOR].copy_from_slice(&versions[chosen - 1]);
             }
         }
         self
+    }
+
+    /// Makes the newest versions of the sectors durable.
+    fn settle(&mut self, sectors: std::ops::Range<u64>) {
+        let mut settled = self.unflushed.split_off(&sectors.start);
+        self.unflushed.append(&mut settled.split_off(&sectors.end));
+        for (sector, versions) in settled {
+            self.data[sector as usize * SECTOR..][..SECTOR].copy_from_slice(versions.last().unwrap());
+            if let Some((number, ..)) = self.zone(sector) {
+                self.durable[number] = self.durable[number].max(sector + 1);
+            }
+        }
+    }
+
+    fn spend(&self) -> io::Result<()> {
+        let left = self.left.get().checked_sub(1).ok_or_else(|| io::Error::other("power was cut"))?;
+        self.left.set(left);
+        Ok(())
     }
 }
 
 impl SectorDisk for CutDisk {
     fn read(&mut self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
-        for (i, part) in buffer.chunks_mut(SECTOR).enumerate() {
-            let sector = sector + i as u64;
-            let at = sector as usize * SECTOR;
+        for (sector, part) in (sector..).zip(buffer.chunks_mut(SECTOR)) {
             match self.unflushed.get(&sector).and_then(|versions| versions.last()) {
                 Some(newest) => part.copy_from_slice(newest),
-                None => part.copy_from_slice(&self.data[at..at + SECTOR]),
+                None => part.copy_from_slice(&self.data[sector as usize * SECTOR..][..SECTOR]),
             }
         }
         Ok(())
@@ -180,35 +192,13 @@ impl SectorDisk for CutDisk {
     }
 }
 
-impl CutDisk {
-    /// Makes the newest versions of the sectors durable.
-    fn settle(&mut self, sectors: std::ops::Range<u64>) {
-        let mut settled = self.unflushed.split_off(&sectors.start);
-        self.unflushed.append(&mut settled.split_off(&sectors.end));
-        for (sector, versions) in settled {
-            let at = sector as usize * SECTOR;
-            self.data[at..at + SECTOR].copy_from_slice(versions.last().unwrap());
-            if let Some((number, ..)) = self.zone(sector) {
-                self.durable[number] = self.durable[number].max(sector + 1);
-            }
-        }
+/// Fills sectors from `first` on, each with its number and a version.
+pub fn stamp(first: u64, version: u64, out: &mut [u8]) {
+    for (sector, part) in (first..).zip(out.chunks_mut(SECTOR)) {
+        part.fill(version as u8);
+        part[..8].copy_from_slice(&version.to_le_bytes());
+        part[8..16].copy_from_slice(&sector.to_le_bytes());
     }
-
-    fn spend(&self) -> io::Result<()> {
-        let left = self.left.get();
-        if left == 0 {
-            return Err(io::Error::other("power was cut"));
-        }
-        self.left.set(left - 1);
-        Ok(())
-    }
-}
-
-/// Fills a sector with its number and a version.
-pub fn stamp(sector: u64, version: u64, out: &mut [u8]) {
-    out.fill(version as u8);
-    out[..8].copy_from_slice(&version.to_le_bytes());
-    out[8..16].copy_from_slice(&sector.to_le_bytes());
 }
 
 /// The version in a sector; `None` if the sector is not intact.
@@ -220,6 +210,22 @@ pub fn version(sector: u64, bytes: &[u8]) -> Option<u64> {
     let mut wanted = [0; SECTOR];
     stamp(sector, version, &mut wanted);
     (bytes == wanted).then_some(version)
+}
+
+/// Stripes of this length over both disks.
+pub fn striping(chunk: &str) -> LayerConfig {
+    LayerConfig::named("pair").with("routing", "striping").with("chunk", chunk)
+}
+
+/// These layers on empty disks.
+pub fn started(stack: &[LayerConfig], below: &DisksBelow) -> ImmediateStack<MemDisk> {
+    let disks = [Some(below.main), below.second].into_iter().flatten().map(MemDisk::new).collect();
+    ImmediateStack::start(build_stack(stack, below).unwrap(), disks, false).unwrap()
+}
+
+/// A counter of the first layer.
+pub fn count(executor: &ImmediateStack<MemDisk>, name: &str) -> u64 {
+    executor.layer(0).counters().into_iter().find(|(known, _)| *known == name).unwrap().1
 }
 
 /// A small Advil: clustered pages of 4 KB, blocks of 16 KB, a reserved area of 256 KB.
