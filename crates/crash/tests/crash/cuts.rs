@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::support::{Toy, header};
+use crate::support::{Toy, header, position};
 use emmclab_base::Nanos;
 use emmclab_crash::log::{CommandPort, CrashLogRecord, CrashLogWriter};
 use emmclab_crash::{CrashLogIndex, CutLines, ExploreOptions, Explorer, RunEvent};
@@ -31,7 +31,7 @@ fn cuts(run: &Arc<CrashLogIndex>, cuts: usize, lines: Option<CutLines>, seed: u6
 }
 
 fn place(run: &CrashLogIndex, line: u32) -> usize {
-    run.moments().iter().position(|moment| moment.event == RunEvent::Acknowledged(line)).unwrap()
+    position(run, RunEvent::Acknowledged(line)).unwrap()
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::support::{Toy, filled, header};
+use crate::support::{Toy, disks, filled, header};
 use emmclab_base::{Nanos, Op, Result};
 use emmclab_crash::log::{CommandPort, CrashLogReader, CrashLogRecord, CrashLogWriter, dm_log_writes};
 use emmclab_crash::{CrashLogIndex, ExploreOptions, Explorer};
@@ -35,39 +35,21 @@ fn entry() -> impl Strategy<Value = Entry> {
 }
 
 fn with_record<T>(number: u64, entry: &Entry, use_it: impl FnOnce(&CrashLogRecord<'_>) -> T) -> T {
-    let (at, port, packed_after) = (Nanos(number as i64 * 7), CommandPort::Device, 0);
+    let (at, packed_after) = (Nanos(number as i64 * 7), 0);
     match entry {
         Entry::Base(sector, byte) => use_it(&CrashLogRecord::Base { sector: *sector, data: &filled(*byte, 3) }),
-        Entry::Write(sector, sectors, byte, flags) => use_it(&CrashLogRecord::Command {
-            port,
-            number,
-            at,
-            op: Op::Write,
-            sector: *sector,
-            sectors: *sectors,
-            flags: *flags,
-            packed_after,
-            data: &filled(*byte, *sectors),
-        }),
-        Entry::Other(op, sector, sectors) => use_it(&CrashLogRecord::Command {
-            port: CommandPort::Host,
-            number,
-            at,
-            op: *op,
-            sector: *sector,
-            sectors: *sectors,
-            flags: 0,
-            packed_after,
-            data: &[],
-        }),
-        Entry::Complete(number) => use_it(&CrashLogRecord::Complete { port, number: *number, at }),
-        Entry::Programmed(number, sector, sectors) => use_it(&CrashLogRecord::Programmed {
-            number: *number,
-            sector: *sector,
-            sectors: *sectors,
-            begin: at,
-            end: Nanos(at.0 + 5),
-        }),
+        &Entry::Write(sector, sectors, byte, flags) => {
+            let (port, op, data) = (CommandPort::Device, Op::Write, &filled(byte, sectors)[..]);
+            use_it(&CrashLogRecord::Command { port, number, at, op, sector, sectors, flags, packed_after, data })
+        }
+        &Entry::Other(op, sector, sectors) => {
+            let (port, flags, data) = (CommandPort::Host, 0, &[][..]);
+            use_it(&CrashLogRecord::Command { port, number, at, op, sector, sectors, flags, packed_after, data })
+        }
+        Entry::Complete(number) => use_it(&CrashLogRecord::Complete { port: CommandPort::Device, number: *number, at }),
+        &Entry::Programmed(number, sector, sectors) => {
+            use_it(&CrashLogRecord::Programmed { number, sector, sectors, begin: at, end: Nanos(at.0 + 5) })
+        }
         Entry::Text(text, false) => use_it(&CrashLogRecord::Acknowledged { at, text }),
         Entry::Text(text, true) => use_it(&CrashLogRecord::Mark { at, text }),
     }
@@ -210,13 +192,7 @@ fn a_log_of_dm_log_writes_leaves_the_same_states_as_the_one_it_was_written_from(
         let only = Some((run.moments().len() - 1, None));
         let ways = "boundary,omit1:99,only1:99".parse().unwrap();
         let options = ExploreOptions { only, ways, ..ExploreOptions::default() };
-        let mut explorer = Explorer::new(run, &options).unwrap();
-        let mut disks = Vec::new();
-        while let Some(state) = explorer.next_state() {
-            let mut disk = filled(0, 1 << 10);
-            explorer.view(&state).read(0, &mut disk).unwrap();
-            disks.push(disk);
-        }
+        let mut disks = disks(Explorer::new(run, &options).unwrap(), 1 << 10);
         disks.sort();
         disks
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::support::{Toy, filled, header};
+use crate::support::{ALL_WAYS, CHOSEN_WAYS, Toy, disk_in, disks, explorer, filled, header, position};
 use emmclab_base::{Op, SECTOR_BYTES};
 use emmclab_crash::log::{CommandPort, CrashLogHeader};
 use emmclab_crash::{ChoiceMethod, CrashLogIndex, ExploreOptions, Explorer, HostView, RecoveryReadCache, RunEvent, TearMode};
@@ -63,15 +63,7 @@ fn run_on(header: &CrashLogHeader, steps: &[Step], lies: bool, path: &std::path:
                 }
                 toy.open.push_back(number);
             }
-            Step::Discard(block) => {
-                let number = toy.comes(Op::Discard, block * 8, 8, CommandFlags::empty(), &[]);
-                toy.cache.remove(&block);
-                let at = emmclab_base::Nanos(toy.now);
-                toy.log
-                    .add(&emmclab_crash::log::CrashLogRecord::Discarded { number, sector: block * 8, sectors: 8, at })
-                    .unwrap();
-                toy.open.push_back(number);
-            }
+            Step::Discard(block) => toy.discard(block, 1),
             Step::WriteBack(block) => toy.write_back(block),
             Step::Complete => toy.complete_next(),
         }
@@ -84,11 +76,6 @@ fn without_cells(fifo: bool) -> CrashLogHeader {
     let header = header(BLOCKS * 8);
     let device = emmclab_crash::log::DeviceFacts { fifo, ..header.device };
     CrashLogHeader { cells: false, device, ..header }
-}
-
-/// The index of an event in the moments of a run.
-fn position(run: &CrashLogIndex, wanted: RunEvent) -> Option<usize> {
-    run.moments().iter().position(|moment| moment.event == wanted)
 }
 
 /// For each block, the bytes that it may contain after a cut at a moment, according to a simple implementation of the contract.
@@ -133,12 +120,6 @@ fn allowed(run: &CrashLogIndex, cut: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// An exploration of all cuts with all methods of choosing states.
-fn all_ways(run: &Arc<CrashLogIndex>) -> Explorer {
-    let ways = "device,boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
-    Explorer::new(run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap()
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(96)))]
 
@@ -147,11 +128,10 @@ proptest! {
         let file = tempfile::NamedTempFile::new().unwrap();
         let run = run_of(&steps, false, file.path());
         prop_assume!(!run.moments().is_empty());
-        let mut explorer = all_ways(&run);
+        let mut explorer = explorer(&run, ALL_WAYS, TearMode::default());
         while let Some(state) = explorer.next_state() {
             prop_assert!(state.broken.is_empty(), "an honest device breaks {:?} at {}", state.broken, state.cut);
-            let mut disk = filled(0, BLOCKS as u32 * 8);
-            explorer.view(&state).read(0, &mut disk).unwrap();
+            let disk = disk_in(&explorer, &state, BLOCKS as u32 * 8);
             for (block, may) in allowed(&run, state.cut).iter().enumerate() {
                 let present = disk[block * 8 * 512];
                 prop_assert!(disk[block * 8 * 512..][..8 * 512].iter().all(|byte| *byte == present));
@@ -174,7 +154,7 @@ proptest! {
         let file = tempfile::NamedTempFile::new().unwrap();
         let run = run_of(&steps, false, file.path());
         prop_assume!(!run.moments().is_empty());
-        let mut explorer = all_ways(&run);
+        let mut explorer = explorer(&run, ALL_WAYS, TearMode::default());
         let (mut known, mut outcomes) = (RecoveryReadCache::default(), Vec::new());
         while let Some(state) = explorer.next_state() {
             let below = run.header().below();
@@ -207,8 +187,7 @@ proptest! {
         let file = tempfile::NamedTempFile::new().unwrap();
         let run = run_on(&without_cells(true), &steps, false, file.path());
         prop_assume!(!run.moments().is_empty());
-        let ways = "boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
-        let mut explorer = Explorer::new(&run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap();
+        let mut explorer = explorer(&run, CHOSEN_WAYS, TearMode::default());
         let commands = run.commands(CommandPort::Device);
         // Each write has a byte of its own, in ascending order.
         let writes: Vec<(u32, usize, u8)> = (0..).zip(commands).filter(|(_, logged)| logged.command.op == Op::Write)
@@ -218,8 +197,7 @@ proptest! {
                 (place, logged.command.sector as usize / 8, data[0])
             }).collect();
         while let Some(state) = explorer.next_state() {
-            let mut disk = filled(0, BLOCKS as u32 * 8);
-            explorer.view(&state).read(0, &mut disk).unwrap();
+            let disk = disk_in(&explorer, &state, BLOCKS as u32 * 8);
             let there = |block: usize| disk[block * 8 * 512];
             for (place, block, _) in writes.iter().filter(|(_, block, byte)| there(*block) == *byte) {
                 let came = position(&run, RunEvent::Arrives(CommandPort::Device, *place)).unwrap();
@@ -240,13 +218,10 @@ proptest! {
         let file = tempfile::NamedTempFile::new().unwrap();
         let run = run_on(&without_cells(false), &steps, false, file.path());
         prop_assume!(!run.moments().is_empty());
-        let ways = "boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
-        let options = ExploreOptions { ways, tear: TearMode::Inside, ..ExploreOptions::default() };
-        let mut explorer = Explorer::new(&run, &options).unwrap();
+        let mut explorer = explorer(&run, CHOSEN_WAYS, TearMode::Inside);
         let commands = run.commands(CommandPort::Device);
         while let Some(state) = explorer.next_state() {
-            let mut disk = filled(0, BLOCKS as u32 * 8);
-            explorer.view(&state).read(0, &mut disk).unwrap();
+            let disk = disk_in(&explorer, &state, BLOCKS as u32 * 8);
             let allowed = allowed(&run, state.cut);
             let in_flight = |block: usize| (0..).zip(commands).any(|(place, logged)| {
                 let happened = |what| position(&run, what).is_some_and(|at| at <= state.cut);
@@ -314,8 +289,7 @@ fn a_device_that_ignores_flushes_is_caught_by_its_own_state() {
     let file = tempfile::NamedTempFile::new().unwrap();
     for lies in [false, true] {
         let run = run_of(&steps, lies, file.path());
-        let ways = "device".parse().unwrap();
-        let mut explorer = Explorer::new(&run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap();
+        let mut explorer = explorer(&run, "device", TearMode::default());
         let mut broken = 0;
         while let Some(state) = explorer.next_state() {
             assert_eq!(state.way, ChoiceMethod::Device);
@@ -332,14 +306,8 @@ fn a_write_with_preflush_is_never_there_without_what_was_complete_before() {
     toy.write_and_complete(0, 1, CommandFlags::empty());
     toy.write(8, 2, CommandFlags::PREFLUSH | CommandFlags::RELIABLE);
     let run = toy.run(file.path());
-    let ways = "boundary,omit1:99,only1:99,random:99".parse().unwrap();
-    let mut explorer = Explorer::new(&run, &ExploreOptions { ways, ..ExploreOptions::default() }).unwrap();
-    let mut seen = Vec::new();
-    while let Some(state) = explorer.next_state() {
-        let mut disk = filled(0, 16);
-        explorer.view(&state).read(0, &mut disk).unwrap();
-        seen.push((disk[0], disk[8 * 512]));
-    }
+    let disks = disks(explorer(&run, "boundary,omit1:99,only1:99,random:99", TearMode::default()), 16);
+    let mut seen: Vec<_> = disks.iter().map(|disk| (disk[0], disk[8 * 512])).collect();
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen, [(0, 0), (1, 0), (1, 2)]);
@@ -353,21 +321,10 @@ fn a_plain_write_in_flight_is_garbled_in_each_way_and_the_same_again_and_a_relia
         toy.write(0, 1, flags);
         let run = toy.run(file.path());
         for way in ["boundary", "omit1:99", "only1", "random:99"] {
-            let states = || {
-                let options = ExploreOptions { ways: way.parse().unwrap(), tear: TearMode::Inside, ..ExploreOptions::default() };
-                let mut explorer = Explorer::new(&run, &options).unwrap();
-                let mut all = Vec::new();
-                while let Some(state) = explorer.next_state() {
-                    let mut disk = filled(0, 8);
-                    explorer.view(&state).read(0, &mut disk).unwrap();
-                    all.push(disk);
-                }
-                all
-            };
-            let disks = states();
-            let garbled = disks.iter().any(|disk| disk.iter().any(|byte| *byte > 1));
+            let states = || disks(explorer(&run, way, TearMode::Inside), 8);
+            let garbled = states().iter().any(|disk| disk.iter().any(|byte| *byte > 1));
             assert_eq!(garbled, may, "{flags:?} {way}");
-            assert_eq!(disks, states());
+            assert_eq!(states(), states());
         }
     }
 }

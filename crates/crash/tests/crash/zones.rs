@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::support::{Toy, filled, header};
-use emmclab_base::{ErrorClass, Nanos, Op, SECTOR_BYTES};
-use emmclab_crash::log::{CommandPort, CrashLogHeader, CrashLogRecord, DeviceFacts};
+use crate::support::{ALL_WAYS, CHOSEN_WAYS, Toy, disk_in, disks, explorer, header, position};
+use emmclab_base::{ErrorClass, Op, SECTOR_BYTES};
+use emmclab_crash::log::{CommandPort, CrashLogHeader, DeviceFacts};
 use emmclab_crash::{CrashLogIndex, ExploreOptions, Explorer, RunEvent, TearMode};
 use emmclab_device::CommandFlags;
 use emmclab_layers::DiskZones;
@@ -70,13 +70,8 @@ fn run_of(steps: &[Step], path: &Path) -> Arc<CrashLogIndex> {
                 toy.open.push_back(number);
             }
             Step::Append(zone, _) | Step::Reset(zone) => {
-                let (first, sectors) = (start(zone), ZONE_BLOCKS as u32 * 8);
                 filled_blocks[zone as usize] = 0;
-                let number = toy.comes(Op::Discard, first * 8, sectors, CommandFlags::empty(), &[]);
-                toy.cache.retain(|block, _| !(first..first + ZONE_BLOCKS).contains(block));
-                let (sector, sectors, at) = (first * 8, sectors.into(), Nanos(toy.now));
-                toy.log.add(&CrashLogRecord::Discarded { number, sector, sectors, at }).unwrap();
-                toy.open.push_back(number);
+                toy.discard(start(zone), ZONE_BLOCKS);
             }
             Step::Flush => {
                 let number = toy.flush();
@@ -93,16 +88,15 @@ fn run_of(steps: &[Step], path: &Path) -> Arc<CrashLogIndex> {
 /// What a zone may contain after a cut: the first byte of each block, by the number of commands that took effect.
 fn allowed(run: &CrashLogIndex, cut: usize, zone: u64) -> Vec<Vec<u8>> {
     let commands = run.commands(CommandPort::Device);
-    let happened = |what| run.moments()[..=cut].iter().any(|moment| moment.event == what);
-    let position = |what| run.moments().iter().position(|moment| moment.event == what);
-    let complete = |place: u32| position(RunEvent::Completes(CommandPort::Device, place)).filter(|at| *at <= cut);
+    let happened = |what| position(run, what).filter(|at| *at <= cut);
+    let complete = |place: u32| happened(RunEvent::Completes(CommandPort::Device, place));
     let own = start(zone) * 8..(start(zone) + ZONE_BLOCKS) * 8;
     let mut present = vec![0; ZONE_BLOCKS as usize];
     let mut all = vec![present.clone()];
     for (place, logged) in (0..).zip(commands) {
         if !own.contains(&logged.command.sector)
             || logged.command.sectors == 0
-            || !happened(RunEvent::Arrives(CommandPort::Device, place))
+            || happened(RunEvent::Arrives(CommandPort::Device, place)).is_none()
         {
             continue;
         }
@@ -118,7 +112,7 @@ fn allowed(run: &CrashLogIndex, cut: usize, zone: u64) -> Vec<Vec<u8>> {
                 logged.command.modifiers.durable()
                     || (0..).zip(commands).any(|(flush, other)| {
                         other.command.op == Op::Flush
-                            && position(RunEvent::Arrives(CommandPort::Device, flush)).is_some_and(|came| came > at)
+                            && position(run, RunEvent::Arrives(CommandPort::Device, flush)).is_some_and(|came| came > at)
                             && complete(flush).is_some()
                     })
             });
@@ -138,13 +132,10 @@ proptest! {
         let file = tempfile::NamedTempFile::new().unwrap();
         let run = run_of(&steps, file.path());
         prop_assume!(!run.moments().is_empty());
-        let ways = "device,boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
-        let options = ExploreOptions { ways, ..ExploreOptions::default() };
-        let mut explorer = Explorer::new(&run, &options).unwrap();
+        let mut explorer = explorer(&run, ALL_WAYS, TearMode::default());
         while let Some(state) = explorer.next_state() {
             prop_assert!(state.broken.is_empty());
-            let mut disk = filled(0, BLOCKS as u32 * 8);
-            explorer.view(&state).read(0, &mut disk).unwrap();
+            let disk = disk_in(&explorer, &state, BLOCKS as u32 * 8);
             for zone in 0..2 {
                 let blocks = start(zone)..start(zone) + ZONE_BLOCKS;
                 let present: Vec<u8> = blocks.map(|block| disk[block as usize * 8 * 512]).collect();
@@ -163,12 +154,9 @@ proptest! {
         let run = run_of(&steps, file.path());
         prop_assume!(!run.moments().is_empty());
         let tear = if inside { TearMode::Inside } else { TearMode::Sector };
-        let ways = "boundary,omit1:99,only1:99,pairs:20,random:20".parse().unwrap();
-        let options = ExploreOptions { ways, tear, ..ExploreOptions::default() };
-        let mut explorer = Explorer::new(&run, &options).unwrap();
+        let mut explorer = explorer(&run, CHOSEN_WAYS, tear);
         while let Some(state) = explorer.next_state() {
-            let mut disk = filled(0, BLOCKS as u32 * 8);
-            explorer.view(&state).read(0, &mut disk).unwrap();
+            let disk = disk_in(&explorer, &state, BLOCKS as u32 * 8);
             for zone in 0..2 {
                 let (from, to) = (start(zone) * 8, (start(zone) + ZONE_BLOCKS) * 8);
                 let sectors: Vec<&[u8]> = disk[from as usize * 512..to as usize * 512].chunks_exact(512).collect();
@@ -213,13 +201,8 @@ fn random_states_and_omissions_end_a_zone_anywhere() {
     for way in ["random:200", "omit1:200"] {
         let only = Some((run.moments().len() - 1, None));
         let options = ExploreOptions { ways: way.parse().unwrap(), only, ..ExploreOptions::default() };
-        let mut explorer = Explorer::new(&run, &options).unwrap();
-        let mut ends = BTreeSet::new();
-        while let Some(state) = explorer.next_state() {
-            let mut disk = filled(0, blocks as u32 * 8);
-            explorer.view(&state).read(0, &mut disk).unwrap();
-            ends.insert(disk.iter().rposition(|byte| *byte == 1));
-        }
+        let disks = disks(Explorer::new(&run, &options).unwrap(), blocks as u32 * 8);
+        let ends: BTreeSet<_> = disks.iter().map(|disk| disk.iter().rposition(|byte| *byte == 1)).collect();
         assert!(ends.len() > 50, "{way} ends at {} places", ends.len());
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use emmclab_base::{Nanos, Op};
-use emmclab_crash::CrashLogIndex;
 use emmclab_crash::log::{CommandPort, CrashLogHeader, CrashLogRecord, CrashLogWriter, DeviceFacts};
+use emmclab_crash::{CrashLogIndex, CrashState, ExploreOptions, Explorer, RunEvent, TearMode};
 use emmclab_device::CommandFlags;
 
 pub const SECTOR: usize = 512;
@@ -20,6 +20,36 @@ pub fn header(sectors: u64) -> CrashLogHeader {
     let device =
         DeviceFacts { name: "toy".to_owned(), sectors, unit_sectors: 8, lies: "none".to_owned(), ..DeviceFacts::default() };
     CrashLogHeader { device, sectors, cells: true, writer: "a test".to_owned(), ..CrashLogHeader::default() }
+}
+
+/// All methods of choosing states but those that do not use the state of the device.
+pub const CHOSEN_WAYS: &str = "boundary,omit1:99,only1:99,pairs:20,random:20";
+pub const ALL_WAYS: &str = "device,boundary,omit1:99,only1:99,pairs:20,random:20";
+
+/// An exploration of all cuts with these methods of choosing states.
+pub fn explorer(run: &Arc<CrashLogIndex>, ways: &str, tear: TearMode) -> Explorer {
+    Explorer::new(run, &ExploreOptions { ways: ways.parse().unwrap(), tear, ..ExploreOptions::default() }).unwrap()
+}
+
+/// The index of an event in the moments of a run.
+pub fn position(run: &CrashLogIndex, wanted: RunEvent) -> Option<usize> {
+    run.moments().iter().position(|moment| moment.event == wanted)
+}
+
+/// The first sectors of the disk in a state.
+pub fn disk_in(explorer: &Explorer, state: &CrashState, sectors: u32) -> Vec<u8> {
+    let mut disk = filled(0, sectors);
+    explorer.view(state).read(0, &mut disk).unwrap();
+    disk
+}
+
+/// The first sectors of the disk in each state that is left to explore.
+pub fn disks(mut explorer: Explorer, sectors: u32) -> Vec<Vec<u8>> {
+    let mut disks = Vec::new();
+    while let Some(state) = explorer.next_state() {
+        disks.push(disk_in(&explorer, &state, sectors));
+    }
+    disks
 }
 
 /// Writes the log of a device, by one call for each event.
@@ -100,6 +130,15 @@ impl Toy {
 
     pub fn flush(&mut self) -> u64 {
         self.comes(Op::Flush, 0, 0, CommandFlags::empty(), &[])
+    }
+
+    /// Logs the arrival of a discard, and that the device discards the blocks in the cache and in the cells.
+    pub fn discard(&mut self, block: u64, blocks: u64) {
+        let number = self.comes(Op::Discard, block * 8, blocks as u32 * 8, CommandFlags::empty(), &[]);
+        self.cache.retain(|cached, _| !(block..block + blocks).contains(cached));
+        let (sector, sectors, at) = (block * 8, blocks * 8, Nanos(self.now));
+        self.log.add(&CrashLogRecord::Discarded { number, sector, sectors, at }).unwrap();
+        self.open.push_back(number);
     }
 
     pub fn acknowledge(&mut self, text: &str) {
