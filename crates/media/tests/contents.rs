@@ -12,22 +12,13 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 
 /// A small device with this mapping scheme and these additional settings.
 fn device(scheme: &str, settings: &[(&str, &str)]) -> DeviceConfig {
-    let mut config = DeviceConfig::from_toml(
-        "gc.policy = \"greedy\"
-         [capacity]
-         over_provisioning_pct = 200
-         [geometry]
-         channels = 2
-         [[geometry.block_groups]]
-         page_kb = 8
-         blocks = 24
-         pages_per_block = 4
-         read_us = 100
-         program_us = 1000
-         erase_us = 5000",
-    )
-    .unwrap();
-    config.set_all(&[("mapping.scheme", scheme)]).unwrap();
+    let mut config = DeviceConfig::from_toml(emmclab_testing::SMALL_DEVICE).unwrap();
+    let shape = [
+        ("capacity.over_provisioning_pct", "200"),
+        ("geometry.block_groups.0.blocks", "24"),
+        ("geometry.block_groups.0.pages_per_block", "4"),
+    ];
+    config.set_all(&[&shape[..], &[("mapping.scheme", scheme)]].concat()).unwrap();
     match scheme {
         "page" => config.set_all(settings).unwrap(),
         "dftl" => config.set_all(&[("mapping.cached_entries", "5")]).unwrap(),
@@ -65,12 +56,10 @@ fn ways() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
 /// A sector filled with a version of the data.
 fn sector_of(version: Version) -> [u8; SECTOR] {
     let mut sector = [0; SECTOR];
-    for (i, word) in sector.chunks_exact_mut(4).enumerate() {
-        word.copy_from_slice(
-            &(version as u32).wrapping_mul(2_654_435_761).wrapping_add(if version == 0 { 0 } else { i as u32 }).to_le_bytes(),
-        );
+    for (i, word) in (0..).zip(sector.chunks_exact_mut(4)).filter(|_| version > 0) {
+        word.copy_from_slice(&(version as u32).wrapping_mul(2_654_435_761).wrapping_add(i).to_le_bytes());
     }
-    if version == 0 { [0; SECTOR] } else { sector }
+    sector
 }
 
 fn holds(media: &DeviceContents, sector: u64, version: Version, what: &str) -> Result<(), TestCaseError> {

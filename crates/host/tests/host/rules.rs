@@ -90,10 +90,8 @@ fn what_changes_no_length_needs_no_commit_for_its_data() {
 #[test]
 fn a_sync_joins_the_commit_that_another_began() {
     let mut bench = bench(FilesystemKind::Ext4);
-    for file in [FILE, OTHER] {
-        bench.perform(&create(file));
-        bench.perform(&FileOp::Append { file, bytes: 4096 });
-    }
+    make(&mut bench, FILE, 4096);
+    make(&mut bench, OTHER, 4096);
     bench.begin(CallerId(1), &fsync(FILE)).unwrap();
     bench.begin(CallerId(2), &fsync(OTHER)).unwrap();
     let commits = bench.device.commits;
@@ -131,8 +129,7 @@ fn a_full_journal_is_checkpointed_before_it_forgets() {
     let mut bench = bench_with(HostConfig::era("linux-6").unwrap(), mount(FilesystemKind::Ext4, 256, options));
     for round in 0..3 {
         for file in 0..150 {
-            bench.perform(&create(FileId(file)));
-            bench.perform(&FileOp::Append { file: FileId(file), bytes: 4096 });
+            make(&mut bench, FileId(file), 4096);
             bench.perform(&fsync(FileId(file)));
             bench.perform(&FileOp::Close { file: FileId(file) });
         }

@@ -140,11 +140,8 @@ proptest! {
         cached in any::<bool>(),
     ) {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let mut settings = Vec::new();
-        if cached {
-            settings.extend([CACHED[0], CACHED[1], ("cache.policy", policy)]);
-        }
-        let run = logged(&settings, &asks, at_once, file.path());
+        let settings = [CACHED[0], CACHED[1], ("cache.policy", policy)];
+        let run = logged(if cached { &settings } else { &[] }, &asks, at_once, file.path());
         prop_assume!(!run.moments().is_empty());
         prop_assert_eq!(broken(&run), []);
     }

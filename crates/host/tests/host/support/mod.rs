@@ -38,7 +38,7 @@ struct Transaction {
 }
 
 /// The device. It checks the rules of the block layer and of journals for each request.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Device {
     mounts: Vec<Mount>,
     depth: usize,
@@ -63,14 +63,8 @@ impl Device {
             mounts: mounts.to_vec(),
             depth: config.device_depth as usize,
             plain,
-            under_way: Vec::new(),
-            pages: BTreeMap::new(),
             transactions: vec![BTreeMap::new(); mounts.len()],
-            log: Vec::new(),
-            events: 0,
-            known: BTreeSet::new(),
-            commits: 0,
-            tails: 0,
+            ..Self::default()
         }
     }
 
@@ -181,13 +175,9 @@ impl Device {
             }
             let transactions = &mut self.transactions[usize::from(command.request.mount.0)];
             for note in &command.notes {
-                let Some(transaction) = note.transaction.and_then(|id| transactions.get_mut(&id)) else {
-                    continue;
-                };
+                let Some(transaction) = note.transaction.and_then(|id| transactions.get_mut(&id)) else { continue };
                 match note.role {
-                    BlockRole::Descriptor | BlockRole::Logged | BlockRole::Revoke => {
-                        transaction.under_way -= 1;
-                    }
+                    BlockRole::Descriptor | BlockRole::Logged | BlockRole::Revoke => transaction.under_way -= 1,
                     BlockRole::Commit => {
                         transaction.committed = true;
                         self.commits += 1;
