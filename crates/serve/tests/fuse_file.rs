@@ -143,8 +143,7 @@ fn a_process_that_keeps_the_file_open_is_named_and_loses_it() {
 #[test]
 fn the_file_reports_blocks_of_4096_bytes_or_of_the_discard_granularity() {
     for (discard_sectors, block) in [(1, 4096), (8, 4096), (1024, 512 << 10)] {
-        let mut device = TestDevice::new(1 << 20);
-        device.limits.discard_sectors = discard_sectors;
+        let device = TestDevice::new(1 << 20).with_limits(|limits| limits.discard_sectors = discard_sectors);
         let Some(export) = served(device) else { return };
         assert_eq!(rustix::fs::statfs(export.path()).unwrap().f_bsize, block);
         export.stop().unwrap();
@@ -154,9 +153,7 @@ fn the_file_reports_blocks_of_4096_bytes_or_of_the_discard_granularity() {
 #[test]
 fn requests_reach_the_device_whole_up_to_1_mib_or_its_own_limit() {
     for (max_sectors, expected) in [(1 << 16, 2048), (256, 256), (7, 7)] {
-        let mut device = TestDevice::new(1 << 16);
-        device.limits.max_sectors = max_sectors;
-        let device = Arc::new(device);
+        let device = Arc::new(TestDevice::new(1 << 16).with_limits(|limits| limits.max_sectors = max_sectors));
         let Some(export) = served(device.clone()) else { return };
         let file = OpenOptions::new()
             .read(true)
@@ -182,9 +179,7 @@ fn requests_reach_the_device_whole_up_to_1_mib_or_its_own_limit() {
 
 #[test]
 fn a_discard_longer_than_a_thousand_requests_arrives_in_all_its_parts() {
-    let mut device = TestDevice::new(40_000);
-    device.limits.max_sectors = 8;
-    let device = Arc::new(device);
+    let device = Arc::new(TestDevice::new(40_000).with_limits(|limits| limits.max_sectors = 8));
     let Some(export) = served(device.clone()) else { return };
     let file = open(&export.path());
     fallocate(&file, PUNCH, 3 * 512, 39_000 * 512).unwrap();
@@ -202,9 +197,7 @@ fn a_discard_longer_than_a_thousand_requests_arrives_in_all_its_parts() {
 #[test]
 fn fsync_is_a_flush_and_a_synchronous_write_is_fua_only_where_the_device_has_a_cache() {
     for write_cache in [true, false] {
-        let mut device = TestDevice::new(1000);
-        device.limits.write_cache = write_cache;
-        let device = Arc::new(device);
+        let device = Arc::new(TestDevice::new(1000).with_limits(|limits| limits.write_cache = write_cache));
         let Some(export) = served(device.clone()) else { return };
         let file = open(&export.path());
         file.sync_all().unwrap();

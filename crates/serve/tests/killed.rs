@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use common::devices::TestDevice;
-use common::{again, folder, left_in, live, mounts_below, wait_until};
+use common::{again, busy_in, folder, left_in, live, mounts_below, wait_until};
 use emmclab_serve::{FuseFile, HostDisk, LinuxFileSystem, LinuxMountOptions, LoopOptions, MkfsOptions};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -168,13 +168,7 @@ fn killed_with_a_command_that_would_go_on_in_the_folder_of_the_host() {
 fn killed_while_a_process_keeps_the_mount_busy() {
     let Some(mut served) = Served::start(&[]) else { return };
     let file = served.point.join("held");
-    // It also has a file open, with dirty data.
-    let script = "exec 3>held; echo data >&3; echo ready; exec sleep 1000";
-    let mut busy = Command::new("sh");
-    busy.args(["-c", script]).current_dir(&served.point).stdout(Stdio::piped());
-    let mut busy = busy.spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(busy.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut busy = busy_in(&served.point);
     assert!(file.exists());
     served.kill();
     wait_until("mounts and folders are undone", || {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use common::devices::TestDevice;
 use common::guest::{Guest, Parts};
-use common::{again, attribute, commits, folder, mounts_below, run, wait_until};
+use common::{again, attribute, busy_in, commits, folder, mounts_below, run, wait_until};
 use emmclab_base::{CommandFlags, ErrorClass};
 use emmclab_serve::{
     BlockAction, BlockDevice, BlockDeviceLimits, HostDisk, LinuxFileSystem, LinuxMountOptions, MemoryDevice, MkfsOptions,
@@ -96,8 +96,7 @@ fn impossible_options_and_sizes_are_refused_before_anything_is_made() {
     if !emmclab_testing::has_root() {
         return;
     }
-    let mut short = TestDevice::new(MIB);
-    short.limits.max_sectors = 7;
+    let short = TestDevice::new(MIB).with_limits(|limits| limits.max_sectors = 7);
     let cases: [(Arc<dyn BlockDevice>, UblkOptions, &str); 4] = [
         (Arc::new(MemoryDevice::new(0)), UblkOptions::default(), "at least one sector"),
         (Arc::new(MemoryDevice::new(8)), UblkOptions { depth: 4097, ..UblkOptions::default() }, "4097"),
@@ -115,10 +114,9 @@ fn the_queue_of_the_ublk_device_has_the_limits_of_the_device() {
     let Some(_alone) = ublk(&[]) else { return };
     for (max_sectors, longest_kb) in [(1 << 16, "512"), (256, "128")] {
         for (write_cache, mode, fua) in [(true, "write back", "1"), (false, "write through", "0")] {
-            let mut device = TestDevice::new(64 * MIB);
-            device.limits =
+            let limits =
                 BlockDeviceLimits { sectors: 64 * MIB, preferred_sectors: 32, max_sectors, discard_sectors: 64, write_cache };
-            let disk = served(Arc::new(device));
+            let disk = served(Arc::new(TestDevice::new(64 * MIB).with_limits(|own| *own = limits)));
             for (name, value) in [
                 ("size", "131072"),
                 ("queue/logical_block_size", "512"),
@@ -274,9 +272,7 @@ fn file_systems_of_phones_are_made_mounted_and_found_clean() {
 fn a_device_without_a_volatile_cache_gets_no_flushes() {
     let Some(_alone) = ublk(&["mkfs.ext4"]) else { return };
     let (_folder, temporary) = folder();
-    let mut device = TestDevice::new(64 * MIB);
-    device.limits.write_cache = false;
-    let device = Arc::new(device);
+    let device = Arc::new(TestDevice::new(64 * MIB).with_limits(|limits| limits.write_cache = false));
     let mut disk = served(device.clone());
     disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Ext4)).unwrap();
     disk.mount(&LinuxMountOptions::at(temporary.join("point"))).unwrap();
@@ -349,11 +345,7 @@ fn a_disk_taken_from_its_users_leaves_nothing_and_names_them() {
     disk.mkfs(&MkfsOptions::new(LinuxFileSystem::Ext4)).unwrap();
     let point = temporary.join("point");
     disk.mount(&LinuxMountOptions::at(&point)).unwrap();
-    let script = "exec 3>held; echo data >&3; echo ready; exec sleep 1000";
-    let mut busy = Command::new("sh");
-    busy.args(["-c", script]).current_dir(&point).stdout(Stdio::piped());
-    let mut busy = busy.spawn().unwrap();
-    BufReader::new(busy.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    let mut busy = busy_in(&point);
     let error = disk.stop().unwrap_err().to_string();
     assert!(error.contains(&format!("pid {}", busy.id())), "{error}");
     nothing_is_left(&path);

@@ -65,9 +65,12 @@ impl TestDevice {
                 }
             }
         });
-        let mut device = Self::with(sectors, Delivery::Late(queue));
-        device.limits.max_sectors = max_sectors;
-        device
+        Self::with(sectors, Delivery::Late(queue)).with_limits(|limits| limits.max_sectors = max_sectors)
+    }
+
+    pub fn with_limits(mut self, change: impl FnOnce(&mut BlockDeviceLimits)) -> Self {
+        change(&mut self.limits);
+        self
     }
 
     /// A device that keeps completions back until they are released.

@@ -5,8 +5,9 @@ pub mod devices;
 pub mod guest;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use emmclab_serve::{BlockAction, ServedRequest};
 pub use emmclab_testing::{PATIENCE, run, wait_until};
@@ -56,6 +57,14 @@ pub fn again(test: &str, temporary: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture", "--include-ignored"]).env("TMPDIR", temporary);
     command
+}
+
+/// A process in this folder, which has a file with unwritten data open there.
+pub fn busy_in(folder: &Path) -> Child {
+    let script = "exec 3>held; echo data >&3; echo ready; exec sleep 1000";
+    let mut busy = Command::new("sh").args(["-c", script]).current_dir(folder).stdout(Stdio::piped()).spawn().unwrap();
+    BufReader::new(busy.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    busy
 }
 
 /// A folder for the test, and its path without symbolic links.

@@ -243,16 +243,6 @@ fn a_device_that_completes_nothing_does_not_keep_the_server_from_stopping() {
 }
 
 #[test]
-fn a_flush_covers_writes_of_another_connection() {
-    let server = TestServer::on(memory(64));
-    let [mut one, mut other] = [true, false].map(|structured| server.client(structured));
-    assert_eq!(one.write(0, 0, &pattern(1, 4096)), 0);
-    assert_eq!(other.ask(FLUSH, 0, 0, 0).error, 0);
-    assert_eq!(other.ask(READ, 0, 0, 4096).data, pattern(1, 4096));
-    drop(server);
-}
-
-#[test]
 fn a_stop_answers_what_the_device_has_and_refuses_the_rest() {
     let device = TestDevice::held(64);
     let server = TestServer::on(device.clone());

@@ -66,12 +66,11 @@ fn export_name_answers_with_and_without_zeroes() {
 
 #[test]
 fn an_unknown_export_name_or_client_flag_ends_the_connection() {
-    let mut unknown = client();
-    unknown.send_option(1, b"nothing");
-    unknown.closed();
-    let mut long = client();
-    long.send_option(1, &[b'x'; 5000]);
-    long.closed();
+    for name in [&b"nothing"[..], &[b'x'; 5000]] {
+        let mut client = client();
+        client.send_option(1, name);
+        client.closed();
+    }
     let (mut stream, thread) = served(memory(8), options());
     stream.read_exact(&mut [0; 18]).unwrap();
     stream.write_all(&[0, 0, 0, 7]).unwrap();
@@ -144,12 +143,11 @@ fn abort_is_acknowledged_and_ends() {
 
 #[test]
 fn a_wrong_magic_or_an_endless_option_ends_the_connection() {
-    let mut wrong = client();
-    wrong.stream.write_all(b"IHAVEOPS\0\0\0\x03\0\0\0\0").unwrap();
-    wrong.closed();
-    let mut endless = client();
-    endless.stream.write_all(b"IHAVEOPT\0\0\0\x63\xff\xff\xff\xff").unwrap();
-    endless.closed();
+    for option in [b"IHAVEOPS\0\0\0\x03\0\0\0\0", b"IHAVEOPT\0\0\0\x63\xff\xff\xff\xff"] {
+        let mut client = client();
+        client.stream.write_all(option).unwrap();
+        client.closed();
+    }
 }
 
 #[test]

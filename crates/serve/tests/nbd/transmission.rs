@@ -76,17 +76,12 @@ fn each_broken_rule_has_the_error_of_the_specification() {
 }
 
 #[test]
-fn a_write_of_senseless_length_ends_the_connection() {
-    let mut client = Client::on(memory(8), true);
-    client.stream.write_all(&header(WRITE, 0, 1, 0, u32::MAX)).unwrap();
-    client.closed();
-}
-
-#[test]
-fn a_request_without_magic_ends_the_connection() {
-    let mut client = Client::on(memory(8), true);
-    client.stream.write_all(&[0; 28]).unwrap();
-    client.closed();
+fn a_write_of_senseless_length_and_a_request_without_magic_end_the_connection() {
+    for request in [header(WRITE, 0, 1, 0, u32::MAX), vec![0; 28]] {
+        let mut client = Client::on(memory(8), true);
+        client.stream.write_all(&request).unwrap();
+        client.closed();
+    }
 }
 
 #[test]
