@@ -236,14 +236,7 @@ fn check_changes(written: &[Written], sectors: u64) -> (usize, usize) {
             }
             BlockRole::Logged => note.home.unwrap(),
             role if role.at_home() => *sector,
-            BlockRole::Data
-            | BlockRole::FastCommit
-            | BlockRole::JournalSuperblock
-            | BlockRole::Descriptor
-            | BlockRole::Commit => {
-                continue;
-            }
-            role => panic!("{role:?}"),
+            _ => continue,
         };
         match (copies.get(&home), note.changed) {
             (Some((copy, transaction, _)), Some(changed)) => {

@@ -62,15 +62,11 @@ fn by_another(image: &Path) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut left = vec![(Vec::new(), 2_u32)];
     while let Some((path, directory)) = left.pop() {
         for entry in files.read_dir_ino(directory).unwrap() {
-            let name: Vec<u8> = entry.name.clone();
+            let name = &entry.name[..];
             if name == b"." || name == b".." || name == b"lost+found" {
                 continue;
             }
-            let mut below: Vec<u8> = path.clone();
-            if !below.is_empty() {
-                below.push(b'/');
-            }
-            below.extend(&name);
+            let below = tree::path_below(&path, name);
             let inode = files.stat_ino(entry.inode).unwrap();
             if inode.mode >> 12 == 4 {
                 left.push((below, entry.inode));

@@ -103,17 +103,15 @@ pub fn of_folder(folder: &Path) -> Tree {
                 () => fs::read(&path).unwrap(),
             };
             let is_dir = about.is_dir();
-            out.insert(
-                name,
-                Seen {
-                    mode: about.mode() as u16,
-                    size: (!is_dir).then_some(about.size()),
-                    links: (!is_dir).then_some(about.nlink() as u16),
-                    modified: about.mtime(),
-                    attributes: attributes_of(&path),
-                    contents,
-                },
-            );
+            let seen = Seen {
+                mode: about.mode() as u16,
+                size: (!is_dir).then_some(about.size()),
+                links: (!is_dir).then_some(about.nlink() as u16),
+                modified: about.mtime(),
+                attributes: attributes_of(&path),
+                contents,
+            };
+            out.insert(name, seen);
             if is_dir {
                 left.push(path);
             }
@@ -137,6 +135,11 @@ fn attributes_of(path: &Path) -> Attributes {
         .collect()
 }
 
+/// The path of a name in a folder with this path below the root, which is empty for the root.
+pub fn path_below(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
+}
+
 /// The tree in a file system, according to this crate.
 pub fn of_filesystem<B: DiskReader>(files: &Ext4Filesystem<B>) -> Tree {
     let mut out = Tree::new();
@@ -148,11 +151,7 @@ pub fn of_filesystem<B: DiskReader>(files: &Ext4Filesystem<B>) -> Tree {
             }
             let inode = files.inode(number).unwrap();
             assert!(kind == inode.kind() || kind == Ext4FileKind::Unknown, "{name:?}: {kind:?}");
-            let mut below = path.clone();
-            if !below.is_empty() {
-                below.push(b'/');
-            }
-            below.extend(name);
+            let below = path_below(&path, &name);
             out.insert(below.clone(), seen(files, &inode));
             if inode.kind() == Ext4FileKind::Directory {
                 left.push((below, inode));
