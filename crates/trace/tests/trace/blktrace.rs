@@ -3,25 +3,17 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{lenient, read, read_bytes, read_plain};
+use crate::support::{lenient, read, read_bytes, read_plain, scratch};
 use emmclab_trace::formats::files;
 use emmclab_trace::{ErrorClass, Nanos, Op, RequestFlags, Sector};
 
 /// A record of version 7 in little-endian order.
 fn record(sequence: u32, time: u64, sector: u64, bytes: u32, action: u32, cpu: u32, payload: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for word in [0x6561_7407, sequence] {
-        out.extend(word.to_le_bytes());
-    }
-    out.extend(time.to_le_bytes());
-    out.extend(sector.to_le_bytes());
-    for word in [bytes, action, 42, 179 << 20 | 1, cpu] {
-        out.extend(word.to_le_bytes());
-    }
-    out.extend(0u16.to_le_bytes());
-    out.extend((payload.len() as u16).to_le_bytes());
-    out.extend(payload);
-    out
+    let head = [0x6561_7407, sequence].map(u32::to_le_bytes).concat();
+    let place = [time, sector].map(u64::to_le_bytes).concat();
+    let words = [bytes, action, 42, 179 << 20 | 1, cpu].map(u32::to_le_bytes).concat();
+    let ends = [0, payload.len() as u16].map(u16::to_le_bytes).concat();
+    [&head[..], &place, &words, &ends, payload].concat()
 }
 
 const WRITE: u32 = 1 << 17;
@@ -118,17 +110,12 @@ fn another_version_is_refused_by_its_number() {
 
 /// A record of version 8; `category` is the part above the lower 16 bits of the action.
 fn wide(sequence: u32, time: u64, sector: u64, bytes: u32, act: u64, category: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    out.extend(0x6561_7408_u32.to_le_bytes());
-    out.extend(sequence.to_le_bytes());
-    out.extend(time.to_le_bytes());
-    out.extend(sector.to_le_bytes());
-    out.extend(bytes.to_le_bytes());
-    out.extend(42_u32.to_le_bytes());
-    out.extend((act | category << 16).to_le_bytes());
-    out.extend((179_u32 << 20 | 1).to_le_bytes());
-    out.extend([0; 20]);
-    out
+    let head = [0x6561_7408, sequence].map(u32::to_le_bytes).concat();
+    let place = [time, sector].map(u64::to_le_bytes).concat();
+    let size_and_pid = [bytes, 42].map(u32::to_le_bytes).concat();
+    let action = (act | category << 16).to_le_bytes();
+    let device = (179_u32 << 20 | 1).to_le_bytes();
+    [&head[..], &place, &size_and_pid, &action, &device, &[0; 20]].concat()
 }
 
 /// Queue, issue and completion of a request in version 8. If the request is a zone append, its completion has another sector.
@@ -156,10 +143,8 @@ fn version_8_is_read_with_appends_where_they_were_written_and_commands_to_zones_
     ]
     .concat();
     let trace = read_plain(&bytes, "bin").unwrap();
-    let seen: Vec<_> =
-        trace.requests.iter().map(|request| (request.arrival.0, request.sector.0, request.sectors, request.op)).collect();
     let expected = [(2_000, 0, 8, Op::Write), (3_000, 64, 8, Op::Write), (4_000, 2048, 2048, Op::Write), (6_000, 8, 8, Op::Read)];
-    assert_eq!(seen, expected);
+    assert_eq!(trace.rows(|request| (request.arrival.0, request.sector.0, request.sectors, request.op)), expected);
     assert!(trace.requests.iter().all(|request| request.response() == Some(Nanos(100))));
     let note = trace.header.note.unwrap();
     assert!(note.contains("1 x zone reset, 1 x zone finish") && note.contains("1 x write zeroes"), "{note}");
@@ -194,8 +179,7 @@ fn an_error_of_a_completion_marks_the_request_as_failed() {
 
 #[test]
 fn a_file_alone_without_a_request_names_its_records_and_what_is_missing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.blktrace.3");
+    let (_folder, path) = scratch("run.blktrace.3");
     // A completion after the issue of another request, and the issue of a third request that the driver returns.
     let records = [record(1, 10, 8, 4096, ISSUE, 3, &[]), record(2, 20, 800, 4096, COMPLETE, 3, &[])];
     fs::write(&path, records.concat()).unwrap();

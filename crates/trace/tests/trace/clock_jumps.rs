@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::support::{convert, read_plain};
+use crate::support::{convert, read_plain, scratch};
 use emmclab_trace::{
     ArrivalGaps, ClockJumps, ErrorClass, JumpDirection, Ledger, MendClock, Nanos, ReadOptions, Result, TraceReader,
 };
 use proptest::prelude::*;
+use tempfile::TempDir;
 
 const MS: i64 = 1_000_000;
 const S: i64 = 1_000 * MS;
@@ -121,14 +122,14 @@ proptest! {
 }
 
 /// A trace in the order of the file: writes with these arrivals, each complete after 2 ms. The sector is the position in the file.
-fn file(folder: &Path, times: &[i64]) -> PathBuf {
-    let path = folder.join("trace.csv");
+fn file(times: &[i64]) -> (TempDir, PathBuf) {
+    let (folder, path) = scratch("trace.csv");
     let mut text = "arrival_ns,start_ns,complete_ns,op,sector,sectors\n".to_owned();
     for (place, time) in times.iter().enumerate() {
         writeln!(text, "{time},{},{},write,{place},8", time + MS, time + 2 * MS).unwrap();
     }
     std::fs::write(&path, text).unwrap();
-    path
+    (folder, path)
 }
 
 /// The result of reading: arrivals and sectors in order, the ledger and the jumps.
@@ -170,8 +171,8 @@ fn read_file(path: &Path, mend: Option<MendClock>, window: Option<usize>) -> Res
 }
 
 fn read(times: &[i64], mend: Option<MendClock>) -> Result<Found> {
-    let folder = tempfile::tempdir().unwrap();
-    read_file(&file(folder.path(), times), mend, None)
+    let (_folder, path) = file(times);
+    read_file(&path, mend, None)
 }
 
 /// `count` arrivals from `start` on, one every 10 ms with small variations; some follow another one closely, as in real traces.
@@ -371,8 +372,7 @@ fn requests_that_change_places_at_a_backward_jump_stay_on_their_side_of_it() {
 
 #[test]
 fn a_request_that_was_under_way_at_the_jump_loses_it_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("trace.csv");
+    let (_folder, path) = scratch("trace.csv");
     let mut text = "arrival_ns,start_ns,complete_ns,op,sector,sectors\n".to_owned();
     for (place, time) in steady(0, 1_000).chain(steady(6 * DAY, 1_000)).enumerate() {
         let complete = if place == 999 { 6 * DAY - MS } else { time + 2 * MS };
@@ -389,8 +389,7 @@ fn a_request_that_was_under_way_at_the_jump_loses_it_too() {
 
 #[test]
 fn windows_and_formats_change_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = file(folder.path(), &set_on_and_back());
+    let (folder, path) = file(&set_on_and_back());
     for mend in [None, Some(MendClock::Jumps), Some(MendClock::Above(Nanos(30 * MIN)))] {
         let plain = read_file(&path, mend, None).unwrap();
         let wide = read_file(&path, mend, Some(300_000)).unwrap();
@@ -409,9 +408,8 @@ fn windows_and_formats_change_nothing() {
 
 #[test]
 fn jumps_of_a_parquet_trace_are_found_and_taken_out_too() {
-    let folder = tempfile::tempdir().unwrap();
     let times: Vec<_> = steady(0, 30_000).chain(steady(6 * DAY, 30_000)).collect();
-    let path = file(folder.path(), &times);
+    let (folder, path) = file(&times);
     let converted = folder.path().join("converted.parquet");
     convert(&path, &ReadOptions::default(), &converted);
     assert_eq!(read_file(&converted, None, None).unwrap().counts(), (1, 0));
@@ -422,8 +420,7 @@ fn jumps_of_a_parquet_trace_are_found_and_taken_out_too() {
 
 #[test]
 fn a_pipe_needs_a_length_above_which_gaps_are_cut() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = file(folder.path(), &set_on_and_back());
+    let (folder, path) = file(&set_on_and_back());
     let pipe = folder.path().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let feed = || {

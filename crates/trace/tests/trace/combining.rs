@@ -4,10 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::support::convert;
+use crate::support::{batch_of, convert, write_batches};
 use emmclab_trace::{
-    BatchBuilder, ErrorClass, Ledger, Nanos, Op, ReadOptions, Request, RequestFlags, Sector, TraceCombiner, TraceHeader,
-    TraceInput, TraceWriter, WriteOptions,
+    ErrorClass, Ledger, Nanos, Op, ReadOptions, Request, RequestFlags, Sector, TraceCombiner, TraceHeader, TraceInput,
 };
 
 /// A BIOtracer log of writes at these times, in milliseconds after `epoch_s`, to sectors from `sector` on.
@@ -118,13 +117,7 @@ fn parts(folder: &Path) -> [TraceInput; 2] {
     let ledger = Ledger { seen: 40, kept: 6, merged: 9, ..Ledger::default() };
     [&requests[..4], &requests[4..]].map(|rows| {
         let path = folder.join(format!("part-{}.parquet", rows.len()));
-        let mut writer = TraceWriter::create(&path, &header, &WriteOptions::default()).unwrap();
-        let mut builder = BatchBuilder::default();
-        for request in rows {
-            builder.push(request);
-        }
-        writer.write(&builder.finish(&Arc::default(), &Arc::default())).unwrap();
-        writer.finish(&ledger, &header).unwrap();
+        write_batches(&path, &[batch_of(rows, &Arc::default(), &Arc::default())], &ledger, &header).unwrap();
         TraceInput { path, ..TraceInput::default() }
     })
 }

@@ -25,7 +25,7 @@ fn rows(trace: &Trace) -> Vec<(Op, u64, u32, [i64; 3])> {
         let times = [time(Some(request.arrival)), time(request.issue), time(request.complete)];
         (request.op, request.sector.0, request.sectors, times)
     };
-    trace.requests.iter().map(row).collect()
+    trace.rows(row)
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_command_that_is_repeated_stays_one_request_and_one_that_fails_is_marked() {
         .concat(),
     );
     assert_eq!(rows(&trace), [(Op::Read, 64, 8, [100, 210, 300]), (Op::Read, 64, 8, [400, 400, 500])]);
-    assert_eq!(trace.requests.iter().map(|row| row.flags).collect::<Vec<_>>(), [RequestFlags(0), RequestFlags::FAILED]);
+    assert_eq!(trace.rows(|row| row.flags), [RequestFlags(0), RequestFlags::FAILED]);
     assert_eq!(trace.ledger.requeued, 1);
 }
 
@@ -254,7 +254,7 @@ fn a_completion_with_an_error_is_a_failed_request_and_in_no_latency() {
          40 block_rq_complete: 179,0 R () 64 + 8 [-5]
          60 block_rq_complete: 179,0 R () 8 + 8 [0]",
     );
-    assert_eq!(trace.requests.iter().map(|row| row.flags).collect::<Vec<_>>(), [RequestFlags::FAILED, RequestFlags(0)]);
+    assert_eq!(trace.rows(|row| row.flags), [RequestFlags::FAILED, RequestFlags(0)]);
     assert_eq!((trace.requests[0].response(), trace.ledger.failed), (None, 1));
 }
 
@@ -305,10 +305,9 @@ fn service_is_that_of_the_device_where_its_driver_tells_both_ends() {
          500 block_rq_complete: 179,0 R () 800 + 8 [0]",
         written(35, 300, 64, 8),
     ));
-    let rows: Vec<_> = trace.requests.iter().map(|request| (served_times(request), request.service())).collect();
     // The command of the second request is not recorded, so its service time is the time of the driver.
     let expected = [([10, 35, 300, 320], Some(Nanos(265_000))), ([400, 400, -1, 500], Some(Nanos(100_000)))];
-    assert_eq!(rows, expected);
+    assert_eq!(trace.rows(|request| (served_times(request), request.service())), expected);
 }
 
 #[test]

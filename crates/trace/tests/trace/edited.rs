@@ -178,8 +178,7 @@ fn a_list_of_block_numbers_is_read_as_its_hint_says() {
         ..ReadOptions::default()
     };
     let trace = read_bytes(text.as_bytes(), "txt", &options("offset")).unwrap();
-    let places: Vec<_> = trace.requests.iter().map(|request| (request.sector.0, request.sectors)).collect();
-    assert_eq!(places, [(800, 8), (1600, 8), (800, 8), (2400, 8)]);
+    assert_eq!(trace.rows(|request| (request.sector.0, request.sectors)), [(800, 8), (1600, 8), (800, 8), (2400, 8)]);
     assert!(trace.header.note.unwrap().contains("no times"));
     // The lists of the ARC paper also have a length.
     let trace = read_bytes(b"110765 64 0 0\n110829 64 0 0\n", "lis", &options("offset,size,-,-")).unwrap();

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::support::lenient;
+use crate::support::{lenient, scratch, write_batches};
 use arrow_array::{
     Array, ArrayRef, Int64Array, ListArray, RecordBatch, RecordBatchIterator, StringArray, UInt32Array, UInt64Array,
 };
 use arrow_schema::{Field, Schema};
 use emmclab_trace::{
     Batch, BatchBuilder, BlockNote, BlockRole, ErrorClass, Ledger, MendClock, Nanos, Op, ReadOptions, Request, RequestFilter,
-    Sector, SectorSet, TraceCombiner, TraceHeader, TraceInput, TraceReader, TraceWriter, WriteOptions,
+    Sector, SectorSet, TraceCombiner, TraceHeader, TraceInput, TraceReader,
 };
 use proptest::prelude::*;
 
@@ -34,13 +34,8 @@ fn noted_header() -> TraceHeader {
 }
 
 fn write(path: &Path, rows: &[Noted], header: &TraceHeader) -> emmclab_trace::Result<emmclab_trace::WriteLosses> {
-    let mut writer = TraceWriter::create(path, header, &WriteOptions::default())?;
-    for chunk in rows.chunks(5) {
-        writer.write(&batch_of(chunk))?;
-    }
-    let losses = writer.losses();
-    writer.finish(&Ledger::default(), header)?;
-    Ok(losses)
+    let batches: Vec<_> = rows.chunks(5).map(batch_of).collect();
+    write_batches(path, &batches, &Ledger::default(), header)
 }
 
 fn read(path: &Path, options: &ReadOptions) -> emmclab_trace::Result<(Vec<Noted>, TraceReader)> {
@@ -101,8 +96,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(64)))]
     #[test]
     fn parquet_and_arrow_give_back_the_notes_of_each_request(rows in some_rows()) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t.parquet");
+        let (_folder, path) = scratch("t.parquet");
         write(&path, &rows, &noted_header()).unwrap();
         let (found, reader) = read(&path, &ReadOptions::default()).unwrap();
         prop_assert_eq!(&found, &rows);
@@ -150,8 +144,7 @@ proptest! {
 
 #[test]
 fn a_trace_without_notes_has_no_columns_of_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.parquet");
+    let (_folder, path) = scratch("t.parquet");
     write(&path, &[plain(0, Op::Write), plain(1, Op::Read)], &TraceHeader::default()).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     assert!(!bytes.windows(12).any(|part| part == b"role_sectors"));
@@ -163,8 +156,7 @@ fn a_trace_without_notes_has_no_columns_of_them() {
 
 #[test]
 fn notes_begin_and_end_anywhere_in_a_trace() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.parquet");
+    let (_folder, path) = scratch("t.parquet");
     let mut rows: Vec<_> = (0..20_000).map(|i| plain(i * 100_000, Op::Read)).collect();
     for row in [0, 8191, 8192, 9000, 19_999] {
         rows[row] = logged(row as i64 * 100_000, row as u64);
@@ -175,8 +167,7 @@ fn notes_begin_and_end_anywhere_in_a_trace() {
 
 #[test]
 fn a_file_with_notes_and_flipped_bytes_never_panics() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.parquet");
+    let (folder, path) = scratch("t.parquet");
     let rows: Vec<_> = (0..40).map(|i| logged(i * 100_000, i as u64 * 8)).collect();
     write(&path, &rows, &noted_header()).unwrap();
     let bytes = std::fs::read(&path).unwrap();
@@ -195,8 +186,7 @@ fn a_file_with_notes_and_flipped_bytes_never_panics() {
 
 #[test]
 fn notes_of_which_the_header_does_not_tell_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.parquet");
+    let (_folder, path) = scratch("t.parquet");
     let error = write(&path, &[logged(0, 8)], &TraceHeader::default()).unwrap_err();
     assert_eq!((error.kind(), error.file()), (ErrorClass::Config, Some(path.as_path())), "{error}");
     assert!(!path.exists());
@@ -218,8 +208,7 @@ fn a_format_without_a_place_for_notes_counts_what_it_loses() {
 
 #[test]
 fn mending_the_clock_counts_the_requests_whose_notes_it_leaves_out() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.parquet");
+    let (_folder, path) = scratch("t.parquet");
     write(&path, &[logged(0, 8), plain(5, Op::Read), logged(9, 16)], &noted_header()).unwrap();
     let options = ReadOptions { mend_clock: Some(MendClock::parse("1h").unwrap()), ..ReadOptions::default() };
     let (found, reader) = read(&path, &options).unwrap();

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
+use crate::support::scratch;
 use emmclab_trace::{BATCH_ROWS, ErrorClass, REORDER_WINDOW, ReadOptions, TraceReader};
 
 /// Reads a file of SSDsim lines, one for each microsecond, in the order of `places`; the sector is the index in `places`.
 fn read(places: &[usize], window: Option<usize>) -> emmclab_trace::Result<(Vec<(i64, u64)>, u64)> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("trace.ssdsim");
+    let (_folder, path) = scratch("trace.ssdsim");
     let mut text = String::new();
     for place in places {
         writeln!(text, "{} 0 {place} 8 0", place / 3 * 1000).unwrap();

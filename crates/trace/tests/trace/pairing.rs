@@ -269,9 +269,9 @@ fn a_real_recording_leaves_nothing_unmatched_in_any_of_its_forms() {
     }
     let zero = traces[0].requests[0].arrival;
     let place = |request: &Request| (request.sector, request.sectors, request.arrival - zero, request.complete);
-    let ftrace: Vec<_> = traces[0].requests.iter().map(place).collect();
+    let ftrace = traces[0].rows(place);
     for binary in &traces[3..] {
-        assert_eq!(binary.requests.iter().map(place).collect::<Vec<_>>(), ftrace);
+        assert_eq!(binary.rows(place), ftrace);
         assert_eq!(binary.processes, traces[3].processes);
     }
     assert!(traces[3].processes.iter().any(|name| name == "fio"));

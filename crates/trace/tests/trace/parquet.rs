@@ -4,11 +4,10 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::support::lenient;
+use crate::support::{batch_of, lenient, scratch, write_batches};
 use emmclab_trace::{
-    Batch, BatchBuilder, ErrorClass, Ledger, NameTable, Nanos, Op, ReadOptions, RecordedFeatures, Request, RequestFilter,
-    RequestFlags, SEALED_WRITER, Sector, TraceHeader, TraceReader, TraceSlice, TraceWriter, WriteOptions, check_parquet,
-    row_groups,
+    Batch, ErrorClass, Ledger, NameTable, Nanos, Op, ReadOptions, RecordedFeatures, Request, RequestFilter, RequestFlags,
+    SEALED_WRITER, Sector, TraceHeader, TraceReader, TraceSlice, TraceWriter, WriteOptions, check_parquet, row_groups,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -20,12 +19,8 @@ fn write(path: &Path, batches: &[Batch]) -> (Ledger, TraceHeader) {
     let header = TraceHeader { source: "made.txt".into(), recorded, clock: "unix".into(), ..TraceHeader::default() };
     let kept = batches.iter().map(|batch| batch.len() as u64).sum();
     let ledger = Ledger { seen: kept + 3, kept, skipped: 3, ..Ledger::default() };
-    let mut writer = TraceWriter::create(path, &header, &WriteOptions::default()).unwrap();
-    for batch in batches {
-        writer.write(batch).unwrap();
-    }
-    assert_eq!(writer.losses(), emmclab_trace::WriteLosses::default());
-    writer.finish(&ledger, &header).unwrap();
+    let losses = write_batches(path, batches, &ledger, &header).unwrap();
+    assert_eq!(losses, emmclab_trace::WriteLosses::default());
     (ledger, header)
 }
 
@@ -69,14 +64,6 @@ fn made(rows: usize) -> (Vec<Request>, Vec<Batch>) {
     (requests, batches)
 }
 
-fn batch_of(requests: &[Request], processes: &Arc<NameTable>, devices: &Arc<NameTable>) -> Batch {
-    let mut builder = BatchBuilder::default();
-    for request in requests {
-        builder.push(request);
-    }
-    builder.finish(processes, devices)
-}
-
 /// The requests without names.
 fn nameless(requests: &[Request]) -> Batch {
     let plain = |request: &Request| Request { process: None, device: None, pid: None, ..*request };
@@ -85,8 +72,7 @@ fn nameless(requests: &[Request]) -> Batch {
 
 #[test]
 fn parquet_gives_back_every_value_over_row_groups() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.parquet");
+    let (_folder, path) = scratch("t.parquet");
     let (requests, batches) = made((1 << 20) + 70_001);
     let (ledger, header) = write(&path, &batches);
     let (found, reader, last) = read(&path).unwrap();
@@ -100,8 +86,7 @@ fn parquet_gives_back_every_value_over_row_groups() {
 
 #[test]
 fn slices_of_row_groups_hold_the_requests_of_the_whole_and_name_lines_of_the_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.parquet");
+    let (_folder, path) = scratch("t.parquet");
     let rows = (1 << 20) + 20_000;
     let (mut requests, _) = made(rows);
     let bad = (1 << 20) + 10_000;
@@ -134,10 +119,8 @@ fn slices_of_row_groups_hold_the_requests_of_the_whole_and_name_lines_of_the_fil
 
 #[test]
 fn a_parquet_file_cut_anywhere_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.parquet");
-    let (_, batches) = made(500);
-    write(&path, &batches);
+    let (folder, path) = scratch("t.parquet");
+    write(&path, &made(500).1);
     let bytes = std::fs::read(&path).unwrap();
     let cut = folder.path().join("cut.parquet");
     for length in 0..bytes.len() {
@@ -165,8 +148,7 @@ fn copy_as(writer: &str, from: &Path, to: &Path) {
 fn a_changed_bit_anywhere_is_an_error_and_in_a_copy_of_another_tool_no_panic() {
     let folder = tempfile::tempdir().unwrap();
     let [path, copy, bad] = ["t", "copy", "bad"].map(|name| folder.path().join(name).with_extension("parquet"));
-    let (_, batches) = made(500);
-    write(&path, &batches);
+    write(&path, &made(500).1);
     copy_as("DuckDB version v1.4.0 (build 1)", &path, &copy);
     assert!(read(&copy).unwrap().0 == read(&path).unwrap().0);
     check_parquet(&copy).unwrap();
@@ -199,8 +181,7 @@ fn a_file_that_has_lost_its_checksums_is_damaged() {
 
 #[test]
 fn damage_is_named_with_its_place_and_does_not_matter_where_nothing_is_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.parquet");
+    let (_folder, path) = scratch("t.parquet");
     let (requests, batches) = made((1 << 20) + 20_000);
     write(&path, &batches);
     let mut bytes = std::fs::read(&path).unwrap();
@@ -218,8 +199,7 @@ fn damage_is_named_with_its_place_and_does_not_matter_where_nothing_is_read() {
 
 #[test]
 fn parquet_rows_out_of_order_are_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.parquet");
+    let (_folder, path) = scratch("t.parquet");
     let (_, mut batches) = made(100_000);
     batches.reverse();
     write(&path, &batches);
@@ -228,8 +208,7 @@ fn parquet_rows_out_of_order_are_an_error() {
 
 #[test]
 fn a_row_with_a_time_before_an_earlier_one_is_named_or_counted() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.parquet");
+    let (_folder, path) = scratch("t.parquet");
     let (mut requests, _) = made(100_000);
     let row = 70_000;
     requests[row].complete = Some(Nanos(requests[row].arrival.0 - 1));
@@ -244,8 +223,7 @@ fn a_row_with_a_time_before_an_earlier_one_is_named_or_counted() {
 
 #[test]
 fn an_output_that_is_not_finished_is_not_there() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.parquet");
+    let (folder, path) = scratch("t.parquet");
     let (_, batches) = made(100);
     let mut writer = TraceWriter::create(&path, &TraceHeader::default(), &WriteOptions::default()).unwrap();
     writer.write(&batches[0]).unwrap();
@@ -268,8 +246,7 @@ proptest! {
         }).collect();
         requests.sort_by_key(|request| request.arrival);
         let batch = batch_of(&requests, &names.into(), &Arc::default());
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t.parquet");
+        let (_folder, path) = scratch("t.parquet");
         write(&path, std::slice::from_ref(&batch));
         let (found, _, last) = read(&path).unwrap();
         let name = |batch: &Batch, request: &Request| {
@@ -331,8 +308,7 @@ fn batches_share_the_names_of_their_trace_and_store_their_own_only() {
 
 #[test]
 fn times_whose_differences_have_no_room_are_refused_by_row_field_and_value() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("far.parquet");
+    let (_folder, path) = scratch("far.parquet");
     for (arrival, complete, field) in [
         (i64::MIN, 0, "arrival_ns"),
         (i64::MIN + 1, 0, "arrival_ns"),
@@ -353,8 +329,7 @@ fn times_whose_differences_have_no_room_are_refused_by_row_field_and_value() {
 
 #[test]
 fn a_name_that_is_longer_than_any_is_refused_and_a_huge_one_before_it_is_unpacked() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("long.parquet");
+    let (_folder, path) = scratch("long.parquet");
     for (bytes, said) in
         [(65_536, None), (65_537, Some("the name has 65537 bytes, more than 65536")), (80 << 20, Some("of names for 1 requests"))]
     {

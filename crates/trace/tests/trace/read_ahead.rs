@@ -1,25 +1,27 @@
 //! Reading ahead changes only the time that reading takes.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use crate::support::scratch;
 use emmclab_trace::interrupt::interruptible;
 use emmclab_trace::{
     BATCH_ROWS, Batch, ErrorClass, MendClock, REORDER_WINDOW, ReadOptions, Request, TraceCombiner, TraceInput, TraceReader,
 };
+use tempfile::TempDir;
 
 const LINES: usize = 3 * REORDER_WINDOW + 100;
 
 /// SSDsim lines, of which one in a hundred arrives before the preceding one, and `last`.
-fn trace(folder: &Path, last: &str) -> PathBuf {
+fn trace(last: &str) -> (TempDir, PathBuf) {
     let mut text = String::new();
     for i in 0..LINES as u64 {
         let at = i * 1000 - if i % 100 == 99 { 1500 } else { 0 };
         writeln!(text, "{at} 0 {} 8 {}", i * 7919 % 1_000_000 * 8, i % 2).unwrap();
     }
-    let path = folder.join("trace.ssdsim");
+    let (folder, path) = scratch("trace.ssdsim");
     std::fs::write(&path, text + last).unwrap();
-    path
+    (folder, path)
 }
 
 fn requests(batch: Option<&Batch>) -> Vec<Request> {
@@ -28,8 +30,7 @@ fn requests(batch: Option<&Batch>) -> Vec<Request> {
 
 #[test]
 fn each_batch_comes_with_the_counts_of_its_own_time() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = trace(folder.path(), "");
+    let (_folder, path) = trace("");
     let mut plain = TraceReader::open(&path, &ReadOptions::default()).unwrap();
     let mut ahead = TraceCombiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
     loop {
@@ -48,8 +49,7 @@ fn each_batch_comes_with_the_counts_of_its_own_time() {
 
 #[test]
 fn an_error_comes_in_its_place_and_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = trace(folder.path(), "nonsense\n");
+    let (_folder, path) = trace("nonsense\n");
     let mut plain = TraceReader::open(&path, &ReadOptions::default()).unwrap();
     let mut ahead = TraceCombiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
     let error = loop {
@@ -69,8 +69,7 @@ fn an_error_comes_in_its_place_and_once() {
 
 #[test]
 fn whoever_stops_early_waits_for_nobody() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = trace(folder.path(), "");
+    let (_folder, path) = trace("");
     let mut ahead = TraceCombiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
     assert_eq!(ahead.next_batch().unwrap().unwrap().len(), BATCH_ROWS);
     assert_eq!(ahead.ledger().kept, BATCH_ROWS as u64);
@@ -78,8 +77,7 @@ fn whoever_stops_early_waits_for_nobody() {
 
 #[test]
 fn reading_and_the_search_for_jumps_can_be_interrupted() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = trace(folder.path(), "");
+    let (_folder, path) = trace("");
     for mend_clock in [None, Some(MendClock::Jumps)] {
         let options = ReadOptions { mend_clock, ..ReadOptions::default() };
         let input = TraceInput { path: path.clone(), options, ..TraceInput::default() };

@@ -1,31 +1,25 @@
 //! Writers and readers are consistent; what a format cannot represent is counted or rejected.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use emmclab_trace::{
-    Batch, BatchBuilder, ErrorClass, Ledger, NameTable, Nanos, Op, Request, RequestFlags, Result, Sector, TraceHeader,
-    TraceWriter, WriteLosses, WriteOptions,
-};
+use crate::support::{Trace, batch_of, read, scratch, write_batches};
+use emmclab_trace::{ErrorClass, Ledger, NameTable, Nanos, Op, Request, RequestFlags, Result, Sector, TraceHeader, WriteLosses};
 use proptest::prelude::*;
 
-fn batch(requests: &[Request], processes: &NameTable, devices: &NameTable) -> Batch {
-    let mut builder = BatchBuilder::default();
-    for request in requests {
-        builder.push(request);
-    }
-    builder.finish(&processes.clone().into(), &devices.clone().into())
+/// Requests, and the names of their processes and devices.
+type Named = (Vec<Request>, Arc<NameTable>, Arc<NameTable>);
+
+fn nameless(requests: &[Request]) -> Named {
+    (requests.to_vec(), Arc::default(), Arc::default())
 }
 
-fn write(path: &Path, batch: &Batch) -> Result<WriteLosses> {
-    let mut writer = TraceWriter::create(path, &TraceHeader::default(), &WriteOptions::default())?;
-    writer.write(batch)?;
-    let losses = writer.losses();
-    writer.finish(&Ledger::default(), &TraceHeader::default())?;
-    Ok(losses)
+fn write(path: &Path, (requests, processes, devices): &Named) -> Result<WriteLosses> {
+    write_batches(path, &[batch_of(requests, processes, devices)], &Ledger::default(), &TraceHeader::default())
 }
 
 /// Requests in order of arrival, some with names.
-fn requests(names: &'static str) -> impl Strategy<Value = (Vec<Request>, NameTable, NameTable)> {
+fn requests(names: &'static str) -> impl Strategy<Value = Named> {
     let row = (
         (0i64..1 << 50, 0i64..1 << 33, 0i64..1 << 33, 0i64..1 << 33),
         (0u64..1 << 38, 1u32..1 << 20, 0usize..5, any::<u16>()),
@@ -52,17 +46,14 @@ fn requests(names: &'static str) -> impl Strategy<Value = (Vec<Request>, NameTab
             })
             .collect();
         requests.sort_by_key(|request| request.arrival);
-        (requests, processes, devices)
+        (requests, processes.into(), devices.into())
     })
 }
 
-fn written(
-    name: &str, (requests, processes, devices): &(Vec<Request>, NameTable, NameTable),
-) -> (crate::support::Trace, WriteLosses) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(name);
-    let losses = write(&path, &batch(requests, processes, devices)).unwrap();
-    (crate::support::read(&path).unwrap_or_else(|error| panic!("{error}")), losses)
+fn written(name: &str, input: &Named) -> (Trace, WriteLosses) {
+    let (_folder, path) = scratch(name);
+    let losses = write(&path, input).unwrap();
+    (read(&path).unwrap_or_else(|error| panic!("{error}")), losses)
 }
 
 /// Number of lost values of a column.
@@ -147,10 +138,9 @@ proptest! {
             }
         }).collect();
         requests.sort_by_key(|request| request.arrival);
-        let input = (requests, NameTable::default(), NameTable::default());
-        let (trace, losses) = written("t.biotracer", &input);
+        let (trace, losses) = written("t.biotracer", &nameless(&requests));
         prop_assert_eq!(losses, WriteLosses::default());
-        prop_assert_eq!(trace.requests, input.0);
+        prop_assert_eq!(trace.requests, requests);
     }
 }
 
@@ -160,8 +150,7 @@ fn what_a_format_cannot_say_at_all_is_refused_and_leaves_no_file() {
     let without_times = Request::new(Nanos(5), Op::Read, Sector(8), 8);
     let far = Request::new(Nanos(5), Op::Read, Sector(u64::MAX - 8), 8);
     for (name, request) in [("a.biotracer", without_times), ("a.iolog", far)] {
-        let error =
-            write(&folder.path().join(name), &batch(&[request], &NameTable::default(), &NameTable::default())).unwrap_err();
+        let error = write(&folder.path().join(name), &nameless(&[request])).unwrap_err();
         assert_eq!(error.kind(), ErrorClass::Unsupported, "{name}: {error}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -170,18 +159,16 @@ fn what_a_format_cannot_say_at_all_is_refused_and_leaves_no_file() {
 #[test]
 fn a_trace_from_before_the_zero_of_its_clock_survives_csv() {
     let request = Request::new(Nanos(-1_500), Op::Write, Sector(8), 8);
-    let input = (vec![request], NameTable::default(), NameTable::default());
-    assert_eq!(written("t.csv", &input).0.requests, [request]);
+    assert_eq!(written("t.csv", &nameless(&[request])).0.requests, [request]);
 }
 
 #[test]
 fn traces_for_simulators_start_at_time_0_wherever_the_clock_of_the_recording_was() {
     for origin in [-7_000, 0, 1_400_000_000_000_000_000_i64] {
         let at = |ns: i64| Request::new(Nanos(origin + ns), Op::Write, Sector(8), 8);
-        let input = (vec![at(0), at(10), at(2_000)], NameTable::default(), NameTable::default());
+        let input = nameless(&[at(0), at(10), at(2_000)]);
         for name in ["t.ssdsim", "t.mqsim", "t.iolog"] {
-            let (trace, _) = written(name, &input);
-            let arrivals: Vec<_> = trace.requests.iter().map(|request| request.arrival.0).collect();
+            let arrivals = written(name, &input).0.rows(|request| request.arrival.0);
             let expected = if name == "t.iolog" { [0, 0, 2_000] } else { [0, 10, 2_000] };
             assert_eq!(arrivals, expected, "{name} from {origin}");
         }
@@ -191,8 +178,7 @@ fn traces_for_simulators_start_at_time_0_wherever_the_clock_of_the_recording_was
 #[test]
 fn the_real_messaging_trace_survives_every_writer() {
     let Some(path) = crate::support::real_trace("nexus5/log106_Messaging.txt") else { return };
-    let trace = crate::support::read(&path).unwrap();
-    let input = (trace.requests, NameTable::default(), NameTable::default());
+    let input = nameless(&read(&path).unwrap().requests);
     for name in ["t.csv", "t.biotracer", "t.parquet"] {
         let (again, losses) = written(name, &input);
         assert_eq!(losses, WriteLosses::default());
@@ -205,11 +191,11 @@ fn the_real_messaging_trace_survives_every_writer() {
 
 #[test]
 fn an_unwritable_place_is_an_error() {
-    let batch = batch(&[Request::new(Nanos(0), Op::Read, Sector(0), 8)], &NameTable::default(), &NameTable::default());
+    let input = nameless(&[Request::new(Nanos(0), Op::Read, Sector(0), 8)]);
     let folder = tempfile::tempdir().unwrap();
     for path in [folder.path().to_path_buf(), folder.path().join("none/t.csv")] {
-        assert!(write(&path, &batch).is_err());
+        assert!(write(&path, &input).is_err());
     }
-    let error = write(&folder.path().join("t.xyz"), &batch).unwrap_err();
+    let error = write(&folder.path().join("t.xyz"), &input).unwrap_err();
     assert_eq!(error.kind(), ErrorClass::UnknownFormat);
 }

@@ -109,8 +109,7 @@ fn dropped_reissues_are_counted_and_gone() {
     let trace = parsed(PIXEL, lines, &dropping()).unwrap();
     let Ledger { kept, reissued, dropped_reissues, .. } = trace.ledger;
     assert_eq!((trace.requests.len(), kept, reissued, dropped_reissues), (2, 2, Some(1), 1));
-    let sectors: Vec<_> = trace.requests.iter().map(|request| request.sector.0).collect();
-    assert_eq!(sectors, [800, 900]);
+    assert_eq!(trace.rows(|request| request.sector.0), [800, 900]);
 }
 
 #[test]
@@ -172,7 +171,7 @@ fn a_selection_keeps_times_as_recorded_and_counts_what_it_leaves_out() {
         let trace = parsed(TIMED, lines, &only(text)).unwrap();
         let (kept, left) = (trace.requests.len() as u64, trace.ledger.filtered);
         assert_eq!((trace.ledger.kept, kept + left), (kept, 4), "{text}");
-        trace.requests.iter().map(|request| request.sector.0).collect::<Vec<_>>()
+        trace.rows(|request| request.sector.0)
     };
     for (text, expected) in [
         ("process=app", vec![800, 32]),

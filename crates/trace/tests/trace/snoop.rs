@@ -33,7 +33,7 @@ fn the_time_in_the_queue_comes_before_the_issue() {
          1.0 fio 9 sda WS 8 4096 S 2.000 1.000\n1.1 fio 9 sda RA 8 4096 ? -1.000 1.000\n",
     )
     .unwrap();
-    let times: Vec<_> = trace.requests.iter().map(|request| (request.arrival.0, request.start.unwrap().0)).collect();
+    let times = trace.rows(|request| (request.arrival.0, request.start.unwrap().0));
     assert_eq!(times, [(997_000_000, 999_000_000), (1_099_000_000, 1_099_000_000)]);
     assert_eq!((trace.requests[0].flags, trace.requests[1].flags), (RequestFlags::SYNC, RequestFlags::READAHEAD));
     assert_eq!(trace.header.note, None);
@@ -102,7 +102,7 @@ fn iosnoop_without_times_is_laid_out_in_order_and_says_so() {
          ext4 lazyinit 13030  W    253,18   5553305856   1048576     3.31\n\nEnding tracing...\n",
     )
     .unwrap();
-    let times: Vec<_> = trace.requests.iter().map(|request| (request.arrival.0, request.complete.unwrap().0)).collect();
+    let times = trace.rows(|request| (request.arrival.0, request.complete.unwrap().0));
     assert_eq!(times, [(0, 260_000), (260_000, 1_120_000), (1_120_000, 4_430_000)]);
     assert_eq!((trace.requests[0].sectors, trace.requests[1].op, trace.requests[2].op), (56, Op::Flush, Op::Write));
     assert_eq!(

@@ -1,6 +1,6 @@
 //! Tables of published traces, including those of caches, and described columns.
 
-use crate::support::{SAMPLES, Trace, lenient, read, read_bytes, read_plain};
+use crate::support::{SAMPLES, Trace, lenient, read, read_bytes, read_plain, scratch};
 use emmclab_trace::{ErrorClass, Nanos, Op, ReadOptions, Request, RequestFlags, Result, Sector};
 
 fn sample(format: &str) -> Trace {
@@ -43,7 +43,7 @@ fn published_tables_mean_what_their_documentation_says() {
     let text = "#ELAPSED_USECS.D,CMD.S,LUN_SSID.I,PHASE.I,LBA.I,NBLKS.I,LATENCY_USECS.D\n\
                 10,RD_IN,5,0,64,8,0\n20,RD_IN,5,0,64,8,0\n21,WR_IN,5,0,8,8,0\n50,RD_OUT,5,1,64,8,40\n60,WR_OUT,5,1,8,8,0\n";
     let trace = read_plain(text, "csv").unwrap();
-    let ends: Vec<_> = trace.requests.iter().map(|request| request.complete.map(|end| end.0 / 1_000)).collect();
+    let ends = trace.rows(|request| request.complete.map(|end| end.0 / 1_000));
     assert_eq!((ends, trace.ledger.skipped), (vec![Some(50), None, Some(60)], 2));
 
     let text = "Timestamp,Response,IOType,LUN,Offset,Size\n1.0,0.1,W,0,512,512\n2.0,,,0,512,512\n3.0,,,0,0,512\n";
@@ -68,29 +68,16 @@ fn published_tables_mean_what_their_documentation_says() {
 
 /// A record of vscsi, version 1.
 fn version_1(code: u16, length: u32, block: u64, us: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    for word in [1, length, 1] {
-        out.extend(u32::to_le_bytes(word));
-    }
-    out.extend(code.to_le_bytes());
-    out.extend(0x100_u16.to_le_bytes());
-    out.extend(block.to_le_bytes());
-    out.extend(us.to_le_bytes());
-    out
+    let words = [1, length, 1].map(u32::to_le_bytes).concat();
+    let version = 0x100_u16.to_le_bytes();
+    [&words[..], &code.to_le_bytes(), &version, &block.to_le_bytes(), &us.to_le_bytes()].concat()
 }
 
 /// A record of vscsi, version 2.
 fn version_2(code: u16, length: u32, block: u64, us: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    out.extend(code.to_le_bytes());
-    out.extend(0x200_u16.to_le_bytes());
-    for word in [1, length, 1] {
-        out.extend(u32::to_le_bytes(word));
-    }
-    for word in [block, us, 300] {
-        out.extend(u64::to_le_bytes(word));
-    }
-    out
+    let words = [1, length, 1].map(u32::to_le_bytes).concat();
+    let long_words = [block, us, 300].map(u64::to_le_bytes).concat();
+    [&code.to_le_bytes()[..], &0x200_u16.to_le_bytes(), &words, &long_words].concat()
 }
 
 #[test]
@@ -99,8 +86,7 @@ fn both_versions_of_vscsi_read_the_same_and_damage_is_named_with_its_offset() {
     for (record, size) in [(version_1 as fn(u16, u32, u64, u64) -> Vec<u8>, 32), (version_2, 40)] {
         let bytes: Vec<u8> = rows.into_iter().flat_map(|(code, length, block, us)| record(code, length, block, us)).collect();
         let trace = read_plain(&bytes, "vscsi").unwrap();
-        let seen: Vec<_> =
-            trace.requests.iter().map(|request| (request.arrival.0, request.op, request.sector.0, request.sectors)).collect();
+        let seen = trace.rows(|request| (request.arrival.0, request.op, request.sector.0, request.sectors));
         assert_eq!(seen, [(1_000_000, Op::Write, 8, 1), (2_000_000, Op::Read, 16, 8), (3_000_000, Op::Flush, 0, 0)]);
         assert_eq!((trace.header.format.as_str(), trace.ledger.skipped), ("vscsi", 1));
         for cut in size * 2 + 1..size * 3 {
@@ -126,12 +112,13 @@ fn object(seconds: u32, id: u64, size: u32, op: Option<u32>) -> Vec<u8> {
 #[test]
 fn traces_of_caches_are_laid_out_by_first_use_and_say_so() {
     let bytes = [object(1, 77, 4096, None), object(1, 5, 512, None), object(2, 77, 4096, None)].concat();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("w1.oracleGeneral.bin");
+    let (_folder, path) = scratch("w1.oracleGeneral.bin");
     std::fs::write(&path, &bytes).unwrap();
     let trace = read(&path).unwrap();
-    let places: Vec<_> = trace.requests.iter().map(|request| (request.sector.0, request.sectors, request.op)).collect();
-    assert_eq!(places, [(0, 8, Op::Read), (8, 1, Op::Read), (0, 8, Op::Read)]);
+    assert_eq!(
+        trace.rows(|request| (request.sector.0, request.sectors, request.op)),
+        [(0, 8, Op::Read), (8, 1, Op::Read), (0, 8, Op::Read)]
+    );
     let note = trace.header.note.unwrap();
     assert!(note.contains("no addresses") && note.contains("all are reads"), "{note}");
     // The contents of the file do not identify the format.
@@ -144,7 +131,7 @@ fn traces_of_caches_are_laid_out_by_first_use_and_say_so() {
     head[8184..].copy_from_slice(&mark);
     let bytes = [head.clone(), object(1, 77, 4096, Some(12)), object(1, 77, 4096, Some(3)), object(1, 77, 0, Some(9))].concat();
     let trace = read_plain(&bytes, "lcs").unwrap();
-    let ops: Vec<_> = trace.requests.iter().map(|request| request.op).collect();
+    let ops = trace.rows(|request| request.op);
     assert_eq!((ops, trace.processes, trace.ledger.skipped), (vec![Op::Read, Op::Write], vec!["tenant 7".to_owned()], 1));
     head[8] = 9;
     let error = read_plain(&head, "lcs").unwrap_err();
@@ -222,7 +209,7 @@ fn both_forms_of_iotrace_say_the_same_and_events_of_files_are_skipped() {
     let [of_csv, of_json] = [csv, json].map(|text| read_plain(text, "txt").unwrap());
     assert_eq!(of_csv.requests, of_json.requests);
     assert_eq!((of_csv.ledger.skipped, of_json.ledger.skipped, of_json.ledger.failed), (1, 1, 1));
-    let rows: Vec<_> = of_json.requests.iter().map(|request| (request.op, request.sector.0, request.sectors)).collect();
+    let rows = of_json.rows(|request| (request.op, request.sector.0, request.sectors));
     assert_eq!(rows, [(Op::Write, 193_227_744, 8), (Op::Read, 64, 16), (Op::Flush, 0, 0)]);
     let [write, read, flush] = &of_json.requests[..] else { panic!("{rows:?}") };
     assert_eq!(write.flags, RequestFlags::FUA.union(RequestFlags::FAILED));
@@ -238,10 +225,8 @@ fn stamps_coarser_than_the_responses_are_told_and_keep_the_order_of_the_file() {
     let trace = with_columns(log, columns, None, None).unwrap();
     assert_eq!(trace.header.coarse_clock.as_deref(), Some("1ms"));
     assert_eq!(trace.ledger.reordered, 0);
-    let sectors: Vec<_> = trace.requests.iter().map(|request| request.sector.0).collect();
-    assert_eq!(sectors, [0, 16, 32, 48]);
-    let responses: Vec<_> = trace.requests.iter().map(|request| request.response().unwrap().0).collect();
-    assert_eq!(responses, [300_000, 310_000, 305_000, 300_000]);
+    assert_eq!(trace.rows(|request| request.sector.0), [0, 16, 32, 48]);
+    assert_eq!(trace.rows(|request| request.response().unwrap().0), [300_000, 310_000, 305_000, 300_000]);
     // Whole seconds, with responses from another clock.
     let seconds = "7,0.2,8,8,R\n7,0.3,16,8,R\n8,0.2,24,8,R\n8,0.3,32,8,R\n";
     let trace = with_columns(seconds, "arrival_s,response_ms,sector,sectors,op", None, None).unwrap();

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::support::{Step, Trace, read_plain, steps_in_every_format};
-use emmclab_trace::{Op, RequestFlags};
+use emmclab_trace::{Nanos, Op, RequestFlags};
 
 #[test]
 fn commands_to_zones_are_named_and_counted() {
@@ -14,7 +14,7 @@ fn commands_to_zones_are_named_and_counted() {
         let trace = read_plain(bytes, ending).unwrap();
         let format = &trace.header.format;
         assert_eq!(trace.header.note.as_deref(), Some(NOTE), "{format}");
-        let ops: Vec<_> = trace.requests.iter().map(|request| request.op).collect();
+        let ops = trace.rows(|request| request.op);
         assert_eq!((ops, trace.ledger.skipped, trace.ledger.unpaired), (vec![Op::Write], 6, 0), "{format}");
     }
 }
@@ -27,9 +27,8 @@ fn a_write_of_zeroes_is_a_write() {
     for (bytes, ending) in steps_in_every_format(&STEPS) {
         let trace = read_plain(bytes, ending).unwrap();
         let format = &trace.header.format;
-        let seen: Vec<_> = trace.requests.iter().map(|request| (request.op, request.sector.0, request.sectors)).collect();
         let expected = [(Op::Write, 0, 2048), (Op::Write, 8192, 2048), (Op::Write, 16_384, 2048), (Op::Discard, 64, 8)];
-        assert_eq!(seen, expected, "{format}");
+        assert_eq!(trace.rows(|request| (request.op, request.sector.0, request.sectors)), expected, "{format}");
         assert!(trace.requests.iter().all(|request| request.complete.is_some()), "{format}");
         let note = trace.header.note.as_deref().unwrap_or_default();
         assert!(note.contains("2 x write zeroes are recorded as writes"), "{format}: {note}");
@@ -49,12 +48,9 @@ const APPENDS: [(&str, &str, u64); 8] = [
 ];
 
 fn check_appends(trace: &Trace) {
-    let first = trace.requests[0].arrival.0;
-    let written: Vec<_> = (trace.requests.iter())
-        .map(|request| {
-            ((request.arrival.0 - first) / 1_000_000, request.sector.0, request.response().map(|time| time.0 / 1_000_000))
-        })
-        .collect();
+    let first = trace.requests[0].arrival;
+    let ms = |time: Nanos| time.0 / 1_000_000;
+    let written = trace.rows(|request| (ms(request.arrival - first), request.sector.0, request.response().map(ms)));
     let expected = [(0, 64, Some(4)), (1, 524_296, Some(2)), (2, 72, Some(5)), (5, 524_304, Some(1))];
     assert_eq!(written, expected, "{}", trace.header.format);
     assert!(trace.requests.iter().all(|request| request.flags.contains(RequestFlags::APPEND) && request.op == Op::Write));
