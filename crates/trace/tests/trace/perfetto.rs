@@ -1,147 +1,18 @@
-//! Perfetto traces, which are encoded here by its message definitions from events of a real kernel.
+//! Perfetto traces, which are encoded here by its message definitions. The tests of `emmclab-record` encode real recordings.
 
 use std::io::Write;
+use std::sync::Arc;
 
-use crate::support::{Message, Trace, host_text, lenient, read_bytes, read_plain};
+use crate::support::{Message, Trace, batch_of, lenient, read_bytes, read_plain, scratch, write_batches};
 use emmclab_trace::{
-    BatchBuilder, CommandKind, Error, ErrorClass, Ledger, NameTable, Nanos, Op, ReadOptions, RecordedActivity, Request,
-    RequestFlags, Sector, TraceHeader, TraceWriter, WriteOptions, picture_file,
+    CommandKind, Error, ErrorClass, Ledger, Nanos, Op, ReadOptions, RecordedActivity, Request, RequestFlags, Sector, TraceHeader,
+    picture_file,
 };
 
 const DISK: u64 = 179 << 8;
 
-/// An event in text form.
-#[derive(Clone)]
-struct Line {
-    task: String,
-    pid: u64,
-    cpu: u64,
-    ns: u64,
-    event: String,
-    device: u64,
-    letters: String,
-    sector: u64,
-    number: u64,
-}
-
-fn host() -> Vec<Line> {
-    let text = host_text();
-    let lines = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
-        let (task, rest) = line.split_once(" [").unwrap();
-        let (name, pid) = task.trim().rsplit_once('-').unwrap();
-        let words: Vec<_> = rest.split_whitespace().collect();
-        let (seconds, micros) = words[2].trim_end_matches(':').split_once('.').unwrap();
-        let (major, minor) = words[4].split_once(',').unwrap();
-        let [sector, _, number] = words
-            .windows(3)
-            .find(|words| matches!(words[1], "+" | "/") && words[0].bytes().all(|byte| byte.is_ascii_digit()))
-            .unwrap()
-        else {
-            panic!("{line}")
-        };
-        Line {
-            task: name.to_owned(),
-            pid: pid.parse().unwrap(),
-            cpu: words[0].trim_end_matches(']').parse().unwrap(),
-            ns: seconds.parse::<u64>().unwrap() * 1_000_000_000 + micros.parse::<u64>().unwrap() * 1_000,
-            event: words[3].trim_end_matches(':').to_owned(),
-            device: major.parse::<u64>().unwrap() << 8 | minor.parse::<u64>().unwrap(),
-            letters: words[5].to_owned(),
-            sector: sector.parse().unwrap(),
-            number: number.parse().unwrap(),
-        }
-    });
-    let mut lines: Vec<_> = lines.collect();
-    // The text has microseconds; the order of the lines is more precise.
-    for i in 1..lines.len() {
-        if lines[i].ns / 1_000 == lines[i - 1].ns / 1_000 {
-            lines[i].ns = lines[i - 1].ns + 1;
-        }
-    }
-    lines
-}
-
-/// The requests with times truncated to microseconds, in an order that does not depend on the truncated digits, with the names of
-/// their processes.
-fn as_text(mut trace: Trace) -> Vec<(Request, String)> {
-    let cut = |time: &mut Nanos| time.0 -= time.0 % 1_000;
-    let requests = &mut trace.requests;
-    for request in &mut *requests {
-        cut(&mut request.arrival);
-        let Request { start, issue, served, complete, .. } = request;
-        [start, issue, served, complete].into_iter().flatten().for_each(cut);
-    }
-    requests.sort_by_key(|request| (request.arrival, request.complete, request.sector));
-    let name = |request: &Request| trace.processes[request.process.unwrap().0 as usize].clone();
-    requests.iter().map(|request| (Request { process: None, ..*request }, name(request))).collect()
-}
-
-/// The encoding of events that Perfetto does not know.
-#[derive(Clone, Copy, PartialEq)]
-enum Unknown {
-    /// Each event contains the names of its fields.
-    Named,
-    /// A description contains the names of the fields.
-    Described,
-}
-
 /// Number of an event in descriptions.
-const MERGE_ID: u32 = 65_540;
 const MMC_ID: u32 = 65_541;
-
-fn generic(name: &str, fields: &[(&str, Result<u64, &str>)]) -> Message {
-    let fields = fields.iter().map(|(name, value)| match value {
-        Ok(number) => Message::default().bytes(1, name).number(5, *number),
-        Err(text) => Message::default().bytes(1, name).bytes(3, text),
-    });
-    fields.fold(Message::default().bytes(1, name), |message, field| message.bytes(2, field))
-}
-
-/// A `GenericEventDescriptor`.
-fn description(id: u32, name: &str, fields: &[&str]) -> Message {
-    let fields = (1..).zip(fields).map(|(number, name)| Message::default().bytes(1, name).number(3, number));
-    let message = fields.fold(Message::default().bytes(1, name), |message, field| message.bytes(2, field));
-    Message::default().number(1, u64::from(id)).bytes(2, message)
-}
-
-const MERGE_FIELDS: [&str; 5] = ["dev", "sector", "nr_sector", "rwbs", "comm"];
-const MMC_FIELDS: [&str; 7] = ["cmd_opcode", "cmd_arg", "blocks", "blk_addr", "blksz", "data_flags", "name"];
-
-/// An `FtraceEvent`.
-fn event(line: &Line, unknown: Unknown) -> Message {
-    let head = Message::default().number(1, line.ns).number(2, line.pid);
-    let start = Message::default().number(1, line.device).number(2, line.sector).number(3, line.number);
-    let short = || start.clone().bytes(4, &line.letters).bytes(5, &line.task);
-    let long = || start.clone().number(4, 512 * line.number).bytes(5, &line.letters).bytes(6, &line.task);
-    let (field, message) = match line.event.as_str() {
-        "block_rq_issue" => (45, long()),
-        "block_rq_insert" => (126, long()),
-        "block_rq_complete" => (125, start.number(4, 0).bytes(5, &line.letters)),
-        "block_rq_requeue" => (129, start.number(4, 0).bytes(5, &line.letters)),
-        "block_bio_queue" => (119, short()),
-        "block_bio_backmerge" => (115, short()),
-        "block_bio_frontmerge" => (118, short()),
-        "block_split" => (131, short()),
-        "block_io_start" => (546, start.bytes(6, &line.letters)),
-        "block_rq_merge" if unknown == Unknown::Described => (MERGE_ID, short()),
-        "block_rq_merge" => (
-            327,
-            generic(
-                "block_rq_merge",
-                &[
-                    ("dev", Ok(line.device)),
-                    ("sector", Ok(line.sector)),
-                    ("nr_sector", Ok(line.number)),
-                    ("rwbs", Err(&line.letters)),
-                    ("comm", Err(&line.task)),
-                ],
-            ),
-        ),
-        "sched_switch" => (4, Message::default().bytes(1, &line.task)),
-        other => panic!("{other}"),
-    };
-    head.bytes(field, message)
-}
 
 /// A `TracePacket` with a bundle of one CPU.
 fn bundle(cpu: u64, events: impl IntoIterator<Item = Message>) -> Message {
@@ -156,24 +27,6 @@ fn trace(packets: impl IntoIterator<Item = Message>) -> Vec<u8> {
     packets.into_iter().fold(Message::default(), |trace, packet| trace.bytes(1, packet)).0
 }
 
-/// The packets of all CPUs, in rounds as the daemon reads them: `period` events of each CPU.
-fn packets(lines: &[Line], period: usize, unknown: Unknown) -> Vec<Message> {
-    let descriptions = bundle(0, [])
-        .bytes(11, description(MERGE_ID, "block_rq_merge", &MERGE_FIELDS))
-        .bytes(11, description(MMC_ID, "mmc_request_start", &MMC_FIELDS));
-    let mut out = vec![packet(descriptions)];
-    for round in lines.chunks(period) {
-        for cpu in 0..4 {
-            let events: Vec<_> = round.iter().filter(|line| line.cpu == cpu).collect();
-            // The events of a CPU in a round may be in several bundles.
-            for some in events.chunks(100) {
-                out.push(packet(bundle(cpu, some.iter().map(|line| event(line, unknown)))));
-            }
-        }
-    }
-    out
-}
-
 fn pack(packets: &[Message]) -> Message {
     let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(&trace(packets.to_vec())).unwrap();
@@ -184,119 +37,99 @@ fn open(bytes: &[u8]) -> Trace {
     read_plain(bytes, "pftrace").unwrap()
 }
 
-#[test]
-fn a_real_recording_gives_the_requests_of_its_text() {
-    let expected = read_plain(host_text(), "txt").unwrap();
-    let (ledger, devices) = (expected.ledger.clone(), expected.devices.clone());
-    let requests = as_text(expected);
-    assert!(requests.len() > 200 && ledger.merged > 200 && ledger.split > 0);
-    let lines = host();
-    for (period, unknown) in [(50, Unknown::Named), (400, Unknown::Described), (lines.len(), Unknown::Named)] {
-        let result = open(&trace(packets(&lines, period, unknown)));
-        assert_eq!((&result.ledger, &result.devices), (&ledger, &devices));
-        assert_eq!((result.header.format.as_str(), result.header.clock.as_str()), ("perfetto", "monotonic"));
-        for (result, expected) in as_text(result).iter().zip(&requests) {
-            assert_eq!(result, expected, "rounds of {period}");
-        }
-    }
-    let compressed: Vec<_> = packets(&lines, 50, Unknown::Named).chunks(7).map(pack).collect();
-    assert!(as_text(open(&trace(compressed))) == requests, "packets within packets");
-}
-
-/// A request of 4 KB at sector 64 as three events, a microsecond apart, the first at `ns`.
-fn request(ns: u64, device: u64) -> Vec<Line> {
-    let names = ["block_bio_queue", "block_rq_issue", "block_rq_complete"];
-    let lines = (0..).zip(names).map(|(step, event)| Line {
-        task: "Thread-7".into(),
-        pid: 1_234,
-        cpu: 0,
-        ns: ns + 1_000 * step,
-        event: event.into(),
-        device,
-        letters: "WS".into(),
-        sector: 64,
-        number: 8,
-    });
-    lines.collect()
-}
-
-fn bundle_of(lines: &[Line]) -> Message {
-    bundle(0, lines.iter().map(|line| event(line, Unknown::Named)))
+/// A write of 4 KB to sector 64: queueing, issue and completion as events, a microsecond apart, the first at `ns`.
+fn request(ns: u64, device: u64) -> [Message; 3] {
+    let range = || Message::default().number(1, device).number(2, 64).number(3, 8);
+    let event = |ns, field, message: Message| Message::default().number(1, ns).number(2, 1_234).bytes(field, message);
+    [
+        event(ns, 119, range().bytes(4, "WS").bytes(5, "Thread-7")),
+        event(ns + 1_000, ISSUE, range().number(4, 4096).bytes(5, "WS").bytes(6, "Thread-7")),
+        event(ns + 2_000, COMPLETE, range().number(4, 0).bytes(5, "WS")),
+    ]
 }
 
 fn times(request: &Request) -> [Option<Nanos>; 4] {
     [Some(request.arrival), request.start, request.issue, request.complete]
 }
 
-/// An event `mmc_request_start` for sector 64.
-fn mmc(ns: u64, host: &str, opcode: u64, blocks: u64, unknown: Unknown) -> Message {
-    let head = Message::default().number(1, ns).number(2, 77);
+/// An event `mmc_request_start` for sector 64, encoded as in [`described`].
+fn mmc(ns: u64, host: &str, opcode: u64, blocks: u64) -> Message {
     let flags = if opcode == 18 { 1 << 9 } else { 1 << 8 };
-    let values = [opcode, 64, blocks, 64, 512, flags];
-    if unknown == Unknown::Described {
-        let message = (1..).zip(values).fold(Message::default(), |message, (number, value)| message.number(number, value));
-        return head.bytes(MMC_ID, message.bytes(7, host));
-    }
-    let mut fields: Vec<_> = MMC_FIELDS.into_iter().zip(values.map(Ok)).collect();
-    fields.push(("name", Err(host)));
-    head.bytes(327, generic("mmc_request_start", &fields))
+    let values = (1..).zip([opcode, 64, blocks, 64, 512, flags]);
+    let message = values.fold(Message::default(), |message, (number, value)| message.number(number, value));
+    Message::default().number(1, ns).number(2, 77).bytes(MMC_ID, message.bytes(7, host))
+}
+
+/// A packet with the names of the fields of [`mmc`] in a `GenericEventDescriptor`.
+fn described() -> Message {
+    let names = ["cmd_opcode", "cmd_arg", "blocks", "blk_addr", "blksz", "data_flags", "name"];
+    let fields = (1..).zip(names).map(|(number, name)| Message::default().bytes(1, name).number(3, number));
+    let message = fields.fold(Message::default().bytes(1, "mmc_request_start"), |message, field| message.bytes(2, field));
+    packet(bundle(0, []).bytes(11, Message::default().number(1, u64::from(MMC_ID)).bytes(2, message)))
+}
+
+/// A description, and a packet for each of `count` writes, alternately of four CPUs.
+fn packets(count: u64) -> Vec<Message> {
+    let writes = (0..count).map(|number| {
+        let [queue, issue, complete] = request(10_000 * number, DISK);
+        let command = mmc(10_000 * number + 1_500, "mmc0", 25, 8);
+        packet(bundle(number % 4, [queue, issue, command, complete]))
+    });
+    std::iter::once(described()).chain(writes).collect()
+}
+
+#[test]
+fn packets_within_packets_are_read_like_packets() {
+    let plain = open(&trace(packets(20)));
+    assert_eq!((plain.header.format.as_str(), plain.header.clock.as_str()), ("perfetto", "monotonic"));
+    assert_eq!((plain.requests.len(), plain.ledger.seen), (20, 80));
+    let compressed: Vec<_> = packets(20).chunks(7).map(pack).collect();
+    assert_eq!(open(&trace(compressed)).requests, plain.requests);
 }
 
 #[test]
 fn the_mmc_driver_tells_when_the_card_got_it() {
-    let lines = request(10_000, DISK);
-    for unknown in [Unknown::Named, Unknown::Described] {
-        let descriptions = bundle(0, []).bytes(11, description(MMC_ID, "mmc_request_start", &MMC_FIELDS));
-        let events = [
-            event(&lines[0], Unknown::Named),
-            event(&lines[1], Unknown::Named),
-            mmc(11_200, "mmc0", 18, 8, unknown), // a read of this sector, which is another request
-            mmc(11_300, "mmc0", 13, 0, unknown), // a command without data
-            mmc(11_500, "mmc0", 25, 8, unknown),
-            event(&lines[2], Unknown::Named),
-        ];
-        let result = open(&trace([packet(descriptions), packet(bundle(0, events))]));
-        let expected = [10_000, 11_000, 11_500, 12_000].map(|time| Some(Nanos(time)));
-        assert_eq!(times(&result.requests[0]), expected);
-        assert_eq!((result.requests.len(), result.ledger.seen, result.ledger.skipped), (1, 6, 0));
-        let activity: RecordedActivity = serde_json::from_str(&result.header.activity.unwrap()).unwrap();
-        let kinds: Vec<_> = activity.hosts[0].commands.iter().map(|row| (row.kind, row.count)).collect();
-        assert_eq!(kinds, [(CommandKind::Read, 1), (CommandKind::Write, 1), (CommandKind::Status, 1)]);
-    }
+    let [queue, issue, complete] = request(10_000, DISK);
+    let events = [
+        queue,
+        issue,
+        mmc(11_200, "mmc0", 18, 8), // a read of this sector, which is another request
+        mmc(11_300, "mmc0", 13, 0), // a command without data
+        mmc(11_500, "mmc0", 25, 8),
+        complete,
+    ];
+    let result = open(&trace([described(), packet(bundle(0, events))]));
+    let expected = [10_000, 11_000, 11_500, 12_000].map(|time| Some(Nanos(time)));
+    assert_eq!(times(&result.requests[0]), expected);
+    assert_eq!((result.requests.len(), result.ledger.seen, result.ledger.skipped), (1, 6, 0));
+    let activity: RecordedActivity = serde_json::from_str(&result.header.activity.unwrap()).unwrap();
+    let kinds: Vec<_> = activity.hosts[0].commands.iter().map(|row| (row.kind, row.count)).collect();
+    assert_eq!(kinds, [(CommandKind::Read, 1), (CommandKind::Write, 1), (CommandKind::Status, 1)]);
 }
 
 /// Events contain hosts, not disks, and the numbers of disks do not show their hosts.
 #[test]
 fn of_several_cards_the_one_with_such_a_request_got_the_command() {
     let (emmc, card) = (DISK, DISK + 96);
-    let issue = |ns, disk| {
-        let [queue, issue, complete] = <[Line; 3]>::try_from(request(ns, disk)).ok().unwrap();
-        [queue, issue, complete].map(|line| event(&line, Unknown::Named))
-    };
-    let issues = |read: &Trace| -> Vec<_> {
-        read.requests
-            .iter()
-            .map(|request| (read.devices[request.device.unwrap().0 as usize].clone(), request.issue.unwrap().0))
-            .collect()
-    };
+    let issues =
+        |read: &Trace| read.rows(|request| (read.devices[request.device.unwrap().0 as usize].clone(), request.issue.unwrap().0));
     let named = |found: &Trace, expected: [(&str, i64); 3]| {
         assert_eq!(issues(found), expected.map(|(disk, time)| (disk.to_owned(), time)));
     };
-    let [a1, a2, a3] = issue(10_000, emmc);
-    let [b1, b2, b3] = issue(20_000, card);
-    let [c1, c2, c3] = issue(20_100, emmc);
-    let first = [a1, a2, mmc(11_500, "mmc0", 25, 8, Unknown::Named), a3];
+    let [a1, a2, a3] = request(10_000, emmc);
+    let [b1, b2, b3] = request(20_000, card);
+    let [c1, c2, c3] = request(20_100, emmc);
+    let first = [a1, a2, mmc(11_500, "mmc0", 25, 8), a3];
     // Now both disks have a write at this sector: mmc0 is known to be the first disk, mmc1 is not known.
     for (host, issued) in [("mmc0", 21_500), ("mmc1", 21_100)] {
-        let then =
-            [b1.clone(), c1.clone(), b2.clone(), c2.clone(), mmc(21_500, host, 25, 8, Unknown::Named), b3.clone(), c3.clone()];
-        let result = open(&trace([packet(bundle(0, first.iter().cloned().chain(then)))]));
+        let then = [b1.clone(), c1.clone(), b2.clone(), c2.clone(), mmc(21_500, host, 25, 8), b3.clone(), c3.clone()];
+        let result = open(&trace([described(), packet(bundle(0, first.iter().cloned().chain(then)))]));
         named(&result, [("179,0", 11_500), ("179,96", 21_000), ("179,0", issued)]);
         assert_eq!((result.ledger.ambiguous, result.ledger.skipped), (1, 0), "{host}");
     }
     // A disk that is not a card never matches.
-    let [d1, d2, d3] = issue(10_000, 8 << 8);
-    let result = open(&trace([packet(bundle(0, [d1, d2, mmc(11_500, "mmc0", 25, 8, Unknown::Named), d3]))]));
+    let [d1, d2, d3] = request(10_000, 8 << 8);
+    let result = open(&trace([described(), packet(bundle(0, [d1, d2, mmc(11_500, "mmc0", 25, 8), d3]))]));
     assert_eq!(issues(&result), [("8,0".to_owned(), 11_000)]);
 }
 
@@ -318,8 +151,7 @@ fn who_waits_for_a_file_is_known_by_the_process_tree_or_its_own_events() {
         sync(5_500, 1_234, 256, &[(5, 0)]),
         sync(6_000, 99, 44, &[(3, 0)]),
     ];
-    let own = request(10_000, DISK).iter().map(|line| event(line, Unknown::Named)).collect::<Vec<_>>();
-    let result = open(&trace([packet(bundle(0, events.into_iter().chain(own))), tree]));
+    let result = open(&trace([packet(bundle(0, events.into_iter().chain(request(10_000, DISK)))), tree]));
     let activity: RecordedActivity = serde_json::from_str(&result.header.activity.unwrap()).unwrap();
     let rows: Vec<_> =
         activity.syncs.iter().map(|row| (&*row.process, &*row.file_system, row.calls, row.errors, row.time.0)).collect();
@@ -335,7 +167,7 @@ fn the_process_tree_names_the_application() {
     let process = Message::default().number(1, 1_200).bytes(3, "com.example.chat").bytes(3, "--flag");
     let thread = Message::default().number(1, 1_234).bytes(2, "Thread-7").number(3, 1_200);
     let tree = Message::default().bytes(2, Message::default().bytes(1, process).bytes(2, thread));
-    let events = packet(bundle_of(&request(10_000, DISK)));
+    let events = packet(bundle(0, request(10_000, DISK)));
     // The tree may follow the events in the file.
     for packets in [[tree.clone(), events.clone()], [events.clone(), tree]] {
         let result = open(&trace(packets));
@@ -351,9 +183,9 @@ fn what_was_lost_is_counted_and_named() {
         let cpu = Message::default().number(1, 3).number(2, 9).number(3, overrun).number(8, 1);
         Message::default().bytes(34, Message::default().number(1, phase).bytes(2, cpu))
     };
-    let lost = bundle_of(&request(10_000, DISK)).number(3, 1);
-    let dropped = packet(bundle_of(&request(50_000, DISK))).number(42, 1);
-    let first = packet(bundle_of(&request(1_000, DISK))).number(42, 1);
+    let lost = bundle(0, request(10_000, DISK)).number(3, 1);
+    let dropped = packet(bundle(0, request(50_000, DISK))).number(42, 1);
+    let first = packet(bundle(0, request(1_000, DISK))).number(42, 1);
     let result = open(&trace([statistics(1, 100), first, packet(lost), dropped, statistics(2, 117)]));
     assert_eq!((result.requests.len(), result.ledger.lost), (3, 17 + 1 + 1));
     let note = result.header.note.unwrap();
@@ -363,16 +195,15 @@ fn what_was_lost_is_counted_and_named() {
 #[test]
 fn other_clocks_are_brought_to_the_boot_clock() {
     let clock = |bundle: Message, clock, ftrace, boot| bundle.number(5, clock).number(6, ftrace).number(7, boot);
-    let first = clock(bundle_of(&request(10_000, DISK)), 2, 500, 1_000_500);
+    let first = clock(bundle(0, request(10_000, DISK)), 2, 500, 1_000_500);
     // The next reading of the two clocks differs slightly, which must not change response times.
-    let second = clock(bundle_of(&request(20_000, DISK)), 2, 600, 1_000_617);
+    let second = clock(bundle(0, request(20_000, DISK)), 2, 600, 1_000_617);
     let result = open(&trace([packet(first), packet(second)]));
-    let arrivals: Vec<_> = result.requests.iter().map(|request| request.arrival.0).collect();
-    assert_eq!(arrivals, [1_010_000, 1_020_000]);
+    assert_eq!(result.rows(|request| request.arrival.0), [1_010_000, 1_020_000]);
     let reading = |id: u64, time: u64| Message::default().number(1, id).number(2, time);
     let snapshot = [reading(1, 1_700_000_000_000_000_000), reading(5, 4_000), reading(6, 5_000_000_000)];
     let snapshot = snapshot.into_iter().fold(Message::default(), |all, clock| all.bytes(1, clock));
-    let raw = bundle_of(&request(10_000, DISK)).number(5, 4);
+    let raw = bundle(0, request(10_000, DISK)).number(5, 4);
     let result = open(&trace([Message::default().bytes(6, snapshot), packet(raw)]));
     assert_eq!(result.requests[0].arrival.0, 10_000 + 5_000_000_000 - 4_000);
     assert_eq!(result.header.note.unwrap(), "time 0 is 1699999995.000000000 s of Unix time");
@@ -380,13 +211,12 @@ fn other_clocks_are_brought_to_the_boot_clock() {
 
 #[test]
 fn a_mapped_device_passes_its_requests_on() {
-    let queued = |device| request(10_000, device).remove(0);
-    let disk = request(11_000, DISK);
-    let result = open(&trace([packet(bundle_of(&[&[queued(253 << 8 | 5)], &disk[..]].concat()))]));
+    let queued = |device| request(10_000, device).into_iter().take(1);
+    let result = open(&trace([packet(bundle(0, queued(253 << 8 | 5).chain(request(11_000, DISK))))]));
     assert_eq!((result.requests.len(), result.devices[0].as_str()), (1, "253,5"));
     assert_eq!((result.ledger.skipped, result.ledger.paired, result.ledger.unpaired), (1, 1, 0));
     // Without events of issue or completion, only arrivals are known.
-    let result = open(&trace([packet(bundle_of(&[queued(DISK), queued(253 << 8 | 5)]))]));
+    let result = open(&trace([packet(bundle(0, queued(DISK).chain(queued(253 << 8 | 5))))]));
     assert_eq!((result.requests.len(), result.requests[0].complete), (2, None));
 }
 
@@ -512,11 +342,7 @@ fn commands_of_ufs_with_address_and_length_are_requests() {
             ufs(host, 60_000, 0x28, false, word, Some((16, 4096))),
             ufs(host, 61_000, 0x28, true, word, Some((16, 4096))),
         ]);
-        let rows: Vec<_> = result
-            .requests
-            .iter()
-            .map(|request| (request.op, request.sector.0, request.sectors, request.service().unwrap().0))
-            .collect();
+        let rows = result.rows(|request| (request.op, request.sector.0, request.sectors, request.service().unwrap().0));
         assert_eq!(rows, [(Op::Write, 24, 16, 50_000), (Op::Read, 128, 8, 1_000)], "word: {word}");
         assert_eq!(result.devices, [device]);
     }
@@ -542,7 +368,7 @@ fn commands_of_ufs_without_a_length_are_named_with_their_times() {
 
 #[test]
 fn cpus_that_were_read_too_far_apart_are_refused() {
-    let late: Vec<_> = (0..40).map(|i| packet(bundle_of(&request(1_000_000 - 10_000 * i, DISK)))).collect();
+    let late: Vec<_> = (0..40).map(|i| packet(bundle(0, request(1_000_000 - 10_000 * i, DISK)))).collect();
     let bytes = trace(late);
     assert_eq!(open(&bytes).requests.len(), 40);
     let options = ReadOptions { reorder_window: Some(20), ..ReadOptions::default() };
@@ -553,7 +379,7 @@ fn cpus_that_were_read_too_far_apart_are_refused() {
 
 #[test]
 fn a_trace_cut_anywhere_is_an_error_or_read_up_to_there() {
-    let bytes = trace(packets(&host()[..60], 25, Unknown::Described));
+    let bytes = trace(packets(20));
     let whole = open(&bytes);
     for end in (1..bytes.len()).step_by(11) {
         let cut = &bytes[..end];
@@ -573,7 +399,7 @@ fn a_trace_cut_anywhere_is_an_error_or_read_up_to_there() {
 
 #[test]
 fn any_byte_changed_never_panics() {
-    let few = packets(&host()[..9], 5, Unknown::Described);
+    let few = packets(3);
     for bytes in [trace(few.clone()), trace([pack(&few)])] {
         for at in 0..bytes.len() {
             for byte in [0, 0x0a, 0xff] {
@@ -598,18 +424,9 @@ fn a_huge_length_takes_no_memory() {
 
 /// The trace as a file for Perfetto's UI.
 fn picture(requests: &[Request]) -> Vec<u8> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.pftrace");
-    let mut writer = TraceWriter::create(&path, &TraceHeader::default(), &WriteOptions::default()).unwrap();
-    if !requests.is_empty() {
-        let mut builder = BatchBuilder::default();
-        for request in requests {
-            builder.push(request);
-        }
-        let names = std::sync::Arc::new(NameTable::default());
-        writer.write(&builder.finish(&names, &names)).unwrap();
-    }
-    writer.finish(&Ledger::default(), &TraceHeader::default()).unwrap();
+    let (_folder, path) = scratch("t.pftrace");
+    let batches: Vec<_> = requests.chunks(1).map(|rows| batch_of(rows, &Arc::default(), &Arc::default())).collect();
+    write_batches(&path, &batches, &Ledger::default(), &TraceHeader::default()).unwrap();
     std::fs::read(&path).unwrap()
 }
 
