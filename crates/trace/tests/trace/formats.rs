@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::support::{SAMPLES, Trace, lenient, read, read_bytes, read_plain, read_with};
+use crate::support::{SAMPLES, Trace, read_bytes, read_plain};
 use emmclab_trace::formats::{FORMATS, by_extension, by_name, writable};
 use emmclab_trace::{ErrorClass, Nanos, Op, ReadOptions, Request, RequestFlags, Result, Sector};
 
@@ -110,7 +110,7 @@ fn fio_version_2_adds_up_its_delays() {
     let text = "fio version 2 iolog\n/f add\n/f open\n/f read 0 4096\n/f wait 250 0\n/f write 4096 512\n/f wait 1000 0\n\
                 /f trim 0 4096\n/f datasync 0 0\n/f close\n";
     let trace = read_plain(text, "x").unwrap();
-    let seen: Vec<_> = trace.requests.iter().map(|request| (request.arrival.0, request.op)).collect();
+    let seen = trace.rows(|request| (request.arrival.0, request.op));
     assert_eq!(seen, [(0, Op::Read), (250_000, Op::Write), (1_250_000, Op::Discard), (1_250_000, Op::Flush)]);
 }
 
@@ -173,30 +173,6 @@ fn the_wrong_unit_is_named_by_the_reader() {
     let error = read_plain(lines.join("\n"), "ascii").unwrap_err();
     assert_eq!(error.kind(), ErrorClass::Unit);
     assert!(error.hint_text().unwrap().contains("--time-unit us"), "{:?}", error.hint_text());
-}
-
-#[test]
-fn the_real_traces_read_as_known() {
-    let Some(path) = crate::support::real_trace("nexus5/log106_Messaging.txt") else { return };
-    let trace = read(&path).unwrap();
-    let bytes: u64 = trace.requests.iter().map(|request| request.bytes().0).sum();
-    let writes = trace.requests.iter().filter(|request| request.op == Op::Write).count();
-    assert_eq!((trace.requests.len(), bytes / 1024, writes), (5_702, 63_668, 5_548));
-    assert_eq!((trace.ledger.headers_stripped, trace.ledger.reordered, trace.ledger.skipped), (1_155, 44, 0));
-    for (name, requests) in [
-        ("cod_exec", 223_998),
-        ("cod_precond", 72_878),
-        ("genshin_impact_exec", 91_317),
-        ("genshin_impact_precond", 141_152),
-        ("pubg_exec", 67_757),
-        ("pubg_precond", 51_110),
-        ("telegram_exec", 251_879),
-        ("telegram_precond", 5_320),
-    ] {
-        let Some(path) = crate::support::real_trace(&format!("pixel6a/{name}.csv.gz")) else { return };
-        let trace = read_with(&path, &lenient()).unwrap();
-        assert_eq!((trace.requests.len(), trace.ledger.skipped), (requests, 0), "{name}");
-    }
 }
 
 /// Reads an I/O log of fio.

@@ -13,7 +13,7 @@ fn refused(text: &str) -> Error {
 
 /// Times from issue to completion in microseconds.
 fn latencies(trace: &Trace) -> Vec<i64> {
-    trace.requests.iter().map(|request| (request.complete.unwrap() - request.start.unwrap()).0 / 1000).collect()
+    trace.rows(|request| (request.complete.unwrap() - request.start.unwrap()).0 / 1000)
 }
 
 #[test]
@@ -29,17 +29,6 @@ fn names_of_tasks_are_whole_whatever_they_hold() {
     assert_eq!(trace.processes, ["pool[1]", "<idle>", "Service[C", "#x y: [3] z"]);
     assert_eq!(latencies(&trace), [300, 500, 200]);
     assert_eq!((trace.ledger.skipped, trace.ledger.seen), (0, 6));
-}
-
-#[test]
-fn kernels_print_four_to_eight_flags_or_none() {
-    for flags in ["", "d..1", "d..1.", "d..h2.1", "dNLh2.1.", "dNLh211."] {
-        let trace = read(&format!(
-            "mmc_complete-81 [001] {flags} 1.000001: block_rq_issue: 179,0 R 4096 () 8 + 8 none,0,0 [x]\n\
-             mmc_complete-81 [001] {flags} 1.000706: block_rq_complete: 179,0 R () 8 + 8 none,0,0 [0]\n"
-        ));
-        assert_eq!((latencies(&trace), trace.ledger.skipped), (vec![705], 0), "{flags}");
-    }
 }
 
 #[test]
@@ -275,7 +264,6 @@ fn io_that_md_passes_on_counts_once_though_md_completes_it() {
          8,16 1 3 0.000002 7 Q W 300 + 8 [dd]\n8,16 1 4 0.000003 7 D W 300 + 8 [dd]\n\
          8,16 1 5 0.000500 0 C W 300 + 8 [0]\n9,0 1 6 0.000501 0 C W 100 + 8 [0]\n",
     );
-    let devices: Vec<_> =
-        trace.requests.iter().map(|request| trace.devices[request.device.unwrap().0 as usize].as_str()).collect();
+    let devices = trace.rows(|request| trace.devices[request.device.unwrap().0 as usize].as_str());
     assert_eq!((devices, trace.ledger.unpaired, trace.ledger.skipped), (vec!["8,16"], 0, 2));
 }

@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn any_number_of_flags_is_passed_over() {
-        for flags in ["", "d..2", ".....", "....1..", "dNLh2.1", "dNLh2111"] {
+        for flags in ["", "d..1", "d..2", ".....", "d..1.", "....1..", "d..h2.1", "dNLh2.1", "dNLh2.1.", "dNLh211.", "dNLh2111"] {
             let (name, id, time, event, _) = parts(&format!("rcuc/1-25 [001] {flags}  1.004210: block_rq_issue: 8,0 R"));
             assert_eq!((name.as_str(), id, time, event.as_str()), ("rcuc/1", Some(25), 1_004_210, "block_rq_issue"));
         }
