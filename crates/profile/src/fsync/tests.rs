@@ -348,14 +348,7 @@ proptest! {
 
 #[test]
 fn waits_stand_on_the_time_line_of_the_requests_unless_its_jumps_were_taken_out() {
-    let wait = SyncWait {
-        process: "dd".into(),
-        pid: 7,
-        file_system: "ext4".into(),
-        device: "sda1".into(),
-        start: Nanos(1_500_000_000),
-        time: Nanos(250_000_000),
-    };
+    let wait = wait(7, 1_500_000_000, 1_750_000_000);
     let early = SyncWait { start: Nanos(500_000_000), ..wait.clone() };
     let activity = RecordedActivity { waits: vec![early, wait.clone()], ..RecordedActivity::default() };
     let header = TraceHeader { activity: serde_json::to_string(&activity).ok(), ..TraceHeader::default() };

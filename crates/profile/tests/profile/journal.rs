@@ -28,6 +28,17 @@ fn report(rows: &[Noted], header: &TraceHeader) -> JournalReport {
     profile.finish(header)
 }
 
+fn profile_of(rows: &[Noted]) -> Profile {
+    let mut profile = Profile::new(ProfileOptions::default());
+    profile.update(&batch(rows));
+    profile
+}
+
+/// The section of a profile.
+fn section(profile: &Profile) -> Option<JournalReport> {
+    profile.finish(&Ledger::default(), &TraceHeader::default()).journal
+}
+
 /// A request with a service time of `service_ms`.
 fn request(at_ms: i64, op: Op, sector: u64, sectors: u32, flags: RequestFlags, service_ms: i64) -> Request {
     let at = Nanos::from_millis(at_ms);
@@ -37,6 +48,10 @@ fn request(at_ms: i64, op: Op, sector: u64, sectors: u32, flags: RequestFlags, s
         complete: Some(Nanos(at.0 + service_ms * 1_000_000)),
         ..Request::new(at, op, Sector(sector), sectors)
     }
+}
+
+fn plain(request: Request) -> Noted {
+    (request, Vec::new())
 }
 
 fn note(role: BlockRole, sectors: u32, transaction: u32, changed: Option<u32>) -> BlockNote {
@@ -131,7 +146,6 @@ fn commits_are_counted_over_time_and_by_their_rate() {
 #[test]
 fn without_notes_flags_tell_of_the_journal() {
     let forced = RequestFlags::JOURNAL.union(RequestFlags::FUA);
-    let plain = |request| (request, Vec::new());
     let rows = [
         plain(request(0, Op::Write, 0, 8, RequestFlags::empty(), 1)),
         plain(request(1, Op::Write, 800, 16, RequestFlags::JOURNAL, 1)),
@@ -154,7 +168,6 @@ fn without_notes_flags_tell_of_the_journal() {
 
 #[test]
 fn without_flags_of_the_journal_writes_that_end_at_one_with_fua_are_taken_for_it() {
-    let plain = |request| (request, Vec::new());
     let rows = [
         plain(request(0, Op::Write, 800, 8, RequestFlags::SYNC, 1)),
         plain(request(1, Op::Write, 808, 16, RequestFlags::SYNC, 1)),
@@ -178,14 +191,9 @@ fn a_trace_that_tells_nothing_of_a_journal_has_no_figures_of_it() {
 
 #[test]
 fn a_profile_has_the_section_only_where_there_are_notes() {
-    let of = |rows: &[Noted]| {
-        let mut profile = Profile::new(ProfileOptions::default());
-        profile.update(&batch(rows));
-        profile.finish(&Ledger::default(), &TraceHeader::default()).journal
-    };
-    assert_eq!(of(&two_commits()), Some(report(&two_commits(), &TraceHeader::default())));
-    let plain: Vec<Noted> = two_commits().into_iter().map(|(request, _)| (request, Vec::new())).collect();
-    assert_eq!(of(&plain), None);
+    assert_eq!(section(&profile_of(&two_commits())), Some(report(&two_commits(), &TraceHeader::default())));
+    let without: Vec<Noted> = two_commits().into_iter().map(|(request, _)| plain(request)).collect();
+    assert_eq!(section(&profile_of(&without)), None);
 }
 
 prop_compose! {
@@ -228,16 +236,10 @@ proptest! {
     ) {
         let rows = journal(&commits);
         let cut = cut.min(rows.len());
-        let piece = |rows: &[Noted]| {
-            let mut profile = Profile::new(ProfileOptions::default());
-            profile.update(&batch(rows));
-            profile
-        };
-        let header = TraceHeader::default();
-        let mut merged = piece(&rows[..cut]);
-        merged.merge(piece(&rows[cut..]), MergeRelation::Consecutive).unwrap();
-        let merged = merged.finish(&Ledger::default(), &header).journal;
-        prop_assert_eq!(&merged, &piece(&rows).finish(&Ledger::default(), &header).journal);
+        let mut merged = profile_of(&rows[..cut]);
+        merged.merge(profile_of(&rows[cut..]), MergeRelation::Consecutive).unwrap();
+        let merged = section(&merged);
+        prop_assert_eq!(&merged, &section(&profile_of(&rows)));
 
         // The second implementation: blocks by transaction.
         let mut blocks: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
@@ -258,21 +260,14 @@ proptest! {
     fn separate_recordings_add_up(
         first in prop::collection::vec(a_commit(), 1..20), other in prop::collection::vec(a_commit(), 1..20),
     ) {
-        let profile = |commits: &[_]| {
-            let mut profile = Profile::new(ProfileOptions::default());
-            profile.update(&batch(&journal(commits)));
-            profile
-        };
-        let cost = |profile: &Profile| profile.finish(&Ledger::default(), &TraceHeader::default()).journal.unwrap();
-        let (mut all, second) = (profile(&first), profile(&other));
-        let (a, b) = (cost(&all), cost(&second));
-        all.merge(second, MergeRelation::Separate).unwrap();
-        let both = cost(&all);
-        let counts = |report: &JournalReport| {
-            let commits = report.commits.as_ref().unwrap();
+        let counts = |profile: &Profile| {
+            let report = section(profile).unwrap();
+            let commits = report.commits.unwrap();
             [report.requests, report.writes, commits.commits, commits.transactions.unwrap()]
         };
-        let (a, b) = (counts(&a), counts(&b));
-        prop_assert_eq!(counts(&both), std::array::from_fn(|i| a[i] + b[i]));
+        let (mut all, second) = (profile_of(&journal(&first)), profile_of(&journal(&other)));
+        let (a, b) = (counts(&all), counts(&second));
+        all.merge(second, MergeRelation::Separate).unwrap();
+        prop_assert_eq!(counts(&all), std::array::from_fn(|i| a[i] + b[i]));
     }
 }

@@ -1,8 +1,8 @@
 //! Suspected re-issues in a profile: percentages by idle time, and the figures without re-issues.
 
-use crate::common::{batch, profile_of, request};
+use crate::common::{profile_of, request};
 use emmclab_profile::report::ReissueSummary;
-use emmclab_profile::{MergeRelation, Profile, ProfileOptions, ProfileReport};
+use emmclab_profile::{MergeRelation, Profile, ProfileReport};
 use emmclab_trace::{Ledger, Op, Request, RequestFlags, TraceHeader};
 
 /// Pairs of writes: one 2 ms after the previous write, and one 20 ms later, which is issued again after 1 ms.
@@ -58,8 +58,7 @@ fn pieces_of_a_recording_and_separate_recordings_add_up() {
     let all = reissued(40);
     let whole = judged(&profile_of(&all), 0);
     let merged = |join, cut: usize| {
-        let mut profile = Profile::new(ProfileOptions::default());
-        profile.update(&batch(&all[..cut]));
+        let mut profile = profile_of(&all[..cut]);
         profile.merge(profile_of(&all[cut..]), join).unwrap();
         judged(&profile, 0).reissues.unwrap()
     };
