@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use Order::Little;
-use emmclab_record::{EventFormat, EventFormatField, Files, HelperFrame, HelperStream, KernelByteOrder, KernelFormat};
+use emmclab_record::KernelByteOrder::{self, Little};
+use emmclab_record::{EventFormat, EventFormatField, Files, HelperFrame, HelperStream, KernelFormat};
 use emmclab_testing::ProtobufMessage as Message;
 
 /// A file of the fixtures, decompressed.
@@ -39,36 +39,27 @@ pub fn capture(name: &str) -> (Files, Vec<Vec<u8>>, Files) {
 
 pub const PAGE: usize = 4096;
 
-/// Byte order of numbers in the file: lowest or highest byte first.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Order {
-    Little,
-    Big,
-}
-
-impl Order {
-    fn number(self, value: u64, size: usize) -> Vec<u8> {
-        let mut bytes = value.to_le_bytes()[..size].to_vec();
-        if self == Order::Big {
-            bytes.reverse();
-        }
-        bytes
+/// The lower `size` bytes of a number.
+pub fn number(order: KernelByteOrder, value: u64, size: usize) -> Vec<u8> {
+    match order {
+        Little => value.to_le_bytes()[..size].to_vec(),
+        KernelByteOrder::Big => value.to_be_bytes()[8 - size..].to_vec(),
     }
 }
 
-fn text(order: Order, out: &mut Vec<u8>, text: &str) {
-    out.extend(order.number(text.len() as u64, 8));
+fn text(order: KernelByteOrder, out: &mut Vec<u8>, text: &str) {
+    out.extend(number(order, text.len() as u64, 8));
     out.extend(text.as_bytes());
 }
 
-fn start(order: Order, version: u8) -> Vec<u8> {
+fn start(order: KernelByteOrder, version: u8) -> Vec<u8> {
     let mut out = b"\x17\x08\x44tracing".to_vec();
-    out.extend([version, 0, u8::from(order == Order::Big), 8]);
-    out.extend(order.number(PAGE as u64, 4));
+    out.extend([version, 0, u8::from(order == KernelByteOrder::Big), 8]);
+    out.extend(number(order, PAGE as u64, 4));
     out
 }
 
-fn header_info(order: Order, files: &Files) -> Vec<u8> {
+fn header_info(order: KernelByteOrder, files: &Files) -> Vec<u8> {
     let mut out = Vec::new();
     for name in ["header_page", "header_event"] {
         out.extend(name.as_bytes());
@@ -78,18 +69,18 @@ fn header_info(order: Order, files: &Files) -> Vec<u8> {
     out
 }
 
-fn event_formats(order: Order, files: &Files) -> Vec<u8> {
+fn event_formats(order: KernelByteOrder, files: &Files) -> Vec<u8> {
     let mut systems: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, text) in files {
         if let Some((system, _)) = name.strip_prefix("events/").and_then(|name| name.split_once('/')) {
             systems.entry(system).or_default().push(text);
         }
     }
-    let mut out = order.number(systems.len() as u64, 4);
+    let mut out = number(order, systems.len() as u64, 4);
     for (system, events) in systems {
         out.extend(system.as_bytes());
         out.push(0);
-        out.extend(order.number(events.len() as u64, 4));
+        out.extend(number(order, events.len() as u64, 4));
         for format in events {
             text(order, &mut out, format);
         }
@@ -98,44 +89,44 @@ fn event_formats(order: Order, files: &Files) -> Vec<u8> {
 }
 
 /// Names of tasks, if the machine provided them.
-fn names_of_tasks(order: Order, files: &Files) -> Vec<u8> {
+fn names_of_tasks(order: KernelByteOrder, files: &Files) -> Vec<u8> {
     let mut out = Vec::new();
     text(order, &mut out, files.get("saved_cmdlines").map_or("", String::as_str));
     out
 }
 
 /// A version 6 file with a main buffer and optionally a named one after it.
-pub fn version_6_of(order: Order, files: &Files, main: &[Vec<u8>], instance: Option<&[Vec<u8>]>) -> Vec<u8> {
+pub fn version_6_of(order: KernelByteOrder, files: &Files, main: &[Vec<u8>], instance: Option<&[Vec<u8>]>) -> Vec<u8> {
     let mut out = start(order, b'6');
     out.extend(header_info(order, files));
-    out.extend(order.number(0, 4)); // formats of ftrace's own events
+    out.extend(number(order, 0, 4)); // formats of ftrace's own events
     out.extend(event_formats(order, files));
     out.extend([0; 4 + 4]); // symbols, printk
     out.extend(names_of_tasks(order, files));
-    out.extend(order.number(main.len() as u64, 4));
+    out.extend(number(order, main.len() as u64, 4));
     out.extend(b"options  \0");
     let clock = b"local global [mono] boot\n\0";
-    out.extend([order.number(4, 2), order.number(clock.len() as u64, 4), clock.to_vec()].concat());
+    out.extend([number(order, 4, 2), number(order, clock.len() as u64, 4), clock.to_vec()].concat());
     let named_at = out.len() + 6;
     if instance.is_some() {
-        out.extend([order.number(3, 2), order.number(8 + 5, 4), vec![0; 8], b"disk\0".to_vec()].concat());
+        out.extend([number(order, 3, 2), number(order, 8 + 5, 4), vec![0; 8], b"disk\0".to_vec()].concat());
     }
     out.extend([0, 0]);
     pages_6(order, &mut out, main);
     if let Some(cpus) = instance {
         let at = out.len() as u64;
-        out[named_at..named_at + 8].copy_from_slice(&order.number(at, 8));
+        out[named_at..named_at + 8].copy_from_slice(&number(order, at, 8));
         pages_6(order, &mut out, cpus);
     }
     out
 }
 
-fn pages_6(order: Order, out: &mut Vec<u8>, cpus: &[Vec<u8>]) {
+fn pages_6(order: KernelByteOrder, out: &mut Vec<u8>, cpus: &[Vec<u8>]) {
     out.extend(b"flyrecord\0");
     let mut at = (out.len() + 16 * cpus.len()).next_multiple_of(PAGE);
     for cpu in cpus {
-        out.extend(order.number(at as u64, 8));
-        out.extend(order.number(cpu.len() as u64, 8));
+        out.extend(number(order, at as u64, 8));
+        out.extend(number(order, cpu.len() as u64, 8));
         at += cpu.len();
     }
     out.resize(out.len().next_multiple_of(PAGE), 0);
@@ -161,13 +152,13 @@ impl Packing {
             zstd::encode_all(data, 1).unwrap()
         };
         let sizes = [packed.len(), data.len()];
-        sizes.iter().flat_map(|size| Little.number(*size as u64, 4)).chain(packed).collect()
+        sizes.iter().flat_map(|size| number(Little, *size as u64, 4)).chain(packed).collect()
     }
 
     /// The data in chunks of three pages, after the number of chunks.
     fn chunks(self, data: &[u8]) -> Vec<u8> {
         let pieces: Vec<_> = data.chunks(3 * PAGE).collect();
-        let mut out = Little.number(pieces.len() as u64, 4);
+        let mut out = number(Little, pieces.len() as u64, 4);
         out.extend(pieces.into_iter().flat_map(|piece| self.chunk(piece)));
         out
     }
@@ -200,8 +191,8 @@ pub fn version_7_of(packing: Packing, buffers: &[(&str, &[Vec<u8>])], files: &Fi
     let mut all: Vec<_> = sections.map(|(id, at)| (id, at.to_le_bytes().to_vec())).into();
     for (name, cpus) in buffers {
         let mut buffer = [&[0; 8][..], name.as_bytes(), b"\0mono\0"].concat();
-        buffer.extend(Little.number(PAGE as u64, 4));
-        buffer.extend(Little.number(cpus.len() as u64, 4));
+        buffer.extend(number(Little, PAGE as u64, 4));
+        buffer.extend(number(Little, cpus.len() as u64, 4));
         for (number, cpu) in cpus.iter().enumerate() {
             let data = if packing == Packing::None { cpu.clone() } else { packing.chunks(cpu) };
             buffer.extend((number as u32).to_le_bytes());
@@ -264,11 +255,10 @@ enum Value {
 }
 
 fn value(field: &EventFormatField, record: &[u8]) -> Option<Value> {
-    let order = KernelByteOrder::Little;
     if field.is_text {
-        return Some(Value::Text(field.text(order, record)?.to_vec()));
+        return Some(Value::Text(field.text(Little, record)?.to_vec()));
     }
-    let number = field.number(order, record)? as u64;
+    let number = field.number(Little, record)? as u64;
     // Encoded like `makedev` of C libraries.
     let device = (number >> 20) << 8 | (number & 0xff) | (number & 0xfff00) << 12;
     Some(Value::Number(if field.name == "dev" { device } else { number }))
@@ -276,8 +266,7 @@ fn value(field: &EventFormatField, record: &[u8]) -> Option<Value> {
 
 fn event(format: &EventFormat, unknown: Unknown, time: u64, record: &[u8]) -> Message {
     let fields = || format.fields.iter().filter(|field| !field.name.starts_with("common_"));
-    let order = KernelByteOrder::Little;
-    let pid = format.field("common_pid").unwrap().number(order, record).unwrap();
+    let pid = format.field("common_pid").unwrap().number(Little, record).unwrap();
     let head = Message::default().number(1, time).number(2, pid as u64);
     let put = |message: Message, number, value| match value {
         Value::Number(value) => message.number(number, value),

@@ -9,7 +9,7 @@ use emmclab_record::{
 use emmclab_trace::{BlockEventKind, unfilled};
 use proptest::prelude::*;
 
-use crate::containers::{PAGE, fixture};
+use crate::containers::{PAGE, fixture, number};
 
 /// The texts before, the pages of all CPUs, and the texts after.
 fn capture(name: &str) -> (Files, Vec<Vec<u8>>, Files) {
@@ -188,32 +188,22 @@ impl Builder {
         RingPageLayout::parse(&header, HEADER_EVENT, self.order).unwrap()
     }
 
-    fn number(&self, value: u64, size: usize) -> Vec<u8> {
-        match self.order {
-            KernelByteOrder::Little => value.to_le_bytes()[..size].to_vec(),
-            KernelByteOrder::Big => value.to_be_bytes()[8 - size..].to_vec(),
-        }
-    }
-
     fn head(&mut self, kind: u32, delta: u32) -> &mut Self {
         let word = match self.order {
             KernelByteOrder::Little => kind | delta << 5,
             KernelByteOrder::Big => kind << 27 | delta,
         };
-        let bytes = self.number(u64::from(word), 4);
-        self.data.extend(bytes);
-        self
+        self.word(word)
     }
 
     fn word(&mut self, value: u32) -> &mut Self {
-        let bytes = self.number(u64::from(value), 4);
-        self.data.extend(bytes);
+        self.data.extend(number(self.order, u64::from(value), 4));
         self
     }
 
     fn page(&self, time: u64, flags: u64, behind: &[u8]) -> Vec<u8> {
-        let mut page = self.number(time, 8);
-        page.extend(self.number(self.data.len() as u64 | flags, self.long));
+        let mut page = number(self.order, time, 8);
+        page.extend(number(self.order, self.data.len() as u64 | flags, self.long));
         page.extend(&self.data);
         page.extend(behind);
         page.resize(4096, 0);
@@ -276,7 +266,7 @@ fn lost_events_are_told_with_their_number_where_there_is_room() {
     for (order, long) in machines() {
         let mut page = Builder::new(order, long);
         page.head(1, 0).word(0);
-        let count = page.number(1234, long);
+        let count = number(order, 1234, long);
         let layout = page.layout();
         let lost = |flags, behind: &[u8]| layout.open(&page.page(0, flags, behind)).unwrap().lost;
         assert_eq!(lost(MISSED | STORED, &count), LostEvents::Count(1234));

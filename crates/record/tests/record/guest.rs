@@ -3,17 +3,15 @@
 
 use crate::common::guest::{Clock, Guest, folder};
 use crate::common::{Counted, record_elsewhere, stop, take, wait_until};
-use emmclab_record::{RecordOptions, RecordTarget, TracefsRecorder};
+use emmclab_record::TracefsRecorder;
 use emmclab_trace::{CommandKind, RequestFlags, SyncCounts};
 
 #[test]
 fn an_sd_card_of_a_guest_is_recorded_over_ssh_as_its_kernel_counts() {
     let Some(folder) = folder() else { return };
     let guest = Guest::boot(&folder, Clock::Host);
-    let target = RecordTarget::Ssh { destination: "root@127.0.0.1".to_owned(), options: guest.ssh_options() };
-    let options = RecordOptions { target, devices: vec!["mmcblk0".to_owned()], ..RecordOptions::default() };
     let mut work = String::new();
-    let (requests, outcome) = record_elsewhere(&options, || work = guest.ssh("sh /work").unwrap());
+    let (requests, outcome) = record_elsewhere(&guest.recording_of("mmcblk0"), || work = guest.ssh("sh /work").unwrap());
     assert!(!work.contains("FAILED"), "{work}");
     assert!(outcome.interrupted.is_none() && outcome.remarks.is_empty(), "{outcome:?}");
     let ledger = &outcome.ledger;
@@ -49,9 +47,7 @@ fn an_sd_card_of_a_guest_is_recorded_over_ssh_as_its_kernel_counts() {
 fn a_guest_that_dies_leaves_what_came_before() {
     let Some(folder) = folder() else { return };
     let mut guest = Guest::boot(&folder, Clock::Host);
-    let target = RecordTarget::Ssh { destination: "root@127.0.0.1".to_owned(), options: guest.ssh_options() };
-    let options = RecordOptions { target, devices: vec!["mmcblk0".to_owned()], ..RecordOptions::default() };
-    let recorder = TracefsRecorder::start(&options).unwrap();
+    let recorder = TracefsRecorder::start(&guest.recording_of("mmcblk0")).unwrap();
     for _ in 0..3 {
         guest.ssh("dd if=/dev/mmcblk0 of=/dev/null bs=16k count=40 iflag=direct").unwrap();
     }

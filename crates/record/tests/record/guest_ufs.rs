@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::common::guest::{Clock, Guest, Machine, folder};
 use crate::common::{Counted, Recorded, record_elsewhere};
-use emmclab_record::{RecordOptions, RecordOutcome, RecordTarget};
+use emmclab_record::RecordOutcome;
 use emmclab_trace::{CommandCounts, CommandKind, Nanos, Op, RequestFlags};
 
 /// Number and bytes of commands by kind, from the kernel's text of the events.
@@ -35,10 +35,8 @@ fn recorded(options: &str) -> Option<(Vec<Recorded>, RecordOutcome, String)> {
     let folder = folder()?;
     let machine = Machine::with_ufs(&folder, options)?;
     let guest = Guest::boot_as(&folder, Clock::Host, &machine);
-    let target = RecordTarget::Ssh { destination: "root@127.0.0.1".to_owned(), options: guest.ssh_options() };
-    let record = RecordOptions { target, devices: vec!["sda".to_owned()], ..RecordOptions::default() };
     let mut work = String::new();
-    let (requests, outcome) = record_elsewhere(&record, || work = guest.ssh("sh /ufs").unwrap());
+    let (requests, outcome) = record_elsewhere(&guest.recording_of("sda"), || work = guest.ssh("sh /ufs").unwrap());
     assert!(!work.contains("FAILED"), "{work}");
     assert_eq!(guest.ssh("ls /sys/kernel/tracing/instances").unwrap(), "");
     Some((requests, outcome, work))

@@ -7,16 +7,16 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use emmclab_record::{RecordOptions, RecordOutcome, RecordTarget, TracefsRecorder, helper_command};
+use emmclab_record::{RecordOptions, RecordOutcome, RecordTarget, TracefsRecorder};
 use emmclab_trace::{Nanos, Op, RecordedActivity, Request, RequestFlags};
 use serde_json::Value;
 
 use crate::common::{Counted, LoopDisk, Recorded, machine, record, run, sqlite, stop, take, wait_until};
+use crate::remote::through;
 
 #[test]
 fn a_sqlite_workload_is_recorded_without_loss_as_the_kernel_counts_it() {
-    let Some(_alone) = machine(&["sqlite3", "mkfs.ext4", "losetup", "fstrim"]) else { return };
-    let disk = LoopDisk::new();
+    let Some(disk) = LoopDisk::of_machine(&["sqlite3", "fstrim"]) else { return };
     let before = disk.counted();
     let (requests, outcome) = record(RecordTarget::Local, &disk, || {
         let folder = disk.mount();
@@ -50,8 +50,7 @@ fn a_sqlite_workload_is_recorded_without_loss_as_the_kernel_counts_it() {
 
 #[test]
 fn a_fio_workload_has_the_counts_bytes_and_times_that_fio_saw() {
-    let Some(_alone) = machine(&["fio", "mkfs.ext4", "losetup"]) else { return };
-    let disk = LoopDisk::new();
+    let Some(disk) = LoopDisk::of_machine(&["fio"]) else { return };
     let folder = disk.mount();
     let path = folder.to_str().unwrap();
     let file = format!("--filename={path}/data");
@@ -99,14 +98,9 @@ fn a_fio_workload_has_the_counts_bytes_and_times_that_fio_saw() {
 
 #[test]
 fn a_buffer_that_overflows_is_told_by_the_ledger() {
-    let Some(_alone) = machine(&["mkfs.ext4", "losetup"]) else { return };
-    let disk = LoopDisk::new();
-    let options = RecordOptions {
-        devices: vec![disk.device.clone()],
-        buffer_kb: Some(8),
-        interval: Some(Duration::from_secs(1)),
-        ..RecordOptions::default()
-    };
+    let Some(disk) = LoopDisk::of_machine(&[]) else { return };
+    let interval = Some(Duration::from_secs(1));
+    let options = RecordOptions { buffer_kb: Some(8), interval, ..disk.options(RecordTarget::Local) };
     let recorder = TracefsRecorder::start(&options).unwrap();
     wait_until("the buffer overflows", || {
         disk.read(4000, 4);
@@ -121,10 +115,9 @@ fn a_buffer_that_overflows_is_told_by_the_ledger() {
 
 #[test]
 fn an_instance_goes_away_with_its_recorder_and_stale_ones_with_the_next() {
-    let Some(_alone) = machine(&["losetup", "mkfs.ext4"]) else { return };
-    let disk = LoopDisk::new();
+    let Some(disk) = LoopDisk::of_machine(&[]) else { return };
     let folder = std::path::Path::new("/sys/kernel/tracing/instances");
-    let options = RecordOptions { devices: vec![disk.device.clone()], ..RecordOptions::default() };
+    let options = disk.options(RecordTarget::Local);
     // Instances of a process that has ended, and of one that runs: process 1, by its start time.
     let stat = fs::read_to_string("/proc/1/stat").unwrap();
     let born = stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap();
@@ -159,8 +152,7 @@ fn an_instance_goes_away_with_its_recorder_and_stale_ones_with_the_next() {
 
 #[test]
 fn what_the_recorder_itself_reads_and_writes_is_left_out() {
-    let Some(_alone) = machine(&["losetup", "mkfs.ext4"]) else { return };
-    let disk = LoopDisk::new();
+    let Some(disk) = LoopDisk::of_machine(&[]) else { return };
     let (requests, outcome) = record(RecordTarget::Local, &disk, || {
         // Requests of this process: four pieces beyond the read-ahead of the page cache.
         use std::os::unix::fs::FileExt;
@@ -177,10 +169,8 @@ fn what_the_recorder_itself_reads_and_writes_is_left_out() {
 
 #[test]
 fn live_figures_name_the_processes_of_the_interval() {
-    let Some(_alone) = machine(&["losetup", "mkfs.ext4"]) else { return };
-    let disk = LoopDisk::new();
-    let options = RecordOptions { devices: vec![disk.device.clone()], ..RecordOptions::default() };
-    let recorder = TracefsRecorder::start(&options).unwrap();
+    let Some(disk) = LoopDisk::of_machine(&[]) else { return };
+    let recorder = TracefsRecorder::start(&disk.options(RecordTarget::Local)).unwrap();
     disk.read(100, 16);
     take(&recorder, 100);
     let stats = recorder.stats();
@@ -291,8 +281,7 @@ fn a_recording_ends_where_another_disk_takes_the_number_of_its_last() {
 #[test]
 fn disks_that_come_or_go_are_named_at_the_end() {
     let Some(_alone) = machine(&["losetup", "mkfs.ext4"]) else { return };
-    let shell = ["sh", "-c", &helper_command()].map(str::to_owned);
-    for target in [RecordTarget::Local, RecordTarget::Command(shell.to_vec())] {
+    for target in [RecordTarget::Local, through(&["sh"])] {
         let (mut old, unused) = (Loop::mounted(), Loop::new());
         // If no disk is named, all disks are recorded except unused loop devices.
         let recorder = TracefsRecorder::start(&RecordOptions { target, ..RecordOptions::default() }).unwrap();
@@ -319,8 +308,9 @@ fn fio(folder: &Path, options: &[&str]) -> Value {
     report["jobs"][0].clone()
 }
 
-fn syncs_are_those_of_fio(target: RecordTarget) -> (Vec<Recorded>, RecordOutcome) {
-    let disk = LoopDisk::new();
+/// Compares a recording of a workload with fio's own report; `None` if the test must be skipped.
+fn syncs_are_those_of_fio(target: RecordTarget) -> Option<(Vec<Recorded>, RecordOutcome)> {
+    let disk = LoopDisk::of_machine(&["fio"])?;
     let folder = disk.mount();
     let mut job = Value::Null;
     let (requests, outcome) = record(target, &disk, || {
@@ -348,13 +338,12 @@ fn syncs_are_those_of_fio(target: RecordTarget) -> (Vec<Recorded>, RecordOutcome
     assert!(journal.commits > 0 && journal.blocks >= 2 * journal.commits, "{journal:?}");
     let stored: RecordedActivity = serde_json::from_str(outcome.header.activity.as_ref().unwrap()).unwrap();
     assert_eq!(&stored, activity);
-    (requests, outcome)
+    Some((requests, outcome))
 }
 
 #[test]
 fn syncs_by_process_are_those_that_fio_made_and_the_journal_is_marked() {
-    let Some(_alone) = machine(&["fio", "mkfs.ext4", "losetup"]) else { return };
-    let (requests, outcome) = syncs_are_those_of_fio(RecordTarget::Local);
+    let Some((requests, outcome)) = syncs_are_those_of_fio(RecordTarget::Local) else { return };
     let journal = |recorded: &Recorded| recorded.request.flags.contains(RequestFlags::JOURNAL);
     for recorded in &requests {
         assert_eq!(journal(recorded), recorded.process.starts_with("jbd2/"), "{recorded:?}");
@@ -368,9 +357,7 @@ fn syncs_by_process_are_those_that_fio_made_and_the_journal_is_marked() {
 
 #[test]
 fn syncs_are_recorded_by_the_helper_too() {
-    let Some(_alone) = machine(&["fio", "mkfs.ext4", "losetup"]) else { return };
-    let shell = ["sh", "-c", &helper_command()].map(str::to_owned);
-    syncs_are_those_of_fio(RecordTarget::Command(shell.to_vec()));
+    syncs_are_those_of_fio(through(&["sh"]));
 }
 
 /// Number of times that do not exceed the limit.
@@ -380,8 +367,7 @@ fn at_most(times: &BTreeMap<i64, u64>, limit: i64) -> u64 {
 
 #[test]
 fn no_response_is_longer_than_fio_saw_it() {
-    let Some(_alone) = machine(&["fio", "mkfs.ext4", "losetup"]) else { return };
-    let disk = LoopDisk::new();
+    let Some(disk) = LoopDisk::of_machine(&["fio"]) else { return };
     let folder = disk.mount();
     fio(&folder, &["--rw=write", "--bs=1m", "--end_fsync=1"]);
     let mut job = Value::Null;

@@ -3,8 +3,8 @@
 
 use std::io::Write;
 
-use crate::containers::{Order, Packing, Unknown, capture, fixture, perfetto_trace, version_6_of, version_7_of};
-use emmclab_record::{Files, open_trace};
+use crate::containers::{Packing, Unknown, capture, fixture, perfetto_trace, version_6_of, version_7_of};
+use emmclab_record::{Files, KernelByteOrder, open_trace};
 use emmclab_trace::{CommandKind, Ledger, Nanos, ReadOptions, RecordedActivity, Request, RequestFlags};
 
 const CARD: &str = "debian-6.12-card.stream.zst";
@@ -48,7 +48,7 @@ fn recording(name: &str) -> (Files, Vec<Vec<u8>>) {
 /// The card of the guest in a file of trace-cmd.
 fn trace_dat() -> Read {
     let (files, cpus) = recording(CARD);
-    read(&version_6_of(Order::Little, &files, &cpus, None), "trace-cmd")
+    read(&version_6_of(KernelByteOrder::Little, &files, &cpus, None), "trace-cmd")
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_recording_of_a_card_is_used_in_full() {
 fn trace_cmd_and_perfetto_say_the_same() {
     for name in [CARD, "debian-6.12-mmc.stream.zst", "debian-6.1-mmc.stream.zst", "host.stream.zst"] {
         let (files, cpus) = recording(name);
-        let expected = read(&version_6_of(Order::Little, &files, &cpus, None), "trace-cmd");
+        let expected = read(&version_6_of(KernelByteOrder::Little, &files, &cpus, None), "trace-cmd");
         assert_eq!(read(&version_7_of(Packing::Zstd, &[("", &cpus)], &files), "trace-cmd"), expected);
         for (unknown, period) in [(Unknown::Named, 50), (Unknown::Described, 400), (Unknown::Described, 10_000)] {
             let trace = read(&perfetto_trace(&files, &cpus, unknown, period), "perfetto");

@@ -8,7 +8,7 @@ use emmclab_record::{RecordOptions, RecordOutcome, RecordTarget, TracefsRecorder
 use emmclab_testing::LEAVE_FOREIGN_MOUNTS;
 use serde_json::Value;
 
-use crate::common::{LoopDisk, machine, record_elsewhere};
+use crate::common::{LoopDisk, record_elsewhere};
 use crate::remote::{Server, Sshd};
 
 /// Substitutes for sysfs and debugfs, in which a loop device has the name and folder of another disk.
@@ -70,8 +70,7 @@ fn card(device: &LoopDisk, more: &[(&str, &str)]) -> Machine {
 
 #[test]
 fn an_emmc_gives_its_register_and_the_files_of_sysfs_under_every_shell() {
-    let Some(_alone) = machine(&["mkfs.ext4", "losetup", "unshare", "mksh", "busybox"]) else { return };
-    let disk = LoopDisk::new();
+    let Some(disk) = LoopDisk::of_machine(&["unshare", "mksh", "busybox"]) else { return };
     let digits = "00".repeat(511) + "08";
     let there = card(&disk, &[("debug/mmc0/mmc0:0001/ext_csd", &digits)]);
     for shell in ["dash", "mksh", "busybox sh", "bash"] {
@@ -90,8 +89,7 @@ fn an_emmc_gives_its_register_and_the_files_of_sysfs_under_every_shell() {
 
 #[test]
 fn a_phone_over_adb_gives_the_descriptors_of_its_ufs() {
-    let Some(_alone) = machine(&["adb", "mkfs.ext4", "losetup", "unshare"]) else { return };
-    let disk = LoopDisk::new();
+    let Some(disk) = LoopDisk::of_machine(&["adb", "unshare"]) else { return };
     let unit = "soc/1d84000.ufshc/host0/target0:0:0/0:0:0:0";
     let there = Machine::new(
         "sda",
@@ -118,10 +116,7 @@ fn a_phone_over_adb_gives_the_descriptors_of_its_ufs() {
 
 #[test]
 fn a_board_over_ssh_without_debugfs_gives_what_sysfs_has_and_a_gap_that_says_what_helps() {
-    let Some(_alone) = machine(&["mkfs.ext4", "losetup", "sshd", "ssh", "ssh-keygen", "unshare"]) else {
-        return;
-    };
-    let disk = LoopDisk::new();
+    let Some(disk) = LoopDisk::of_machine(&["sshd", "ssh", "ssh-keygen", "unshare"]) else { return };
     let there = card(&disk, &[]);
     let server = Sshd::behind(&format!("unshare -m sh -c '{} && exec sh -c \"$SSH_ORIGINAL_COMMAND\"'", there.enter()));
     let (found, outcome) = there.record(server.target());
@@ -134,10 +129,8 @@ fn a_board_over_ssh_without_debugfs_gives_what_sysfs_has_and_a_gap_that_says_wha
 
 #[test]
 fn a_disk_that_has_no_such_registers_is_no_gap() {
-    let Some(_alone) = machine(&["mkfs.ext4", "losetup", "unshare"]) else { return };
-    let disk = LoopDisk::new();
-    let options = RecordOptions { devices: vec![disk.device.clone()], ..RecordOptions::default() };
-    let recorder = TracefsRecorder::start(&options).unwrap();
+    let Some(disk) = LoopDisk::of_machine(&["unshare"]) else { return };
+    let recorder = TracefsRecorder::start(&disk.options(RecordTarget::Local)).unwrap();
     assert_eq!(recorder.header.registers, None);
     drop(recorder);
     // A memory card has no EXT_CSD.

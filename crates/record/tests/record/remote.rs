@@ -17,15 +17,15 @@ use emmclab_trace::ErrorClass;
 
 use crate::common::{LoopDisk, by_dd, complete_recording, machine, recorded, run, stop, take, wait_until};
 
-fn through(shell: &[&str]) -> RecordTarget {
+/// The helper under this shell.
+pub fn through(shell: &[&str]) -> RecordTarget {
     let words = shell.iter().copied().chain(["-c"]).map(str::to_owned);
     RecordTarget::Command(words.chain([helper_command()]).collect())
 }
 
 #[test]
 fn the_helper_records_everything_under_every_shell() {
-    let Some(_alone) = machine(&["sqlite3", "mkfs.ext4", "losetup"]) else { return };
-    let disk = LoopDisk::new();
+    let Some(disk) = LoopDisk::of_machine(&["sqlite3"]) else { return };
     // `busybox sh` uses busybox's cat, dd and sleep; mksh is the shell of Android.
     for shell in [&["dash"][..], &["mksh"], &["busybox", "sh"], &["bash"]] {
         if emmclab_testing::has_tool(shell[0]) {
@@ -40,10 +40,7 @@ fn the_helper_records_everything_under_every_shell() {
 
 #[test]
 fn the_helper_needs_no_more_than_androids_tools() {
-    let Some(_alone) = machine(&["sqlite3", "mkfs.ext4", "losetup", "mksh", "toybox", "busybox"]) else {
-        return;
-    };
-    let disk = LoopDisk::new();
+    let Some(disk) = LoopDisk::of_machine(&["sqlite3", "mksh", "toybox", "busybox"]) else { return };
     let tools = tempfile::tempdir().unwrap();
     let mksh = run("sh", &["-c", "command -v mksh"]);
     std::os::unix::fs::symlink(&mksh, tools.path().join("sh")).unwrap();
@@ -60,8 +57,7 @@ fn the_helper_needs_no_more_than_androids_tools() {
 /// A kernel counts a record slightly before it can be read; a read in between returns nothing.
 #[test]
 fn a_read_that_comes_too_early_costs_nothing() {
-    let Some(_alone) = machine(&["sqlite3", "mkfs.ext4", "losetup", "dd"]) else { return };
-    let disk = LoopDisk::new();
+    let Some(disk) = LoopDisk::of_machine(&["sqlite3", "dd"]) else { return };
     let tools = tempfile::tempdir().unwrap();
     // Every second read of a buffer ends after half of its pages.
     let (dd, turn) = (run("sh", &["-c", "command -v dd"]), tools.path().join("turn"));
@@ -85,13 +81,11 @@ fn a_read_that_comes_too_early_costs_nothing() {
 
 #[test]
 fn a_link_that_breaks_leaves_what_came_before() {
-    let Some(_alone) = machine(&["mkfs.ext4", "losetup"]) else { return };
-    let disk = LoopDisk::new();
+    let Some(disk) = LoopDisk::of_machine(&[]) else { return };
     // The output of the helper is truncated inside a page.
     let cut = format!("sh -c '{}' | dd bs=1 count=200000 status=none", helper_command().replace('\'', r"'\''"));
     let target = RecordTarget::Command(["sh", "-c", &cut].map(str::to_owned).to_vec());
-    let options = RecordOptions { target, devices: vec![disk.device.clone()], ..RecordOptions::default() };
-    let recorder = TracefsRecorder::start(&options).unwrap();
+    let recorder = TracefsRecorder::start(&disk.options(target)).unwrap();
     let (mut requests, mut read) = (Vec::new(), 0);
     while !recorder.has_ended() {
         disk.read(150, 4);
@@ -173,23 +167,19 @@ impl Sshd {
 
 #[test]
 fn ssh_records_as_the_kernel_counts_and_its_end_removes_the_instance() {
-    let Some(_alone) = machine(&["sqlite3", "mkfs.ext4", "losetup", "sshd", "ssh", "ssh-keygen"]) else {
-        return;
-    };
-    let disk = LoopDisk::new();
+    let Some(disk) = LoopDisk::of_machine(&["sqlite3", "sshd", "ssh", "ssh-keygen"]) else { return };
     let server = Sshd::new();
     let outcome = complete_recording(server.target(), &disk);
     assert!(outcome.header.note.unwrap().contains("loop"));
 
     // A recorder that disappears without ending the recording.
-    let options = RecordOptions { target: server.target(), devices: vec![disk.device.clone()], ..RecordOptions::default() };
-    let recorder = TracefsRecorder::start(&options).unwrap();
+    let recorder = TracefsRecorder::start(&disk.options(server.target())).unwrap();
     assert_eq!(disk.instances(), 1);
     drop(recorder);
     disk.wait_for_no_instance();
 
     // A device that does not exist is an error before anything is recorded.
-    let options = RecordOptions { devices: vec!["/dev/mmcblk7".to_owned()], ..options };
+    let options = RecordOptions { devices: vec!["/dev/mmcblk7".to_owned()], ..disk.options(server.target()) };
     assert_eq!(TracefsRecorder::start(&options).err().unwrap().kind(), ErrorClass::Config);
     disk.wait_for_no_instance();
 }
@@ -351,8 +341,7 @@ impl Drop for Server {
 
 #[test]
 fn a_phone_is_recorded_through_the_adb_server_as_its_kernel_counts() {
-    let Some(_alone) = machine(&["adb", "sqlite3", "mkfs.ext4", "losetup"]) else { return };
-    let disk = LoopDisk::new();
+    let Some(disk) = LoopDisk::of_machine(&["adb", "sqlite3"]) else { return };
     let server = Server::start();
     complete_recording(server.target(&server.serial), &disk);
 
@@ -363,12 +352,10 @@ fn a_phone_is_recorded_through_the_adb_server_as_its_kernel_counts() {
 
 #[test]
 fn an_unplugged_phone_leaves_what_came_before() {
-    let Some(_alone) = machine(&["adb", "mkfs.ext4", "losetup"]) else { return };
-    let disk = LoopDisk::new();
+    let Some(disk) = LoopDisk::of_machine(&["adb"]) else { return };
     let server = Server::start();
     let target = server.target(&server.serial);
-    let options = RecordOptions { target, devices: vec![disk.device.clone()], ..RecordOptions::default() };
-    let recorder = TracefsRecorder::start(&options).unwrap();
+    let recorder = TracefsRecorder::start(&disk.options(target)).unwrap();
     assert_eq!(disk.instances(), 1);
     disk.read(500, 4);
     let requests = take(&recorder, 500);

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use crate::containers::Order::{self, Little};
 use crate::containers::{PAGE, Packing, capture, version_6_of, version_7_of};
+use emmclab_record::KernelByteOrder::{self, Little};
 use emmclab_record::{Files, open_trace};
 use emmclab_trace::{ErrorClass, ReadOptions, Request, Result, TraceReader};
 
@@ -116,7 +116,7 @@ fn a_file_of_a_big_endian_machine_is_read() {
     let mut page = [5_000u64.to_be_bytes(), (records.len() as u64).to_be_bytes()].concat();
     page.extend(records);
     page.resize(PAGE, 0);
-    let requests = read(&version_6_of(Order::Big, &files, &[page], None)).unwrap();
+    let requests = read(&version_6_of(KernelByteOrder::Big, &files, &[page], None)).unwrap();
     let [request] = requests[..] else { panic!("{requests:?}") };
     let times = [Some(request.arrival), request.issue, request.complete].map(|time| time.unwrap().0);
     assert_eq!((times, request.sector.0, request.sectors), ([6_000, 7_000, 8_000], 64, 8));

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::PATIENCE;
+use emmclab_record::{RecordOptions, RecordTarget};
 
 /// The folder with the guest; `None` if there is none, and the test must be skipped.
 pub fn folder() -> Option<PathBuf> {
@@ -76,9 +77,10 @@ impl Guest {
         guest
     }
 
-    /// The options with which `ssh` connects to the guest.
-    pub fn ssh_options(&self) -> Vec<String> {
-        self.options.clone()
+    /// Options of a recording of this disk over ssh.
+    pub fn recording_of(&self, disk: &str) -> RecordOptions {
+        let target = RecordTarget::Ssh { destination: "root@127.0.0.1".to_owned(), options: self.options.clone() };
+        RecordOptions { target, devices: vec![disk.to_owned()], ..RecordOptions::default() }
     }
 
     /// Ends the guest like a power loss.

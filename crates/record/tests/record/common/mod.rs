@@ -14,6 +14,7 @@ pub use emmclab_testing::{PATIENCE, run, wait_until};
 use emmclab_trace::{Batch, Op, Request};
 
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
+
 /// Locks the machine for a test; `None` if the test must be skipped.
 pub fn machine(tools: &[&str]) -> Option<MachineLock> {
     if !emmclab_testing::has_root() || !emmclab_testing::has_tools(tools) {
@@ -38,10 +39,13 @@ pub struct LoopDisk {
     pub device: String,
     /// Earlier instances for a disk of this number, which were not removed.
     before: BTreeSet<String>,
+    _alone: MachineLock,
 }
 
 impl LoopDisk {
-    pub fn new() -> Self {
+    /// Locks the machine and makes a disk; `None` if the test must be skipped, for example because a tool is missing.
+    pub fn of_machine(tools: &[&str]) -> Option<Self> {
+        let alone = machine(&[&["mkfs.ext4", "losetup"][..], tools].concat())?;
         let work = tempfile::tempdir().unwrap();
         let path = |name: &str| work.path().join(name).to_str().unwrap().to_owned();
         run("mount", &["-t", "tmpfs", "-o", "size=512m", "none", &path("")]);
@@ -51,7 +55,12 @@ impl LoopDisk {
         // Without background initialisation, which could run between two reads of the counters.
         run("mkfs.ext4", &["-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", &device]);
         let before = instances_of(&device).collect();
-        Self { work, device, before }
+        Some(Self { work, device, before, _alone: alone })
+    }
+
+    /// Options of a recording of this disk.
+    pub fn options(&self, target: RecordTarget) -> RecordOptions {
+        RecordOptions { target, devices: vec![self.device.clone()], ..RecordOptions::default() }
     }
 
     /// Number of instances that record this disk; other instances do not belong to this test.
@@ -172,8 +181,7 @@ pub fn recorded(batch: &Batch) -> Vec<Recorded> {
 
 /// Records `work` on a disk with `target`; returns all requests and the outcome.
 pub fn record(target: RecordTarget, disk: &LoopDisk, work: impl FnOnce()) -> (Vec<Recorded>, RecordOutcome) {
-    let options = RecordOptions { target, devices: vec![disk.device.clone()], ..RecordOptions::default() };
-    record_elsewhere(&options, || {
+    record_elsewhere(&disk.options(target), || {
         assert_eq!(disk.instances(), 1);
         work();
     })
