@@ -11,6 +11,7 @@ use std::time::Instant;
 use emmclab_base::{Nanos, Op};
 use emmclab_crash::log::{CommandPort, CrashLogHeader, CrashLogRecord, CrashLogWriter, DeviceFacts};
 use emmclab_crash::{CrashLogIndex, ExploreOptions, Explorer};
+use emmclab_testing::peak_bytes;
 
 const BLOCK_SECTORS: u32 = 8;
 
@@ -76,7 +77,5 @@ fn main() {
         covered.chosen as f64 / took,
         covered.most_unpromised,
     );
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
-    println!("peak memory: {}", peak.trim_start_matches("VmHWM:").trim());
+    println!("peak memory: {} kB", peak_bytes() / 1024);
 }

@@ -10,10 +10,10 @@
 
 use std::error::Error;
 use std::sync::Arc;
-use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use emmclab_profile::{Profile, ProfileOptions};
+use emmclab_testing::{SeededRandom, peak_bytes, processor_time};
 use emmclab_trace::{BATCH_ROWS, Batch, BatchBuilder, Ledger, Nanos, Op, ReadOptions, Request, Sector, TraceHeader, TraceReader};
 
 const REPEATED: u64 = 10_000_000;
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let span = span(&batches);
         measure(&path, (0..times).flat_map(|round| batches.iter().map(move |batch| later(batch, round as i64 * span))));
     }
-    let mut random = SplitMix(1);
+    let mut random = SeededRandom::new(1);
     let mut now = 0;
     let full = (0..requests / BATCH_ROWS as u64).map(|_| synthetic(&mut random, &mut now));
     measure("synthetic over 32 GB", full);
@@ -79,14 +79,14 @@ fn later(batch: &Batch, by: i64) -> Batch {
 
 /// Generates a phone-like mix: 75 % writes, sizes of 4 to 64 KB, 25 % sequential, gaps of 0.01 to 400 ms, and half of the random
 /// requests in a hot sixteenth of the device.
-fn synthetic(random: &mut SplitMix, now: &mut i64) -> Batch {
+fn synthetic(random: &mut SeededRandom, now: &mut i64) -> Batch {
     let mut builder = BatchBuilder::default();
     let mut next = 0;
     for _ in 0..BATCH_ROWS {
-        let bits = random.next();
+        let bits = random.bits();
         let sectors = 8 << [0, 0, 0, 0, 0, 1, 2, 4][(bits & 7) as usize];
         let range = if bits >> 3 & 1 == 0 { DEVICE_SECTORS } else { DEVICE_SECTORS / 16 };
-        let sector = if (bits >> 4).is_multiple_of(4) { next } else { random.next() % (range - 256) / 8 * 8 };
+        let sector = if (bits >> 4).is_multiple_of(4) { next } else { random.bits() % (range - 256) / 8 * 8 };
         *now += 10_000 << (bits >> 6 & 15);
         let at = |us: i64| Some(Nanos(*now + us * 1_000));
         let service = 150 + (bits >> 10 & 1_023) as i64;
@@ -104,13 +104,13 @@ fn measure(name: &str, batches: impl Iterator<Item = Batch>) {
     let (mut spent, mut requests) = (Duration::ZERO, 0);
     for batch in batches {
         requests += batch.len();
-        let begun = cpu_time();
+        let begun = processor_time();
         profile.update(&batch);
-        spent += cpu_time().saturating_sub(begun);
+        spent += processor_time().saturating_sub(begun);
     }
-    let begun = cpu_time();
+    let begun = processor_time();
     let report = profile.finish(&Ledger::default(), &TraceHeader::default());
-    spent += cpu_time().saturating_sub(begun);
+    spent += processor_time().saturating_sub(begun);
     let counted = report.by_operation.iter().filter(|row| row.op != "all").map(|row| row.requests);
     assert_eq!(counted.sum::<u64>(), requests as u64, "every request is in the profile");
     tell(name.rsplit('/').next().unwrap_or(name), requests, spent);
@@ -119,31 +119,5 @@ fn measure(name: &str, batches: impl Iterator<Item = Batch>) {
 fn tell(name: &str, requests: usize, spent: Duration) {
     let spent_s = spent.as_secs_f64();
     let per_s = requests as f64 / spent_s;
-    println!("{name:<28} {requests:>12} {spent_s:>9.2} {per_s:>14.0} {:>10.1}", peak_mb());
-}
-
-/// Returns the processor time of this thread on Linux, which depends less on other work; elsewhere the wall time.
-fn cpu_time() -> Duration {
-    static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
-    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let ns = statistics.split_whitespace().next().and_then(|ns| ns.parse().ok());
-    ns.map_or_else(|| BEGUN.elapsed(), Duration::from_nanos)
-}
-
-/// Returns the peak resident memory of the process so far, on Linux; 0 elsewhere.
-fn peak_mb() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmHWM"));
-    line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
-}
-
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
-    }
+    println!("{name:<28} {requests:>12} {spent_s:>9.2} {per_s:>14.0} {:>10.1}", peak_bytes() as f64 / 1_048_576.0);
 }

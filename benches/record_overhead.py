@@ -81,7 +81,7 @@ class Recording:
     """The recorder, running in parallel to a workload."""
 
     def __init__(self, program: str, device: str, folder: Path) -> None:
-        command = [program, "--device", device, str(folder / "trace.parquet")]
+        command = [program, device, str(folder / "trace.parquet")]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

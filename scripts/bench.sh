@@ -23,7 +23,7 @@ rm "$folder/large.parquet"
 printf '\n== A fleet of small recordings, whole processes\n'
 python benches/fleet.py
 printf '\n== Simulated device\n'
-for case in new trace random full; do
+for case in new random full; do
     run emmclab-replay device_speed "$case"
 done
 printf '\n== Layers: decisions, memory, recovery\n'

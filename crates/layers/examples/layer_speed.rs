@@ -8,20 +8,7 @@ use emmclab_layers::{
     BackgroundDecision, CommandPlan, DisksBelow, HostRequest, ImmediateStack, InFlightRequests, Layer, LayerConfig,
     RequestDecision, SectorDisk, build_stack,
 };
-
-/// Resident memory of this process in bytes, from the kernel.
-fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0 kB");
-    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap_or(0) * 1024
-}
-
-/// Processor time of this thread in seconds, from the kernel: other programs do not count.
-fn processor_s() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let ns: u64 = text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0);
-    ns as f64 / 1e9
-}
+use emmclab_testing::{processor_time, resident_bytes};
 
 /// 12 GB, as in the paper, in sectors; and the card.
 const BELOW: DisksBelow = DisksBelow::new(12 << 21, Some(32 << 21));
@@ -121,9 +108,9 @@ fn come_back(checkpoint: &str, logged_mb: u64) -> Result<()> {
     let written = counters.iter().find(|(name, _)| *name == "checkpoint_bytes").map_or(0, |(_, bytes)| *bytes);
     let mut disks = executor.into_disks();
     (disks[1].reads, disks[1].bytes) = (0, 0);
-    let begin = processor_s();
+    let begin = processor_time();
     let mut executor = ImmediateStack::start(layers()?, disks, true).map_err(said)?;
-    let took = processor_s() - begin;
+    let took = processor_time().saturating_sub(begin).as_secs_f64();
     let disk = &executor.disks()[1];
     println!(
         "recovery, checkpoint {checkpoint}, {logged_mb} MB logged: {} reads of {:.1} MB, {:.1} ms in memory, {:.1} MB of checkpoints written",
@@ -150,7 +137,7 @@ fn drive(what: &str, config: &LayerConfig, requests: u64, span: u64) -> Result<(
         layer.start(&mut plan);
         let units = span.min(layer.capacity()) / 8;
         let mut seed = 1_u64;
-        let begin = processor_s();
+        let begin = processor_time();
         for id in 0..requests {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let sector = ((u128::from(seed) * u128::from(units)) >> 64) as u64 * 8;
@@ -170,7 +157,7 @@ fn drive(what: &str, config: &LayerConfig, requests: u64, span: u64) -> Result<(
                 work(layer, &in_flight, &mut background);
             }
         }
-        best = best.min(processor_s() - begin);
+        best = best.min(processor_time().saturating_sub(begin).as_secs_f64());
         memory = memory.max(resident_bytes().saturating_sub(before));
         counters = layer.counters();
     }
@@ -213,7 +200,7 @@ fn commits(mode: &str, transactions: u64) -> Result<()> {
             layer.completed(id);
             id += 1;
         };
-        let begin = processor_s();
+        let begin = processor_time();
         for number in 0..transactions {
             let transaction = Some(number as u32 + 1);
             let note = |role, home, changed| BlockNote {
@@ -232,7 +219,7 @@ fn commits(mode: &str, transactions: u64) -> Result<()> {
                 send(JOURNAL.0 - 8, CommandFlags::empty(), &[note(BlockRole::JournalSuperblock, Some(at), 1)]);
             }
         }
-        best = best.min(processor_s() - begin);
+        best = best.min(processor_time().saturating_sub(begin).as_secs_f64());
         requests = id;
         counters = layer.counters();
     }

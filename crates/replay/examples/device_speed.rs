@@ -1,13 +1,13 @@
 //! Prints how fast the device is and what memory it takes: `cargo run --release -p emmclab-replay --example device_speed`.
 //!
-//! With the name of a case (`new`, `trace`, `random`, `full`) only that one, in a process of its own, so that the peak
+//! With the name of a case (`new`, `random`, `full`) only that one, in a process of its own, so that the peak
 //! memory is its own.
 
 use std::time::Instant;
 
 use emmclab_device::{Device, DeviceCommand, DeviceConfig, NullObserver};
-use emmclab_replay::{ReplayOptions, simulate};
-use emmclab_trace::{Nanos, Op, Result, TraceCombiner, TraceInput};
+use emmclab_testing::peak_bytes;
+use emmclab_trace::{Nanos, Op, Result};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
@@ -15,20 +15,13 @@ type Case = fn() -> Result<()>;
 
 fn main() -> Result<()> {
     let wanted = std::env::args().nth(1);
-    let cases: [(&str, Case); 4] = [("new", start_up), ("trace", trace), ("random", random_writes), ("full", full_device)];
+    let cases: [(&str, Case); 3] = [("new", start_up), ("random", random_writes), ("full", full_device)];
     for (name, case) in cases {
         if wanted.as_deref().is_none_or(|wanted| wanted == name) {
             case()?;
         }
     }
     Ok(())
-}
-
-/// Peak resident memory of this process in bytes, from the kernel.
-fn peak_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
-    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap_or(0) * 1024
 }
 
 fn report(what: &str, seconds: f64, operations: u64, unit: &str) {
@@ -47,65 +40,6 @@ fn start_up() -> Result<()> {
         let seconds = begin.elapsed().as_secs_f64();
         println!("new 32 GB {preset}: {:.3} ms, {}", seconds * 1e3, device.geometry().capacity());
     }
-    Ok(())
-}
-
-/// The Pixel trace that the peers were measured on, file reading and decompression included and apart.
-fn trace() -> Result<()> {
-    let Some(folder) = std::env::var_os("EMMCLAB_TRACES") else {
-        println!("trace: set EMMCLAB_TRACES to the folder of the real traces");
-        return Ok(());
-    };
-    let folder = std::path::PathBuf::from(folder);
-    for name in ["pixel6a/telegram_exec.csv.gz", "nexus5/log106_Messaging.txt"] {
-        let input = TraceInput { path: folder.join(name), ..TraceInput::default() };
-        for preset in ["ssdsim", "iiswc15-4ps", "iiswc15-hps"] {
-            let config = DeviceConfig::preset(preset)?;
-            let begin = Instant::now();
-            let mut traces = match TraceCombiner::open(vec![input.clone()], 1) {
-                Ok(traces) => traces,
-                Err(error) => {
-                    println!("trace {name}: {error}");
-                    break;
-                }
-            };
-            let options = ReplayOptions { wrap_addresses: true, ..ReplayOptions::default() };
-            let result = simulate(&config, &mut traces, &options, &mut NullObserver)?;
-            let operations = result.flash.page_operations();
-            report(
-                &format!("{name} on {preset}, {} requests, whole", result.requests.total),
-                begin.elapsed().as_secs_f64(),
-                operations,
-                "page operations",
-            );
-        }
-        replay_only(&input)?;
-    }
-    Ok(())
-}
-
-/// The Pixel trace without reading the file.
-fn replay_only(input: &TraceInput) -> Result<()> {
-    let Ok(mut traces) = TraceCombiner::open(vec![input.clone()], 1) else { return Ok(()) };
-    let mut batches = Vec::new();
-    while let Some(batch) = traces.next_batch()? {
-        batches.push(batch);
-    }
-    let config = DeviceConfig::preset("iiswc15-4ps")?;
-    let options = ReplayOptions { wrap_addresses: true, ..ReplayOptions::default() };
-    let mut best = f64::MAX;
-    let mut operations = 0;
-    for _ in 0..3 {
-        let mut simulation = emmclab_replay::Simulation::new(&config, &options, None)?;
-        let begin = Instant::now();
-        for batch in &batches {
-            simulation.feed(batch, &mut NullObserver)?;
-        }
-        best = best.min(begin.elapsed().as_secs_f64());
-        let result = simulation.finish(None, &mut NullObserver)?;
-        operations = result.flash.page_operations();
-    }
-    report("  replay alone on iiswc15-4ps", best, operations, "page operations");
     Ok(())
 }
 

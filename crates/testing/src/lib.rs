@@ -120,12 +120,39 @@ impl SeededRandom {
 
     /// A random number below `sides`.
     pub fn below(&mut self, sides: usize) -> usize {
+        (self.bits() % sides as u64) as usize
+    }
+
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % sides as u64) as usize
+        z ^ (z >> 31)
     }
+}
+
+/// The peak resident memory of this process so far in bytes, from the kernel.
+pub fn peak_bytes() -> u64 {
+    status_bytes("VmHWM:")
+}
+
+/// The resident memory of this process in bytes, from the kernel.
+pub fn resident_bytes() -> u64 {
+    status_bytes("VmRSS:")
+}
+
+fn status_bytes(field: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1024
+}
+
+/// The processor time of this thread, from the kernel, which depends less on other work than the time on the clock.
+pub fn processor_time() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0))
 }
 
 /// A message in the wire format of Protocol Buffers.

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Instant;
 
+use emmclab_testing::peak_bytes;
 use emmclab_trace::{
     BATCH_ROWS, BatchBuilder, Ledger, NameTable, Nanos, Op, ReadOptions, Request, RequestFlags, Result, Sector, TraceHeader,
     TraceReader, TraceWriter, WriteOptions,
@@ -27,9 +28,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
             requests as f64 / 1e6 / seconds,
         );
     }
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM: unknown");
-    println!("{peak}");
+    println!("peak memory: {} kB", peak_bytes() / 1024);
     Ok(())
 }
 
