@@ -11,7 +11,7 @@ use std::time::Instant;
 use emmclab_base::{Nanos, Op};
 use emmclab_crash::log::{CommandPort, CrashLogHeader, CrashLogRecord, CrashLogWriter, DeviceFacts};
 use emmclab_crash::{CrashLogIndex, ExploreOptions, Explorer};
-use emmclab_testing::peak_bytes;
+use emmclab_testing::{SeededRandom, peak_bytes};
 
 const BLOCK_SECTORS: u32 = 8;
 
@@ -33,13 +33,11 @@ fn main() {
     let header = CrashLogHeader { device, sectors, ..CrashLogHeader::default() };
     let begun = Instant::now();
     let mut log = CrashLogWriter::create(file.path(), &header).unwrap();
-    let (mut now, mut dice) = (0, 88_172_645_463_325_252_u64);
+    let (mut now, mut random) = (0, SeededRandom::new(1));
     let mut data = [0; BLOCK_SECTORS as usize * 512];
     let writes = mib * 256;
     for number in 0..writes {
-        dice ^= dice << 13;
-        dice ^= dice >> 7;
-        dice ^= dice << 17;
+        let dice = random.bits();
         // Half of each block is noise, which does not compress.
         for (place, word) in data.chunks_exact_mut(8).take(256).enumerate() {
             word.copy_from_slice(&dice.wrapping_mul(2 * place as u64 + 1).to_le_bytes());

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use emmclab_serve::MemoryDevice;
 use emmclab_serve::nbd::{ListenAddress, NbdExportOptions, NbdServer};
+use emmclab_testing::SeededRandom;
 
 const SIZE: u64 = 256 << 20;
 const BLOCK: usize = 4096;
@@ -39,7 +40,7 @@ impl Drop for Process {
 /// A client in the transmission phase.
 struct Client {
     stream: UnixStream,
-    state: u64,
+    random: SeededRandom,
     requests: Vec<u8>,
     replies: Vec<u8>,
 }
@@ -53,7 +54,7 @@ impl Client {
         stream.write_all(&[&3_u32.to_be_bytes()[..], b"IHAVEOPT", &[0, 0, 0, 1, 0, 0, 0, 0]].concat())?;
         let mut export = [0; 10];
         stream.read_exact(&mut export)?;
-        Ok(Self { stream, state: 1, requests: Vec::new(), replies: vec![0; 64 * (BLOCK + 16)] })
+        Ok(Self { stream, random: SeededRandom::new(1), requests: Vec::new(), replies: vec![0; 64 * (BLOCK + 16)] })
     }
 
     fn push(&mut self, write: bool, offset: u64) {
@@ -67,11 +68,6 @@ impl Client {
         }
     }
 
-    fn random(&mut self) -> u64 {
-        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.state >> 33) % (SIZE / BLOCK as u64) * BLOCK as u64
-    }
-
     /// Returns the requests per second, with consecutive offsets until the device is full, or with random offsets for a time.
     fn run(&mut self, write: bool, depth: usize, time: Option<Duration>) -> Result<f64> {
         let reply = 16 + if write { 0 } else { BLOCK };
@@ -80,8 +76,9 @@ impl Client {
             ended |= time.map_or(sent as u64 * BLOCK as u64 >= SIZE, |time| begin.elapsed() >= time);
             self.requests.clear();
             while !ended && sent - done < depth {
-                let offset = if time.is_some() { self.random() } else { sent as u64 * BLOCK as u64 % SIZE };
-                self.push(write, offset);
+                let block =
+                    if time.is_some() { self.random.below(SIZE as usize / BLOCK) } else { sent % (SIZE as usize / BLOCK) };
+                self.push(write, (block * BLOCK) as u64);
                 sent += 1;
             }
             self.stream.write_all(&self.requests)?;

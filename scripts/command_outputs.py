@@ -19,6 +19,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 from emmclab import __version__
 from emmclab.cli import failures, main, progress
@@ -175,18 +176,10 @@ def _trimmed(text: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
-@contextlib.contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    package_variables = ("EMMCLAB_TRACES", "EMMCLAB_DEBUG")
-    before = dict(os.environ)
-    os.environ.update({"NO_COLOR": "1", **variables})
-    for name in package_variables:
-        os.environ.pop(name, None)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+def _environment(**variables: str) -> contextlib.AbstractContextManager[object]:
+    """Replace the environment by one without variables of the package and without colours."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("EMMCLAB_TRACES", "EMMCLAB_DEBUG")}
+    return mock.patch.dict(os.environ, {**kept, "NO_COLOR": "1", **variables}, clear=True)
 
 
 def update(check: bool) -> int:

@@ -4,7 +4,6 @@ import dataclasses
 import importlib
 import inspect
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -202,67 +201,64 @@ def described(fields: Iterable[Field]) -> str:
 
 def profile_fields() -> str:
     """Describe the fields of a profile."""
+    profile = emmclab.read(emmclab.bundled()[0]).profile(percentiles=[99.9])
+    figures = [
+        [
+            f"`{figure.name}`",
+            f"{figure.title}. {figure.about}",
+            ", ".join(f"`{field}`" for field in next(iter(profile.figure(figure.name)), {})),
+        ]
+        for figure in FIGURES
+        if not figure.source
+    ]
+    journal = emmclab.read(emmclab.bundled()[0]).journal()
+    whence = ("name", "trace_digest", "ledger", "header")
+    elsewhere = {field.name for _, fields in TABLES for field in fields}
+    elsewhere |= {
+        "figures",
+        "findings",
+        "clock_jumps",
+        "key_figures",
+        "key_figures_without_jumps",
+        "reissues",
+        "journal",
+    }
+    rules = [[f"`{finding['id']}`", finding["title"], finding["rule"]] for finding in profile.findings]
     parts = [
         "# Fields of a profile\n\n`emmclab profile TRACE --json` prints a list with one object per trace; ",
         "`emmclab.profile(path)` returns the same fields. A field that the trace does not record is `null`.\n",
+        *(f"\n## {title}\n\n{described(fields)}" for title, fields in TABLES),
+        "\n## Figures\n\nRows under `figures`; field names end in their unit.\n\n",
+        table(["figure", "content", "fields of a row"], figures),
+        "\n## Clock jumps\n\n`clock_jumps` lists clock jumps and pauses of the recording ",
+        "([rules](../guides/first-look.md#a-clock-that-jumps)), each with:\n\n",
+        described(JUMP_FIELDS),
+        "\n`key_figures` are the figures that a jump distorts, `key_figures_without_jumps` the figures without ",
+        "the jumps that remain in the trace (`null` if there are none):\n\n",
+        described(KEY_FIELDS),
+        "\n## Suspected re-issues\n\n`reissues` describes requests that were issued twice ",
+        "([rule](../guides/first-look.md#requests-that-were-issued-twice)), `null` if the trace does not show them: ",
+        ", ".join(f"`{name}`" for name in profile["reissues"]),
+        ". `figures` are the figures that re-issues change, `figures_without` the figures without the ",
+        "re-issues that remain in the trace (`null` if there are none):\n\n",
+        described(REISSUE_FIELDS),
+        "\n## Journal\n\n`journal` is the cost of journaling by roles of blocks, `null` if the trace ",
+        "has no block notes. `emmclab journal TRACE --json` prints the same fields, and without notes those by ",
+        "flags and addresses ([definitions](../guides/journal.md#definitions)): ",
+        ", ".join(f"`{name}`" for name in journal if name not in whence),
+        ".\n\n## Waits for durability\n\n`fsync` divides them into parts under `--fsync` ",
+        "([definitions](../concepts/fsync.md)). ",
+        "The rows of `by_process` contain the process, the file system, and:\n\n",
+        described(FSYNC_FIELDS),
+        "\nEach part is `NAME_ms`, and in `by_process` also `NAME_pct`, a share of `split_ms`:\n\n",
+        described((*FSYNC_PARTS, FSYNC_SHARED)),
+        "\n## Other fields\n\n",
+        ", ".join(f"`{name}`" for name in profile if name not in elsewhere),
+        ".\n\n## Findings\n\n`findings` judges the characteristics and implications of the paper, each with ",
+        ", ".join(f"`{name}`" for name in profile.findings[0]),
+        ".\n\n",
+        table(["id", "title", "shown if"], rules),
     ]
-    for title, fields in TABLES:
-        parts.append(f"\n## {title}\n\n{described(fields)}")
-    profile = emmclab.read(emmclab.bundled()[0]).profile(percentiles=[99.9])
-    parts.append("\n## Figures\n\nRows under `figures`; field names end in their unit.\n\n")
-    rows = []
-    for figure in FIGURES:
-        if figure.source:
-            continue
-        fields = list(next(iter(profile.figure(figure.name)), {}))
-        rows.append([f"`{figure.name}`", f"{figure.title}. {figure.about}", ", ".join(f"`{f}`" for f in fields)])
-    parts.append(table(["figure", "content", "fields of a row"], rows))
-    parts.append(
-        "\n## Clock jumps\n\n`clock_jumps` lists clock jumps and pauses of the recording "
-        "([rules](../guides/first-look.md#a-clock-that-jumps)), each with:\n\n"
-    )
-    parts.append(described(JUMP_FIELDS))
-    parts.append(
-        "\n`key_figures` are the figures that a jump distorts, `key_figures_without_jumps` the figures without "
-        "the jumps that remain in the trace (`null` if there are none):\n\n"
-    )
-    parts.append(described(KEY_FIELDS))
-    parts.append(
-        "\n## Suspected re-issues\n\n`reissues` describes requests that were issued twice "
-        "([rule](../guides/first-look.md#requests-that-were-issued-twice)), `null` if the trace does not "
-        "show them: "
-        + ", ".join(f"`{name}`" for name in profile["reissues"])
-        + ". `figures` are the figures that re-issues change, `figures_without` the figures without the "
-        "re-issues that remain in the trace (`null` if there are none):\n\n"
-    )
-    parts.append(described(REISSUE_FIELDS))
-    journal = emmclab.read(emmclab.bundled()[0]).journal()
-    whence = ("name", "trace_digest", "ledger", "header")
-    parts.append(
-        "\n## Journal\n\n`journal` is the cost of journaling by roles of blocks, `null` if the trace "
-        "has no block notes. `emmclab journal TRACE --json` prints the same fields, and without notes those by "
-        "flags and addresses ([definitions](../guides/journal.md#definitions)): "
-        + ", ".join(f"`{name}`" for name in journal if name not in whence)
-        + ".\n"
-    )
-    parts.append(
-        "\n## Waits for durability\n\n`fsync` divides them into parts under `--fsync` "
-        "([definitions](../concepts/fsync.md)). The rows of `by_process` contain the process, the file system, and:\n\n"
-    )
-    parts.append(described(FSYNC_FIELDS))
-    parts.append("\nEach part is `NAME_ms`, and in `by_process` also `NAME_pct`, a share of `split_ms`:\n\n")
-    parts.append(described((*FSYNC_PARTS, FSYNC_SHARED)))
-    flat = {field.name for _, fields in TABLES for field in fields}
-    elsewhere = (
-        *("figures", "findings", "clock_jumps", "key_figures", "key_figures_without_jumps"),
-        *("reissues", "journal"),
-    )
-    others = [name for name in profile if name not in flat and name not in elsewhere]
-    parts.append("\n## Other fields\n\n" + ", ".join(f"`{name}`" for name in others) + ".\n")
-    parts.append("\n## Findings\n\n`findings` judges the characteristics and implications of the paper, each with ")
-    parts.append(", ".join(f"`{name}`" for name in profile.findings[0]) + ".\n\n")
-    rules = [[f"`{finding['id']}`", finding["title"], finding["rule"]] for finding in profile.findings]
-    parts.append(table(["id", "title", "shown if"], rules))
     return "".join(parts)
 
 
@@ -395,11 +391,8 @@ def settings_page() -> str:
 
 def _setting_rows() -> Iterator[dict[str, Any]]:
     """Yield the settings of the smallest device, and the further settings of each choice."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "device.toml"
-        lines = [f"{key} = {value}" for key, value in NEEDED.items()]
-        file.write_text("\n".join(["[[geometry.block_groups]]", *lines, ""]))
-        plain = Device.file(file)
+    lines = [f"{key} = {value}" for key, value in NEEDED.items()]
+    plain = Device.from_toml("\n".join(["[[geometry.block_groups]]", *lines]))
     yield from plain.explain()
     plain_keys = {row["key"] for row in plain.explain()}
     allowed = {row["key"]: row["allowed"].split(", ") for row in plain.explain()}

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use emmclab_testing::peak_bytes;
+use emmclab_testing::{SeededRandom, peak_bytes};
 use emmclab_trace::{
     BATCH_ROWS, BatchBuilder, Ledger, NameTable, Nanos, Op, ReadOptions, Request, RequestFlags, Result, Sector, TraceHeader,
     TraceReader, TraceWriter, WriteOptions,
@@ -51,31 +51,25 @@ fn make(path: &Path, rows: u64) -> Result<()> {
     let mut devices = NameTable::default();
     let device = devices.intern("179,0");
     let (processes, devices) = (processes.into(), devices.into());
-    let mut state = 1u64;
-    let mut random = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state >> 20
-    };
+    let mut random = SeededRandom::new(1);
     let mut now = 1_398_406_382_756_832_000i64;
     let mut builder = BatchBuilder::default();
     for i in 0..rows {
-        now += (random() % 3_000_000) as i64;
-        let wait = (random() % 50_000) as i64;
+        now += (random.bits() % 3_000_000) as i64;
+        let wait = (random.bits() % 50_000) as i64;
         builder.push(&Request {
             start: Some(Nanos(now + wait)),
-            issue: Some(Nanos(now + wait + 15_000 + (random() % 4096) as i64)),
-            complete: Some(Nanos(now + wait + 500_000 + (random() % 1_000_000) as i64)),
-            flags: RequestFlags((random() % 8) as u16),
-            pid: Some((random() % 300) as i32),
-            process: Some(names[(random() % 40) as usize]),
+            issue: Some(Nanos(now + wait + 15_000 + (random.bits() % 4096) as i64)),
+            complete: Some(Nanos(now + wait + 500_000 + (random.bits() % 1_000_000) as i64)),
+            flags: RequestFlags((random.bits() % 8) as u16),
+            pid: Some((random.bits() % 300) as i32),
+            process: Some(names[(random.bits() % 40) as usize]),
             device: Some(device),
             ..Request::new(
                 Nanos(now),
-                if random() % 10 < 7 { Op::Write } else { Op::Read },
-                Sector(random() % (8 << 20) * 8),
-                8 << (random() % 6),
+                if random.bits() % 10 < 7 { Op::Write } else { Op::Read },
+                Sector(random.bits() % (8 << 20) * 8),
+                8 << (random.bits() % 6),
             )
         });
         if builder.len() == BATCH_ROWS || i + 1 == rows {
