@@ -18,7 +18,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
@@ -98,10 +98,43 @@ def emmclab_json(*arguments: object, **options: Any) -> Any:
     return json.loads(emmclab_ok(*arguments, "--json", **options).stdout)
 
 
+def profiled(*arguments: object) -> dict[str, Any]:
+    """Return the profile of the only trace that these arguments of `emmclab profile` name."""
+    (profile,) = emmclab_json("profile", *arguments)
+    return profile
+
+
 def begin(*arguments: object, **options: Any) -> subprocess.Popen[str]:
     """Start the command line; by default its output and messages go to pipes."""
     usual: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment()}
     return subprocess.Popen([*COMMAND, *map(str, arguments)], **usual | options)
+
+
+def execute(*command: object, status: int = 0, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program, which must end with this exit status, and return what it printed."""
+    usual: dict[str, Any] = {"capture_output": True, "text": True, "timeout": PATIENCE_S}
+    done = subprocess.run([*map(str, command)], **usual | options)
+    assert done.returncode == status, (command, done.stdout, done.stderr)
+    return done
+
+
+def executable(path: Path, text: str) -> Path:
+    """Write a program, and return its path."""
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def csv_trace(path: Path, heading: str, rows: Iterable[str]) -> Path:
+    """Write a trace as CSV with a heading, and return its path."""
+    path.write_text("\n".join([heading, *rows, ""]))
+    return path
+
+
+def busy_s(process: subprocess.Popen[str]) -> float:
+    """Return the processor time that a process has used so far."""
+    fields = Path("/proc", str(process.pid), "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def wait_until(holds: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
@@ -148,6 +181,11 @@ class Reproduced:
                 file.write_text(json.dumps(output))
         claims: list[dict[str, Any]] = json.loads(file.read_text())
         return claims
+
+    def copied(self, folder: Path) -> Path:
+        """Return a results folder below `folder` with a copy of the cells of `iiswc15`, which tests may change."""
+        self.page("iiswc15")
+        return Path(shutil.copytree(self.results / "iiswc15", folder / "results" / "iiswc15").parent)
 
     def once(self, name: str, make: Callable[[Path], None]) -> Path:
         """Return a folder of this name, which `make` fills on first use."""
@@ -337,9 +375,7 @@ def biotracer(requests: int, first_s: int = 1_400_000_000) -> str:
 
 def ended_in_the_middle(command: list[object], folder: Path, number: int) -> tuple[int, str]:
     """Send a signal to a command that reads an endless trace, once it writes; return status and output."""
-    process = subprocess.Popen(
-        [*COMMAND, *map(str, command)], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-    )
+    process = begin(*command, stdin=subprocess.PIPE, stdout=None)
 
     def feed(pipe: IO[str]) -> None:
         with contextlib.suppress(OSError):

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from conftest import PATIENCE_S, ROOT, biotracer, emmclab, environment, need_library
+from conftest import ROOT, biotracer, emmclab, environment, executable, execute, need_library
 from emmclab.cli import application
+from emmclab.runtime.optional_libraries import EXTRAS
 from emmclab.studies import Study
 from emmclab.studies.run import Shard
 from pages import follow
@@ -90,9 +91,7 @@ def test_each_message_of_the_recorder_is_in_the_guide() -> None:
 def test_every_option_of_power_cuts_that_a_page_names_is_one_of_the_command(page: Path) -> None:
     lines = [line for line in page.read_text().splitlines() if not re.match(r" +\$ (?!emmclab)", line)]
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "\n".join(lines)))
-    command: Any = application()
-    options = {name for param in command.commands["crash"].params for name in (*param.opts, *param.secondary_opts)}
-    assert named and named <= options
+    assert named and named <= options("crash")
 
 
 @pytest.mark.usefixtures("root")
@@ -101,8 +100,7 @@ def test_the_workload_and_the_check_of_the_guide_do_what_it_says(tmp_path: Path)
     careless = notes.replace('    sync "note$n" .\n', "")
     assert careless != notes
     for name, text in (("notes.sh", notes), ("careless.sh", careless), ("check.sh", check)):
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
+        executable(tmp_path / name, text)
     few = ("--device", "emmc51-cache", "--cuts", "12", "--states", "device", "--check", tmp_path / "check.sh")
     done = emmclab("crash", *few, "--", tmp_path / "notes.sh", cwd=tmp_path)
     assert done.returncode == 0 and "no acknowledged data was lost" in done.stdout, done.stderr
@@ -201,28 +199,17 @@ def run(code: str, folder: Path, blocked: set[str]) -> subprocess.CompletedProce
     """Run code in a folder with a trace, without some libraries."""
     (folder / "trace.txt").write_text(biotracer(100))
     program = BLOCKED.format(blocked=blocked) + code
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=environment(),
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    return execute(sys.executable, "-c", program, cwd=folder, env=environment())
 
 
 def test_the_first_example_runs_with_what_the_demo_installs(tmp_path: Path) -> None:
     blocked = beyond_the_lock()
     assert blocked >= {"polars", "pandas", "pyarrow", "pytest"}
-    done = run(examples()[0], tmp_path, blocked)
-    assert done.returncode == 0, done.stderr
-    assert "Mean response" in done.stdout
+    assert "Mean response" in run(examples()[0], tmp_path, blocked).stdout
 
 
 def test_the_examples_run_together_with_the_extra(tmp_path: Path) -> None:
-    done = run("".join(examples()), tmp_path, set())
-    assert done.returncode == 0, done.stderr
+    run("".join(examples()), tmp_path, set())
 
 
 def test_a_missing_library_names_the_line_of_readme_that_brings_it(tmp_path: Path) -> None:
@@ -236,8 +223,6 @@ def test_a_missing_library_names_the_line_of_readme_that_brings_it(tmp_path: Pat
 
 
 def test_the_extra_brings_every_library_that_is_imported_with_it() -> None:
-    from emmclab.runtime.optional_libraries import EXTRAS
-
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for library, extra in EXTRAS.items():
         assert any(re.match(rf"{library}\b", line) for line in extras[extra]), library

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from rich.text import Text
 from typer.core import TyperGroup
 
-from conftest import COMMAND, PATIENCE_S, emmclab, environment
+from conftest import COMMAND, emmclab, environment, executable, execute
 from emmclab.cli import COMMANDS, PANELS, application, application_for, insert_default_values, overview
 from emmclab.cli.command import READING_PANEL
 from emmclab.cli.command_groups import walk_commands
@@ -161,15 +160,6 @@ printf '%s\\n' "${COMPREPLY[@]}"
     ids=lambda words: " ".join(words[:3]),
 )
 def test_bash_offers_commands_options_and_names(words: list[str], offered: list[str], tmp_path: Path) -> None:
-    program = tmp_path / "emmclab"
-    program.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
-    program.chmod(0o755)
-    done = subprocess.run(
-        ["bash", "-c", TYPED, str(program), "emmclab", *words],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=PATIENCE_S,
-        check=True,
-    )
+    program = executable(tmp_path / "emmclab", f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+    done = execute("bash", "-c", TYPED, program, "emmclab", *words, env=environment())
     assert (done.stdout.split(), done.stderr) == (offered, "")

@@ -15,7 +15,7 @@ import pytest
 
 import annotated
 import emmclab as lab
-from conftest import ROOT, assert_fails, emmclab, emmclab_json, emmclab_ok, make_btrfs, need
+from conftest import ROOT, assert_fails, csv_trace, emmclab, emmclab_json, emmclab_ok, execute, make_btrfs, need
 from emmclab.studies.query import query_one_trace
 
 GUIDE = ROOT / "docs/guides/journal.md"
@@ -132,22 +132,19 @@ def test_a_trace_that_names_no_format_is_shown_without_one() -> None:
 
 
 def test_reads_of_a_thread_that_only_discards_are_said_to_be_discards(tmp_path: Path) -> None:
-    path = tmp_path / "phone.csv"
-    rows = ["arrival_ns,sector,sectors,op,process", "1000,0,8,write,chat"]
-    rows += [f"{at},{at * 8},2048,read,f2fs_discard-25" for at in range(2000, 2004)]
-    path.write_text("\n".join([*rows, ""]))
+    rows = ["1000,0,8,write,chat", *(f"{at},{at * 8},2048,read,f2fs_discard-25" for at in range(2000, 2004))]
+    path = csv_trace(tmp_path / "phone.csv", "arrival_ns,sector,sectors,op,process", rows)
     (thread,) = emmclab_json("journal", path)["kernel_threads"]
     assert (thread["reads"], thread["read_kb"], thread["written_kb"]) == (4, 4096, 0)
     assert "f2fs_discard-25: this thread sends discards only" in " ".join(emmclab("journal", path).stdout.split())
 
 
 def test_checkpoints_of_f2fs_are_known_by_the_name_of_their_thread(tmp_path: Path) -> None:
-    rows = ["arrival_ns,sector,sectors,op,process"]
+    rows = []
     for at in range(100):
         process = "f2fs_ckpt-254:4" if at % 4 == 0 else "f2fs_gc-254:4" if at % 10 == 1 else "chat"
         rows.append(f"{at * 1_000_000},{at * 8},8,write,{process}")
-    path = tmp_path / "phone.csv"
-    path.write_text("\n".join([*rows, ""]))
+    path = csv_trace(tmp_path / "phone.csv", "arrival_ns,sector,sectors,op,process", rows)
     journal = emmclab_json("journal", path)
     threads = {thread["thread"]: thread for thread in journal["kernel_threads"]}
     assert threads["f2fs_ckpt-254:4"]["requests"] == 25
@@ -160,7 +157,6 @@ def test_checkpoints_of_f2fs_are_known_by_the_name_of_their_thread(tmp_path: Pat
     assert "f2fs_ckpt-254:4" in page.read_text()
 
 
-_MB = 1 << 20
 #: A journal of 4 MB, which wraps around within a test, and which mkfs initialises instead of the kernel.
 _MKFS = ["-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-J", "size=4", "-N", "4096"]
 _TOOLS = "PATH=$PATH:/usr/sbin:/sbin; "
@@ -218,9 +214,7 @@ def _shell(disk: lab.LiveDevice, command: str, status: int = 0) -> None:
 
 def _journal_block(disk: lab.LiveDevice) -> int:
     """Return the number of the first block of the journal, from debugfs."""
-    command = f"{_TOOLS} debugfs -R 'bmap <8> 0' {disk.path}"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
-    return int(done.stdout.split()[-1])
+    return int(execute("sh", "-c", f"{_TOOLS} debugfs -R 'bmap <8> 0' {disk.path}").stdout.split()[-1])
 
 
 def _damaged(disk: lab.LiveDevice) -> None:
@@ -289,7 +283,7 @@ def test_a_file_system_may_grow_while_it_is_written_to(mode: str, tmp_path: Path
                 pytest.skip("the kernel refuses to resize what is mounted here (CAP_SYS_RESOURCE)")
             assert done.returncode == 0, done.stderr
         files.write(40)
-        assert os.statvfs(mount).f_blocks * 4096 > 180 * _MB
+        assert os.statvfs(mount).f_blocks * 4096 > 180 << 20
         files.check()
         disk.unmount()
         _shell(disk, "e2fsck -fn $DISK")

@@ -10,10 +10,11 @@ import pytest
 from rich.text import Text
 
 import emmclab as package
-from conftest import COMMAND, PATIENCE_S, emmclab_ok, environment
+from conftest import COMMAND, PATIENCE_S, csv_trace, emmclab_ok, environment
 from emmclab.cli.console import one_line
 from emmclab.cli.tables import framed
 from emmclab.errors import ConfigError, EmmclabError, FormatError
+from emmclab.studies import Serial, Study, run_study
 
 CLEARED = "a\x1b[2J\x07\x9b"
 
@@ -30,26 +31,22 @@ def test_a_cell_of_a_table_is_one_line_and_keeps_its_style() -> None:
     assert one_line("a\r\nb") == "a␍␊b"
 
 
-def test_a_process_whose_name_has_a_line_break_is_one_row(tmp_path: Path) -> None:
-    trace = tmp_path / "chat.parquet"
+def of_process(name: str, folder: Path) -> Path:
+    """Write a trace whose requests are all of one process; the name is an expression in SQL."""
+    trace, named = folder / "chat.parquet", folder / "named.parquet"
     package.read(package.bundled()[0]).write(trace)
-    named = tmp_path / "named.parquet"
     with duckdb.connect() as database:
-        name = "'one' || chr(10) || 'two'"
         database.execute(f"copy (select * replace ({name} as process) from '{trace}') to '{named}'")
-    done = emmclab_ok("profile", named)
-    assert "one␊two" in done.stdout
+    return named
+
+
+def test_a_process_whose_name_has_a_line_break_is_one_row(tmp_path: Path) -> None:
+    assert "one␊two" in emmclab_ok("profile", of_process("'one' || chr(10) || 'two'", tmp_path)).stdout
 
 
 def test_pages_hold_no_marks_of_direction_and_no_control_characters(tmp_path: Path) -> None:
-    trace = tmp_path / "chat.parquet"
-    package.read(package.bundled()[0]).write(trace)
     named, page = tmp_path / "a\u202eb\x9bc.parquet", tmp_path / "page.html"
-    with duckdb.connect() as database:
-        name = "'d' || chr(8238) || 'e' || chr(133) || chr(8207) || 'f'"
-        query = f"copy (select * replace ({name} as process) from '{trace}') to '{tmp_path / 'named.parquet'}'"
-        database.execute(query)
-    (tmp_path / "named.parquet").rename(named)
+    of_process("'d' || chr(8238) || 'e' || chr(133) || chr(8207) || 'f'", tmp_path).rename(named)
     emmclab_ok("profile", named, "--html", page)
     text = page.read_text()
     mark = "\N{REPLACEMENT CHARACTER}"
@@ -86,9 +83,8 @@ def test_a_very_long_name_is_cut_and_a_path_is_not() -> None:
 def test_errors_of_the_core_are_harmless_too(tmp_path: Path) -> None:
     """The error about a trace of several devices contains the name of a device from the trace."""
     names = ("sda\x1b[31m", "y" * 100_000)
-    rows = "".join(f"{number},write,{number * 8},8,{name}\n" for number, name in enumerate(names))
-    trace = tmp_path / "two.csv"
-    trace.write_text(f"arrival_ns,op,sector,sectors,device\n{rows}")
+    rows = [f"{number},write,{number * 8},8,{name}" for number, name in enumerate(names)]
+    trace = csv_trace(tmp_path / "two.csv", "arrival_ns,op,sector,sectors,device", rows)
     with pytest.raises(ConfigError) as caught:
         package.Device.preset("small-1gb").simulate(package.read(trace), wrap_addresses=True)
     messages = str(caught.value) + (caught.value.hint or "")
@@ -127,8 +123,6 @@ def test_a_name_that_is_no_utf8_is_shown_with_a_replacement(oddly_named: bytes, 
 def test_a_study_takes_such_a_name(oddly_named: bytes, tmp_path: Path) -> None:
     study = tmp_path / "small.toml"
     study.write_text('name = "small"\ninputs = ["Idle"]\n')
-    from emmclab.studies import Serial, Study, run_study
-
     named = Study.named(str(study)).with_inputs([os.fsdecode(oddly_named)])
     outcome = run_study(named, tmp_path / "results", Serial())
     assert outcome.about["recorded"] == ["my K\N{REPLACEMENT CHARACTER}che.txt"]

@@ -80,9 +80,7 @@ def test_a_study_shows_its_grids() -> None:
 
 
 def test_foreign_names_are_escaped(tmp_path: Path) -> None:
-    folder = tmp_path / "x"
-    folder.mkdir()
-    path = folder / "evil.txt"
+    path = tmp_path / "evil.txt"
     path.write_text(biotracer(50))
     trace = emmclab.read(path)
     trace.name = EVIL

@@ -53,17 +53,22 @@ def folder(archive: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def _results(reproduced: Reproduced, folder: Path) -> Path:
-    """Return a results folder in which the cells of the synthetic workloads are stored."""
-    reproduced.page("iiswc15")
-    return Path(shutil.copytree(reproduced.results / "iiswc15", folder / "results" / "iiswc15").parent)
+def _shorten(path: Path, end: int, copy: Path | None = None) -> None:
+    """Write the lines of a file before the line `end` to another file, or to the file itself."""
+    (copy or path).write_text("".join(path.read_text().splitlines(keepends=True)[:end]))
+
+
+def _recording(folder: Path, workload: str) -> Any:
+    """Return the file that is identified as a workload."""
+    (recording,) = (stand_in for stand_in in identified(folder, {}).used if stand_in.workload == workload)
+    return recording
 
 
 @pytest.fixture(scope="module")
 def recorded(reproduced: Reproduced, archive: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The JSON of the command for the whole archive, with the folder of its results and page."""
     folder = tmp_path_factory.mktemp("recorded")
-    results = _results(reproduced, folder)
+    results = reproduced.copied(folder)
     printed = emmclab_json(
         *("reproduce", "iiswc15", "--jobs", 2, "--results", results, "--html", folder / "page.html"),
         *("--traces", archive),
@@ -82,17 +87,16 @@ def test_every_file_is_found_by_its_requests_and_size_whatever_its_name_is(archi
 
 def test_a_file_without_its_last_requests_is_within_the_tolerance_that_is_said(folder: Path) -> None:
     path = folder / _file("Movie")
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-20]))
+    _shorten(path, -20)
     path.rename(folder / "unnamed.txt")
-    (movie,) = (stand_in for stand_in in identified(folder, {}).used if stand_in.workload == "Movie")
+    movie = _recording(folder, "Movie")
     assert movie.file == "unnamed.txt"
     assert "4,761 requests" in movie.how and "within 1 %" in movie.how
 
 
 def test_a_file_with_other_figures_is_what_its_name_says_and_the_difference_is_said(folder: Path) -> None:
-    path = folder / _file("GoogleMaps")
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:6266]))
-    (maps,) = (stand_in for stand_in in identified(folder, {}).used if stand_in.workload == "GoogleMaps")
+    _shorten(folder / _file("GoogleMaps"), 6266)
+    maps = _recording(folder, "GoogleMaps")
     assert "by its name" in maps.how and "6,266 requests" in maps.how and "12,603" in maps.how
 
 
@@ -116,11 +120,9 @@ def test_names_are_those_of_the_archive_and_nothing_is_guessed(file: str, worklo
 def test_the_surer_of_two_files_is_taken_and_the_other_is_named(folder: Path) -> None:
     complete = folder / _file("Messaging")
     shorter = folder / "log300_Messaging.txt"
-    shorter.write_text("".join(complete.read_text().splitlines(keepends=True)[:1000]))
-    recordings = identified(folder, {})
-    (messaging,) = (stand_in for stand_in in recordings.used if stand_in.workload == "Messaging")
-    assert messaging.file == complete.name
-    ((file, why),) = recordings.left_out
+    _shorten(complete, 1000, shorter)
+    assert _recording(folder, "Messaging").file == complete.name
+    ((file, why),) = identified(folder, {}).left_out
     assert file == shorter.name and "Messaging" in why and "1,000 requests" in why
 
 
@@ -136,9 +138,8 @@ def test_among_many_files_a_trace_that_is_left_out_is_named_before_what_is_none(
 
 def test_of_two_files_that_are_a_workload_by_name_the_nearest_is_taken(folder: Path) -> None:
     path = folder / _file("GoogleMaps")
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(lines[:6266]))
-    (folder / "log201_GoogleMap.txt").write_text("".join(lines[:500]))
+    _shorten(path, 500, folder / "log201_GoogleMap.txt")
+    _shorten(path, 6266)
     recordings = identified(folder, {})
     assert path.name in [stand_in.file for stand_in in recordings.used]
     assert [file for file, _ in recordings.left_out] == ["log201_GoogleMap.txt"]
@@ -162,8 +163,7 @@ def test_a_damaged_trace_that_is_named_as_a_workload_is_refused(folder: Path) ->
 
 def test_a_trace_that_is_none_of_the_paper_is_left_out_and_named(folder: Path, trace: Path) -> None:
     shutil.copy(trace, folder / "mine.txt")
-    recordings = identified(folder, {})
-    ((file, why),) = recordings.left_out
+    ((file, why),) = identified(folder, {}).left_out
     assert file == "mine.txt" and "400 requests" in why
 
 
@@ -246,7 +246,7 @@ def test_a_workload_stays_where_its_recording_has_no_run(recorded: dict[str, Any
 
 
 def test_the_recorded_trace_replaces_its_workload(reproduced: Reproduced, shared_traces: Path, tmp_path: Path) -> None:
-    results = _results(reproduced, tmp_path)
+    results = reproduced.copied(tmp_path)
     done = emmclab_ok(
         *("reproduce", "iiswc15", "--results", results, "--html", tmp_path / "page.html", "--json"),
         *("--traces", shared_traces / "nexus5"),

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from conftest import PATIENCE_S, ROOT, missing
+from conftest import PATIENCE_S, ROOT, executable, execute, missing
 from emmclab import __version__
 from emmclab.cli import application
 from emmclab.cli.command_groups import walk_commands
@@ -112,9 +112,8 @@ def test_man_finds_the_page_of_a_command_beside_the_bin_folder_of_the_path(data:
         "MANWIDTH": "100",
         "HOME": "/nonexistent",
     }
-    done = subprocess.run(
-        ["man", "-P", "cat", "emmclab", "simulate"], capture_output=True, text=True, env=environment, check=False
-    )
+    command = ["man", "-P", "cat", "emmclab", "simulate"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if "has been minimized" in done.stdout:
         pytest.skip("man is a stand-in on this system")
     assert done.returncode == 0, done.stderr
@@ -175,43 +174,36 @@ def test_the_packages_of_the_container_file_exist_and_have_a_python_that_is_new_
     assert int(candidates["python3"].split(".")[1]) >= least
 
 
+def image_script(folder: Path, wheel: bool = True, **builders: str) -> str:
+    """Return a copy of `scripts/image.sh` in a folder with these builders in `bin`, and with a wheel if asked for."""
+    for part in ("scripts", "bin", *(["build/wheels"] if wheel else [])):
+        (folder / part).mkdir(parents=True)
+    if wheel:
+        (folder / "build" / "wheels" / "emmclab-0.1.0-cp311-abi3-linux_x86_64.whl").touch()
+    for name, text in builders.items():
+        executable(folder / "bin" / name, f"#!/bin/bash\n{text}")
+    return shutil.copy(ROOT / "scripts" / "image.sh", folder / "scripts")
+
+
 @pytest.mark.parametrize("wheel", [False, True], ids=["without a wheel", "without a builder"])
 def test_an_image_that_cannot_be_built_is_refused_with_what_to_do(wheel: bool, tmp_path: Path) -> None:
-    (tmp_path / "scripts").mkdir()
-    script = shutil.copy(ROOT / "scripts" / "image.sh", tmp_path / "scripts")
+    # A client whose service is not running.
+    script = image_script(tmp_path, wheel, docker="exit 1\n")
     programs = tmp_path / "bin"
-    programs.mkdir()
     for name in ("bash", "dirname"):
         (programs / name).symlink_to(shutil.which(name) or pytest.fail(f"no {name}"))
-    # A client whose service is not running.
-    (programs / "docker").write_text("#!/bin/bash\nexit 1\n")
-    (programs / "docker").chmod(0o755)
-    if wheel:
-        (tmp_path / "build" / "wheels").mkdir(parents=True)
-        (tmp_path / "build" / "wheels" / "emmclab-0.1.0-cp311-abi3-linux_x86_64.whl").touch()
-    done = subprocess.run(
-        [script], capture_output=True, text=True, env={"PATH": str(programs)}, timeout=PATIENCE_S, check=False
-    )
-    assert done.returncode == 2, done.stderr
-    error, hint = done.stderr.splitlines()
+    error, hint = execute(script, env={"PATH": str(programs)}, status=2).stderr.splitlines()
     assert error.startswith("error: ") and hint.startswith("hint: ")
     assert ("docker" in error) if wheel else ("make wheel" in hint)
 
 
 def test_an_image_is_built_by_the_first_builder_that_works(tmp_path: Path) -> None:
-    (tmp_path / "scripts").mkdir()
-    script = shutil.copy(ROOT / "scripts" / "image.sh", tmp_path / "scripts")
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name, code in (("podman", 1), ("docker", 0)):
-        text = f'#!/bin/bash\n[ "$1" != info ] || exit {code}\necho "{name} $*"\n'
-        (programs / name).write_text(text)
-        (programs / name).chmod(0o755)
-    (tmp_path / "build" / "wheels").mkdir(parents=True)
-    (tmp_path / "build" / "wheels" / "emmclab-0.1.0-cp311-abi3-linux_x86_64.whl").touch()
-    environment = {"PATH": f"{programs}:{os.environ['PATH']}"}
-    done = subprocess.run([script], capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False)
-    assert (done.returncode, done.stdout) == (0, "docker build --file Containerfile --tag emmclab .\n"), done.stderr
+    builders = {
+        name: f'[ "$1" != info ] || exit {code}\necho "{name} $*"\n' for name, code in (("podman", 1), ("docker", 0))
+    }
+    script = image_script(tmp_path, **builders)
+    done = execute(script, env={"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"})
+    assert done.stdout == "docker build --file Containerfile --tag emmclab .\n"
 
 
 @pytest.mark.parametrize("tools", [True, False], ids=["with llvm-tools", "without llvm-tools"])
@@ -237,16 +229,14 @@ def test_a_build_of_a_wheel_leaves_out_paths_of_its_machine_and_keeps_the_core_o
         programs[tmp_path / "sysroot" / "lib" / "rustlib" / "a-host" / "bin" / "llvm-profdata"] = ""
     for path, text in programs.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
+        executable(path, text)
     environment = {
         "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
         "HOME": str(home),
         "RUSTUP_HOME": str(tmp_path / "rust up"),
         "RUSTFLAGS": "-C debuginfo=0",
     }
-    done = subprocess.run([script], capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False)
-    assert done.returncode == 0, done.stderr
+    done = execute(script, env=environment)
     lines = noted.read_text().splitlines()
     (build,) = [line for line in lines if line.startswith("maturin build")]
     flags = lines[lines.index(build) + 1]
@@ -280,9 +270,7 @@ def test_a_wheel_whose_core_holds_a_path_of_the_machine_that_built_it_is_refused
 def test_every_linked_crate_has_its_license_in_the_notices(cargo: str, tmp_path: Path) -> None:
     del cargo
     file = tmp_path / "notices.txt"
-    words = [sys.executable, str(ROOT / "scripts" / "notices.py"), str(file)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert done.returncode == 0, done.stderr
+    execute(sys.executable, ROOT / "scripts" / "notices.py", file)
     head, *parts = file.read_text().split("=" * 100 + "\n")
     listed = set(re.findall(r"^(\S+ \S+): ", head, flags=re.MULTILINE))
     named = {name for part in parts for name in part.partition("\n")[0].split(", ")}
@@ -298,8 +286,7 @@ def test_every_linked_crate_has_its_license_in_the_notices(cargo: str, tmp_path:
 
 def test_packing_writes_the_notices(cargo: str, tmp_path: Path) -> None:
     del cargo
-    words = [sys.executable, str(ROOT / "scripts" / "wheel_data.py"), str(tmp_path)]
-    subprocess.run(words, check=True, timeout=PATIENCE_S)
+    execute(sys.executable, ROOT / "scripts" / "wheel_data.py", tmp_path)
     assert (tmp_path / "share" / "doc" / "emmclab" / "NOTICES-OF-CRATES.txt").stat().st_size > 10_000
 
 
@@ -310,18 +297,10 @@ MATURIN = Path(sys.executable).with_name("maturin")
 
 def maturin(*words: object) -> None:
     """Run maturin in the project, and require success."""
-    done = subprocess.run(
-        [str(MATURIN), *map(str, words)],
-        cwd=ROOT,
-        # maturin uses the interpreter of this variable, as in setup.sh, so that nothing is recompiled. The core
-        # therefore contains paths of this machine; `scripts/wheel.sh` builds a core without them.
-        env={**os.environ, "VIRTUAL_ENV": str(ROOT / ".venv")},
-        capture_output=True,
-        text=True,
-        timeout=2 * PATIENCE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    # maturin uses the interpreter of this variable, as in setup.sh, so that nothing is recompiled. The core
+    # therefore contains paths of this machine; `scripts/wheel.sh` builds a core without them.
+    environment = os.environ | {"VIRTUAL_ENV": str(ROOT / ".venv")}
+    execute(MATURIN, *words, cwd=ROOT, env=environment, timeout=2 * PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
@@ -344,9 +323,8 @@ def packages(cargo: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pack(folder: Path) -> None:
     """Pack wheel and source archive into a folder, like `scripts/wheel.sh`, but with the core of `make demo`."""
     data = ROOT / "emmclab._core.data"
-    write_data = [sys.executable, str(ROOT / "scripts" / "wheel_data.py"), str(data / "data")]
     try:
-        subprocess.run(write_data, check=True, timeout=PATIENCE_S)
+        execute(sys.executable, ROOT / "scripts" / "wheel_data.py", data / "data")
         maturin("sdist", "--out", folder)
         maturin("build", "--release", "--locked", "--quiet", "--auditwheel", "check", "--out", folder)
     finally:
@@ -367,7 +345,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(prefix, symlinks=True)
     pip = [sys.executable, "-m", "pip", "--python", str(prefix / "bin" / "python"), "install", "--quiet"]
     copy = shutil.copy(wheel, folder)
-    subprocess.run([*pip, "--no-deps", "--no-index", "--no-compile", copy], check=True, timeout=PATIENCE_S)
+    execute(*pip, "--no-deps", "--no-index", "--no-compile", copy)
     (site,) = prefix.glob("lib/python3*/site-packages")
     # The libraries follow the package of the wheel in the path; their path files are not read, because one of them
     # contains the path of the sources.
@@ -376,9 +354,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_wheel_works_away_from_the_sources(installed: Path) -> None:
-    command = [sys.executable, str(ROOT / "scripts" / "wheel_smoke.py"), str(installed), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = execute(sys.executable, ROOT / "scripts" / "wheel_smoke.py", installed, ROOT, timeout=2 * PATIENCE_S)
     assert done.stdout.count("ok: ") == 7
 
 
@@ -431,16 +407,8 @@ def test_a_source_archive_holds_everything_that_the_core_is_made_of(packages: Pa
     assert papers and [path for path in papers if not (folder / path).is_file()] == []
     assert (folder / "Cargo.lock").read_bytes() == (ROOT / "Cargo.lock").read_bytes()
     # Every manifest is complete: all of its files exist, and no crate is missing.
-    done = subprocess.run(
-        ["cargo", "metadata", "--offline", "--format-version", "1", "--no-deps"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-        env={**os.environ, "CARGO_TARGET_DIR": str(tmp_path / "target")},
-    )
-    assert done.returncode == 0, done.stderr
+    environment = os.environ | {"CARGO_TARGET_DIR": str(tmp_path / "target")}
+    execute("cargo", "metadata", "--offline", "--format-version", "1", "--no-deps", cwd=folder, env=environment)
     share = folder / "emmclab._core.data" / "data" / "share"
     assert (share / "man" / "man1" / "emmclab.1").is_file()
     assert (share / "doc" / "emmclab" / "NOTICES-OF-CRATES.txt").is_file()

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 import zlib
 from dataclasses import replace
@@ -11,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from conftest import ROOT, Reproduced, assert_refused, emmclab, emmclab_json, emmclab_ok
+from conftest import ROOT, Reproduced, assert_refused, emmclab, emmclab_json, emmclab_ok, execute
 from emmclab.errors import ConfigError
-from emmclab.papers.findings.findings import declared
+from emmclab.papers.findings.findings import declared, link_power_saving
 from emmclab.simulation.device import Device
 from emmclab.studies import Pool, Results, Study
 from emmclab.studies.grid import Grid
 from emmclab.studies.run import run_study
 from emmclab.studies.stored_types import Run
 from emmclab.traces.profile import Profile
+from emmclab.traces.reading import read
 from emmclab.traces.workload import Workload, workload_groups
 
 _SMALL = """
@@ -38,10 +38,7 @@ FINDINGS = [finding for finding in declared() if finding.study == "phones"]
 
 def test_the_models_are_what_fit_makes_of_the_public_traces(shared_traces: Path) -> None:
     script = ROOT / "presets" / "workloads" / "phones" / "make.py"
-    done = subprocess.run(
-        [sys.executable, script, shared_traces / "pixel6a", "check"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    execute(sys.executable, script, shared_traces / "pixel6a", "check")
 
 
 def test_every_workload_of_a_phone_names_its_trace_and_what_was_taken_out_of_it() -> None:
@@ -212,9 +209,6 @@ def test_traces_of_papers_are_refused_for_findings(tmp_path: Path) -> None:
 
 
 def test_the_sleep_of_a_link_is_seen_in_the_recordings_of_a_phone(shared_traces: Path) -> None:
-    from emmclab.papers.findings.findings import link_power_saving
-    from emmclab.traces.reading import read
-
     profile = read(shared_traces / "pixel6a" / "pubg_exec.csv.gz", mend_clock=True).profile()
     answer = link_power_saving([profile])
     assert "asleep from 10 ms on" in answer.answer and "8.3 % of the requests" in answer.answer

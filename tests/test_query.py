@@ -4,14 +4,23 @@ import csv
 import io
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from conftest import COMMAND, assert_fails, assert_refused, emmclab, emmclab_json, emmclab_ok, environment
+from conftest import (
+    COMMAND,
+    assert_fails,
+    assert_refused,
+    csv_trace,
+    emmclab,
+    emmclab_json,
+    emmclab_ok,
+    environment,
+    execute,
+)
 from emmclab._core import FLAG_NAMES
 from emmclab.runtime.lists import split_names
 from emmclab.studies import Serial, Study, run_study
@@ -31,10 +40,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_forms_of_an_answer_hold_the_same(results: Path, tmp_path: Path) -> None:
-    printed = {}
-    for option in ("--json", "--csv"):
-        done = emmclab_ok("query", SQL, "--results", results, option)
-        printed[option] = done.stdout
+    printed = {option: emmclab_ok("query", SQL, "--results", results, option).stdout for option in ("--json", "--csv")}
     rows = json.loads(printed["--json"])
     assert len(rows) == 6
     read = list(csv.DictReader(io.StringIO(printed["--csv"])))
@@ -65,9 +71,7 @@ def test_a_large_answer_is_written_without_holding_it(results: Path, tmp_path: P
     command = [*COMMAND, "query", LARGE, "--results", str(results), "-o", str(tmp_path / f"out.{ending}")]
     # A child process inherits the peak memory of its parent, so that a small process starts it instead.
     between = [sys.executable, "-c", PEAK_KB, *command]
-    run = subprocess.run(between, env=environment(), capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    assert int(run.stdout.split()[-1]) < 450 << 10
+    assert int(execute(*between, env=environment()).stdout.split()[-1]) < 450 << 10
 
 
 def test_a_question_that_fails_late_leaves_no_half_answer(results: Path, tmp_path: Path) -> None:
@@ -121,24 +125,12 @@ def test_a_description_can_be_a_file(results: Path, tmp_path: Path) -> None:
 def flagged(tmp_path: Path) -> Path:
     """A trace in which each request has one of the flags that readers do not interpret."""
     rows = [f"{at * 1_000_000},{at * 8},8,write,{1 << at}" for at in range(9)]
-    path = tmp_path / "flagged.csv"
-    path.write_text("\n".join(["arrival_ns,sector,sectors,op,flags", *rows, ""]))
-    return path
-
-
-def _records(done: subprocess.CompletedProcess[str]) -> list[dict[str, object]]:
-    assert done.returncode == 0, done.stderr
-    rows: list[dict[str, object]] = json.loads(done.stdout)
-    return rows
+    return csv_trace(tmp_path / "flagged.csv", "arrival_ns,sector,sectors,op,flags", rows)
 
 
 def test_flags_have_names_in_sql_those_that_the_columns_are_documented_with(flagged: Path) -> None:
-    rows = _records(
-        emmclab(
-            *("query", "--trace", flagged, "--json"),
-            "select flag_names(flags) as names, has_flag(flags, 'fua') as fua from trace",
-        )
-    )
+    query = "select flag_names(flags) as names, has_flag(flags, 'fua') as fua from trace"
+    rows = emmclab_json("query", "--trace", flagged, query)
     assert [(row["names"], row["fua"]) for row in rows] == [(name, name == "fua") for name in FLAG_NAMES[:9]]
     (column,) = [item for item in emmclab_json("explain", flagged)["columns"] if item["name"] == "flags"]
     documented = column["about"].partition(": ")[2].replace(" (suspected on reading)", "")
@@ -151,7 +143,7 @@ def test_a_flag_that_does_not_exist_is_refused(flagged: Path) -> None:
 
 def test_a_question_on_a_trace_takes_the_options_of_reading(flagged: Path) -> None:
     count = "select count(*) as n from trace"
-    output = _records(emmclab("query", "--trace", flagged, "--json", "--only", "from=2ms,to=5ms", count))
+    output = emmclab_json("query", "--trace", flagged, "--only", "from=2ms,to=5ms", count)
     assert output == [{"n": 3}]
 
 
@@ -159,7 +151,7 @@ def test_rows_of_a_run_keep_what_was_asked_for_and_say_what_requests_waited_for(
     rows = tmp_path / "run.parquet"
     emmclab_ok("simulate", flagged, "--device", "small-1gb", "--events", rows)
     query = "select flag_names(flags) as names from trace order by sector"
-    output = [row["names"] for row in _records(emmclab("query", "--trace", rows, "--json", query))]
+    output = [row["names"] for row in emmclab_json("query", "--trace", rows, query)]
     # Queue and transfer times in the recording differ from those of the simulated run.
     of_recording = ("packed", "no_wait", "no_wait_known")
     assert output == ["" if name in of_recording else name for name in FLAG_NAMES[:9]]
@@ -167,29 +159,21 @@ def test_rows_of_a_run_keep_what_was_asked_for_and_say_what_requests_waited_for(
         "select count(*) as n from events where complete_ns - arrival_ns = wait_queue_ns + wait_bus_ns "
         "+ wait_controller_ns + wait_array_ns + wait_gc_ns + wait_wake_up_ns"
     )
-    assert _records(emmclab("query", "--trace", rows, "--json", waited)) == [{"n": 9}]
+    assert emmclab_json("query", "--trace", rows, waited) == [{"n": 9}]
     assert_fails(emmclab("query", "--trace", flagged, "select * from events"), "fsyncs")
 
 
 def test_rows_of_a_run_are_in_order_of_arrival_under_layers_that_complete_in_another_order(tmp_path: Path) -> None:
-    trace, rows = tmp_path / "mixed.csv", tmp_path / "run.parquet"
-    lines = ["arrival_ns,op,sector,sectors"]
-    for n in range(600):
-        op, sectors = "w" if n % 4 else "r", 512 if n % 3 == 0 else 8
-        lines.append(f"{1000 * n},{op},{8192 + 1024 * (n % 97)},{sectors}")
-    trace.write_text("\n".join(lines) + "\n")
+    rows = tmp_path / "run.parquet"
+    lines = [f"{1000 * n},{'w' if n % 4 else 'r'},{8192 + 1024 * (n % 97)},{8 if n % 3 else 512}" for n in range(600)]
+    trace = csv_trace(tmp_path / "mixed.csv", "arrival_ns,op,sector,sectors", lines)
     options = ("--device", "zufs", "--layer", "lfs", "--mode", "open", "--events", rows)
     emmclab_json("simulate", trace, *options)
-    (result,) = _records(
-        emmclab(
-            "query",
-            "--trace",
-            rows,
-            "--json",
-            "select count(*) as requests, count(*) filter (complete_ns < before) as overtaking from "
-            "(select complete_ns, lag(complete_ns) over (order by arrival_ns) as before from events)",
-        )
+    query = (
+        "select count(*) as requests, count(*) filter (complete_ns < before) as overtaking from "
+        "(select complete_ns, lag(complete_ns) over (order by arrival_ns) as before from events)"
     )
+    (result,) = emmclab_json("query", "--trace", rows, query)
     assert result["requests"] == 600 and result["overtaking"] > 0
 
 
@@ -284,19 +268,19 @@ def test_a_list_without_a_name_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "option"),
+    ("words", "place"),
     [
-        (("compare", "chat", "--devices", "nexus5,,ufs31"), "--devices"),
-        (("compare", "chat", "--devices", "nexus5", "--layers", "none,"), "--layers"),
-        (("apps", "compare", "facebook", "--devices", "nexus5,"), "--device"),
-        (("apps", "compare", "facebook", "--networks", ",wifi"), "--network"),
-        (("profile", "chat", "--percentiles", "50,"), "percentiles"),
-        (("convert", "chat", "chat", "-o", "two.parquet", "--offset", "0s,"), "--offset"),
-        (("fleet", ".", "--by", "model,"), "--by"),
+        (("compare", "chat", "--devices", "nexus5,,ufs31"), "--devices: member 2 of 3"),
+        (("compare", "chat", "--devices", "nexus5", "--layers", "none,"), "--layers: member 2 of 2"),
+        (("apps", "compare", "facebook", "--devices", "nexus5,"), "--device: member 2 of 2"),
+        (("apps", "compare", "facebook", "--networks", ",wifi"), "--network: member 1 of 2"),
+        (("profile", "chat", "--percentiles", "50,"), "percentiles: member 2 of 2"),
+        (("profile", "chat", "--percentiles", "50,,99"), "percentiles: member 2 of 3"),
+        (("convert", "chat", "chat", "-o", "two.parquet", "--offset", "0s,"), "--offset: member 2 of 2"),
+        (("fleet", ".", "--by", "model,"), "--by: member 2 of 2"),
     ],
 )
-def test_an_empty_member_of_a_list_is_refused_by_place(words: tuple[str, ...], option: str, tmp_path: Path) -> None:
+def test_an_empty_member_of_a_list_is_refused_by_place(words: tuple[str, ...], place: str, tmp_path: Path) -> None:
     done = emmclab(*words, cwd=tmp_path)
     assert done.returncode == 2 and not list(tmp_path.iterdir())
-    assert done.stderr.startswith(f"error: {option}: member ") and " of the list `" in done.stderr
-    assert "is empty\nhint: remove the comma" in done.stderr
+    assert done.stderr.startswith(f"error: {place} of the list `{words[-1]}` is empty\nhint: remove the extra comma")

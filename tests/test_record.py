@@ -29,10 +29,37 @@ from conftest import (
     emmclab_json,
     emmclab_ok,
     environment,
+    executable,
+    execute,
     instances,
     wait_until,
 )
+from emmclab.cli.machine_options import _mount_point
 from emmclab.cli.top import Interval
+
+
+def _read(loop: str, blocks: int, size: str = "64k") -> None:
+    execute("dd", f"if={loop}", "of=/dev/null", f"bs={size}", f"count={blocks}", "iflag=direct", "status=none")
+
+
+@contextmanager
+def mounted(loop: str, tmp_path: Path) -> Iterator[Path]:
+    """Yield the folder where a new ext4 of a loop device is mounted."""
+    folder = tmp_path / "mnt"
+    folder.mkdir()
+    execute("mkfs.ext4", "-q", loop)
+    execute("mount", loop, folder)
+    try:
+        yield folder
+    finally:
+        execute("umount", folder)
+
+
+def _recording(loop: str, path: Path, *more: str) -> subprocess.Popen[str]:
+    """Start a recording, and wait until it records."""
+    recording = begin("record", "--device", loop, "-o", path, *more)
+    assert recording.stderr and "recording" in recording.stderr.readline()
+    return recording
 
 
 def _sectors_written(loop: str) -> int:
@@ -70,16 +97,11 @@ def test_a_quiet_recording_and_a_wrong_option_say_so(loop: str, tmp_path: Path) 
 
 
 def test_what_waits_for_durability_is_shown_and_stored(loop: str, tmp_path: Path) -> None:
-    path, folder = tmp_path / "x.parquet", tmp_path / "mnt"
-    folder.mkdir()
-    subprocess.run(["mkfs.ext4", "-q", loop], check=True)
-    subprocess.run(["mount", loop, folder], check=True)
-    try:
+    path = tmp_path / "x.parquet"
+    with mounted(loop, tmp_path) as folder:
         write = ["dd", "if=/dev/zero", f"of={folder}/file", "bs=64k", "count=4", "conv=fsync", "status=none"]
         done = emmclab("record", "--device", loop, "-o", path, "--json", "--", *write)
         recording = emmclab("record", "--device", loop, "-o", tmp_path / "y.parquet", "--", *write)
-    finally:
-        subprocess.run(["umount", folder], check=True)
     [sync] = json.loads(done.stdout)["activity"]["syncs"]
     assert (sync["process"], sync["file_system"], sync["calls"], sync["errors"]) == ("dd", "ext4", 1, 0)
     assert 0 < sync["longest_ns"] == sync["time_ns"]
@@ -111,10 +133,8 @@ def test_a_recording_ends_whole_before_the_local_disk_is_full(loop: str, tmp_pat
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=80m", "none", small], check=True)
     try:
-        recording = begin("record", "--device", loop, "-o", small / "x.parquet", "--json")
-        assert recording.stderr and "recording" in recording.stderr.readline()
-        read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=50", "iflag=direct", "status=none"]
-        subprocess.run(read, check=True)
+        recording = _recording(loop, small / "x.parquet", "--json")
+        _read(loop, 50)
         (small / "fills").write_bytes(bytes(40 << 20))
         stdout, words = recording.communicate(timeout=PATIENCE_S)
         assert recording.returncode == 0 and "MB are free" in words
@@ -133,16 +153,13 @@ def test_a_recording_ends_whole_before_the_local_disk_is_full(loop: str, tmp_pat
 
 def test_a_dropped_link_leaves_a_whole_trace_and_says_so(loop: str, tmp_path: Path) -> None:
     # A replacement for ssh that runs the command here, and loses the connection after 200 KB.
-    fake = tmp_path / "ssh"
-    fake.write_text('#!/bin/sh\nfor last; do :; done\nsh -c "$last" | dd bs=1 count=200000 status=none\n')
-    fake.chmod(0o755)
+    executable(tmp_path / "ssh", '#!/bin/sh\nfor last; do :; done\nsh -c "$last" | dd bs=1 count=200000 status=none\n')
     path = tmp_path / "x.parquet"
     env = environment(PATH=f"{tmp_path}:{os.environ['PATH']}")
     recording = begin("record", "--ssh", "board", "--device", loop, "-o", path, "--json", env=env)
-    read = ["dd", f"if={loop}", "of=/dev/null", "bs=4k", "count=50", "iflag=direct", "status=none"]
     deadline = time.monotonic() + PATIENCE_S
     while recording.poll() is None and time.monotonic() < deadline:
-        subprocess.run(read, check=True)
+        _read(loop, 50, "4k")
         time.sleep(0.2)
     stdout, words = recording.communicate(timeout=PATIENCE_S)
     assert recording.returncode == 0, words
@@ -155,10 +172,8 @@ def test_a_dropped_link_leaves_a_whole_trace_and_says_so(loop: str, tmp_path: Pa
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_every_signal_ends_a_recording_like_its_duration(number: signal.Signals, loop: str, tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
-    recording = begin("record", "--device", loop, "-o", path)
-    assert recording.stderr and "recording" in recording.stderr.readline()
-    read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=20", "iflag=direct", "status=none"]
-    subprocess.run(read, check=True)
+    recording = _recording(loop, path)
+    _read(loop, 20)
     recording.send_signal(number)
     stdout, _ = recording.communicate(timeout=PATIENCE_S)
     assert recording.returncode == 0 and "20 kept" in stdout
@@ -201,8 +216,6 @@ def test_a_recording_is_told_apart_from_a_file_that_was_read(loop: str, tmp_path
 
 
 def test_a_relative_mount_point_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from emmclab.cli.machine_options import _mount_point
-
     monkeypatch.chdir("/")
     assert _mount_point("proc") == _mount_point("./proc/") == _mount_point("/proc/") == "/proc"
     assert _mount_point("sda") == "sda"
@@ -214,14 +227,8 @@ def test_a_recording_whose_terminal_is_closed_is_whole(loop: str, tmp_path: Path
     path = tmp_path / "x.parquet"
     terminal, its_end = os.openpty()
     recording = begin(
-        "record",
-        "--device",
-        loop,
-        "-o",
-        path,
-        stdin=its_end,
-        stdout=its_end,
-        stderr=its_end,
+        *("record", "--device", loop, "-o", path),
+        **dict.fromkeys(("stdin", "stdout", "stderr"), its_end),
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
     )
@@ -229,8 +236,7 @@ def test_a_recording_whose_terminal_is_closed_is_whole(loop: str, tmp_path: Path
     words = b""
     while b"recording" not in words:
         words += os.read(terminal, 4096)
-    read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=20", "iflag=direct", "status=none"]
-    subprocess.run(read, check=True)
+    _read(loop, 20)
     os.close(terminal)
     recording.wait(PATIENCE_S)
     assert json.loads(emmclab("profile", path, "--json").stdout)[0]["requests"] == 20
@@ -247,8 +253,7 @@ def test_a_recording_under_nohup_outlives_its_terminal(loop: str, tmp_path: Path
     while "recording" not in recording.stderr.readline():
         assert recording.poll() is None
     recording.send_signal(signal.SIGHUP)
-    read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=20", "iflag=direct", "status=none"]
-    subprocess.run(read, check=True)
+    _read(loop, 20)
     recording.send_signal(signal.SIGTERM)
     stdout, _ = recording.communicate(timeout=PATIENCE_S)
     assert recording.returncode == 0 and "20 kept" in stdout
@@ -257,15 +262,9 @@ def test_a_recording_under_nohup_outlives_its_terminal(loop: str, tmp_path: Path
 #: Maximum time from a signal to the end of a command, which ends at once unless the machine is busy.
 AT_ONCE_S = 20
 #: A replacement for ssh that runs the command here.
-HERE = 'for last; do :; done\nexec sh -c "$last"\n'
+HERE = '#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n'
 #: A replacement for ssh or adb that does not answer.
 SILENT = f"exec sleep {2 * PATIENCE_S}\n"
-
-
-def program(folder: Path, name: str, script: str) -> None:
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{script}")
-    path.chmod(0o755)
 
 
 @contextmanager
@@ -346,7 +345,7 @@ def test_a_signal_ends_a_wait_for_a_machine_at_once_and_leaves_no_program(
     folder.mkdir()
     waiting = folder / "waiting"
     for name in ("ssh", "adb"):
-        program(folder, name, f"touch {waiting}\n{SILENT}")
+        executable(folder / name, f"#!/bin/sh\ntouch {waiting}\n{SILENT}")
     with adb_server(answers=False) as silent:
         if wait == "ssh":
             process = begun(folder, *words, "--ssh", "board")
@@ -373,13 +372,12 @@ def _connected(pid: int, port: int) -> bool:
 def test_a_signal_ends_a_remote_recording_in_full(loop: str, tmp_path: Path, way: str, number: signal.Signals) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()
-    program(folder, "ssh", HERE)
+    executable(folder / "ssh", HERE)
     reach = ("--ssh", "board") if way == "ssh" else ("--adb",)
     with adb_server(answers=True) as port:
         process = begun(folder, "record", *reach, "--device", loop, "-o", "x.parquet", port=port)
         wait_until(lambda: "recording" in (folder / "stderr").read_text(), process)
-        read = ["dd", f"if={loop}", "of=/dev/null", "bs=64k", "count=20", "iflag=direct", "status=none"]
-        subprocess.run(read, check=True)
+        _read(loop, 20)
         assert ended(process, number) == 0
     profiled = emmclab_json("profile", folder / "x.parquet", "--only", "process=dd")[0]
     assert profiled["requests"] == 20
@@ -387,8 +385,7 @@ def test_a_signal_ends_a_remote_recording_in_full(loop: str, tmp_path: Path, way
 
 
 def _write(loop: str, blocks: int) -> None:
-    to = ["dd", "if=/dev/zero", f"of={loop}", "bs=64k", f"count={blocks}", "oflag=direct", "status=none"]
-    subprocess.run(to, check=True)
+    execute("dd", "if=/dev/zero", f"of={loop}", "bs=64k", f"count={blocks}", "oflag=direct", "status=none")
 
 
 def _watch(*options: str) -> subprocess.Popen[str]:
@@ -450,16 +447,12 @@ def test_without_a_terminal_there_are_plain_lines_and_ctrl_c_ends_them(loop: str
 
 
 def test_waits_for_durability_are_shown_by_process(loop: str, tmp_path: Path) -> None:
-    folder = tmp_path / "mnt"
-    folder.mkdir()
-    subprocess.run(["mkfs.ext4", "-q", loop], check=True)
-    subprocess.run(["mount", loop, folder], check=True)
-    try:
+    with mounted(loop, tmp_path) as folder:
         for json_or_not in (["--json"], []):
             watching = _watch("--device", loop, "--interval", "300ms", *json_or_not)
             for number in range(3):
-                to = ["dd", "if=/dev/zero", f"of={folder}/{number}", "bs=4k", "count=2", "conv=fsync", "status=none"]
-                subprocess.run(to, check=True)
+                to = f"of={folder}/{number}"
+                execute("dd", "if=/dev/zero", to, "bs=4k", "count=2", "conv=fsync", "status=none")
             assert watching.stdout
             if json_or_not:
                 rows: list[dict[str, Any]] = []
@@ -472,8 +465,6 @@ def test_waits_for_durability_are_shown_by_process(loop: str, tmp_path: Path) ->
             watching.send_signal(signal.SIGINT)
             watching.communicate(timeout=PATIENCE_S)
             assert watching.returncode == 0
-    finally:
-        subprocess.run(["umount", folder], check=True)
 
 
 def test_one_view_and_wrong_options(loop: str) -> None:

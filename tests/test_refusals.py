@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import emmclab as api
-from conftest import PATIENCE_S, ROOT, assert_refused, biotracer, emmclab, emmclab_ok, environment
+from conftest import PATIENCE_S, ROOT, assert_refused, biotracer, emmclab, emmclab_ok, environment, execute
 from emmclab.errors import FormatError, InputError
 from emmclab.runtime.files import read_text
 
@@ -91,12 +91,10 @@ def test_bug_is_one_line_and_shows_its_traceback_only_when_asked(trace: Path) ->
         "sys.exit(emmclab.__main__.main())\n"
     )
 
-    def head(**more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", program, "head", str(trace)]
-        return subprocess.run(command, capture_output=True, text=True, env=environment(**more), check=False)
-
-    assert_refused(head(), "bug in emmclab", "planted", "EMMCLAB_DEBUG=1", code=1)
-    assert "Traceback" in head(EMMCLAB_DEBUG="1").stderr
+    command = (sys.executable, "-c", program, "head", trace)
+    done = execute(*command, env=environment(), status=1)
+    assert_refused(done, "bug in emmclab", "planted", "EMMCLAB_DEBUG=1", code=1)
+    assert "Traceback" in execute(*command, env=environment(EMMCLAB_DEBUG="1"), status=1).stderr
 
 
 @pytest.mark.parametrize(
@@ -205,27 +203,23 @@ def test_a_file_where_a_folder_is_expected(arguments: list[str], trace: Path, tm
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["profile", "{trace}", "--html", "{link}"], ["convert", "{trace}", "{link}", "--to", "csv"]],
-    ids=lambda words: words[0],
-)
-def test_an_output_through_a_link_leaves_the_link(arguments: list[str], trace: Path, tmp_path: Path) -> None:
+#: Commands that write the file OUT.
+WRITING = ("profile TRACE --html OUT", "convert TRACE OUT --to csv")
+
+
+@pytest.mark.parametrize("command", WRITING)
+def test_an_output_through_a_link_leaves_the_link(command: str, trace: Path, tmp_path: Path) -> None:
     file, link = tmp_path / "file", tmp_path / "link"
     file.write_text("as it was")
     link.symlink_to(file)
-    emmclab_ok(*(word.format(link=link, trace=trace) for word in arguments))
+    emmclab_ok(*({"TRACE": trace, "OUT": link}.get(word, word) for word in command.split()))
     assert link.is_symlink()
     assert len(file.read_text()) > len("as it was")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["profile", "{trace}", "--html", "{folder}"], ["convert", "{trace}", "{folder}", "--to", "csv"]],
-    ids=lambda words: words[0],
-)
-def test_a_folder_where_a_file_is_expected(arguments: list[str], trace: Path, tmp_path: Path) -> None:
-    done = emmclab(*(word.format(folder=tmp_path, trace=trace) for word in arguments))
+@pytest.mark.parametrize("command", WRITING)
+def test_a_folder_where_a_file_is_expected(command: str, trace: Path, tmp_path: Path) -> None:
+    done = emmclab(*({"TRACE": trace, "OUT": tmp_path}.get(word, word) for word in command.split()))
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("hint: name a file"), done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -1,7 +1,6 @@
 """One command writes a page with every table, figure and claim; it is small, logs no messages and fits a phone."""
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -97,12 +96,8 @@ def test_a_report_is_the_same_page_without_running(page: Path, reproduced: Repro
 
 
 def test_a_trace_of_ones_own_is_the_26th_workload(reproduced: Reproduced, trace: Path, tmp_path: Path) -> None:
-    reproduced.page("iiswc15")
-    results = tmp_path / "results"
-    shutil.copytree(reproduced.results / "iiswc15", results / "iiswc15")
-    out = emmclab_json(
-        *("reproduce", "iiswc15", "--results", results, "--html", tmp_path / "with.html", "--trace", trace)
-    )
+    words = ("reproduce", "iiswc15", "--html", tmp_path / "with.html", "--trace", trace)
+    out = emmclab_json(*words, "--results", reproduced.copied(tmp_path))
     assert len(out["claims"]) == len(CLAIMS)
     assert all(claim["evidence"]["recorded"] == [] for claim in out["claims"])
     text = (tmp_path / "with.html").read_text()

@@ -2,12 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import emmclab as lab
-from conftest import emmclab, emmclab_json, emmclab_ok
+from conftest import csv_trace, emmclab, emmclab_json, emmclab_ok, profiled
 from emmclab.studies.results import Results
 
 HEADING = "arrival_ns,start_ns,issue_ns,complete_ns,op,sector,sectors,pid,process,device"
@@ -15,13 +14,12 @@ HEADING = "arrival_ns,start_ns,issue_ns,complete_ns,op,sector,sectors,pid,proces
 
 def written(path: Path, rows: list[tuple[float, str, int, int, str, str]]) -> Path:
     """Write a generic CSV; each row has arrival in ms, operation, sector, process id, process and device."""
-    lines = [HEADING]
+    lines = []
     for ms, op, sector, pid, process, device in rows:
         start = round(ms * 1e6)
         times = (start, start + 1_000, start + 2_000, start + 50_000_000)
         lines.append(",".join(map(str, (*times, op, sector, 8, pid, process, device))))
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    return csv_trace(path, HEADING, lines)
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +50,6 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(400)
     ]
     return written(tmp_path_factory.mktemp("screen") / "two.csv", rows)
-
-
-def profiled(*arguments: object) -> dict[str, Any]:
-    (profile,) = emmclab_json("profile", *arguments)
-    return profile
 
 
 def test_reissues_are_counted_with_figures_of_both_and_the_curve_by_idle_time(reissued: Path) -> None:
@@ -222,18 +215,10 @@ def test_many_wrapped_requests_are_warned_of_before_the_figures(tmp_path: Path) 
 def test_the_page_of_a_recording_shows_what_was_recorded_beside_the_requests(tmp_path: Path) -> None:
     profile = lab.profile(lab.bundled()[0]).to_dict()
     command = {"kind": "write", "count": 4, "bytes": 8192, "packed": 1, "reliable": 0, "retries": 2, "errors": 0}
+    sync = {"process": "sqlite3", "file_system": "ext4"}
     activity = {
         "hosts": [{"host": "mmc0", "busy_ns": 9e6, "commands": [{**command, "time_ns": 8e6, "longest_ns": 3_250_000}]}],
-        "syncs": [
-            {
-                "process": "sqlite3",
-                "file_system": "ext4",
-                "calls": 4,
-                "errors": 0,
-                "time_ns": 10e6,
-                "longest_ns": 7_125_000,
-            }
-        ],
+        "syncs": [{**sync, "calls": 4, "errors": 0, "time_ns": 10e6, "longest_ns": 7_125_000}],
         "journals": [{"device": "vda", "commits": 12, "blocks": 345, "handles": 67}],
     }
     profile["header"] = {**profile["header"], "activity": json.dumps(activity)}

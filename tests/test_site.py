@@ -1,7 +1,6 @@
 """The documentation site builds without a warning, and works from files, on a phone, without a network."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from conftest import PATIENCE_S, ROOT, need_library
+from conftest import ROOT, execute, need_library
 
 
 @pytest.fixture(scope="module")
@@ -18,11 +17,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site with its reference pages. A dead link or a page in no menu is an error."""
     need_library("sphinx", "furo", "myst_parser")
     folder = tmp_path_factory.mktemp("site")
-    subprocess.run([sys.executable, str(ROOT / "scripts" / "generate_reference.py")], check=True)
-    doctrees = ["-d", str(folder / ".doctrees")]
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", *doctrees, str(ROOT / "docs")]
-    done = subprocess.run([*command, str(folder)], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert done.returncode == 0, done.stderr
+    execute(sys.executable, ROOT / "scripts" / "generate_reference.py")
+    options = ("-q", "-W", "--keep-going", "-d", folder / ".doctrees")
+    execute(sys.executable, "-m", "sphinx", *options, ROOT / "docs", folder)
     return folder
 
 

@@ -1,11 +1,11 @@
 """The command line starts fast: modules with a long import are imported only by commands that need them."""
 
-import subprocess
 import sys
 
 import pytest
 
 import emmclab
+from conftest import execute
 from emmclab.cli import COMMANDS
 
 HEAVY = {
@@ -32,10 +32,7 @@ PRINT_MODULES = "import sys; print(*sys.modules, file=sys.stderr)"
 
 def modules_after(code: str) -> set[str]:
     """Return the modules that a new interpreter has loaded after this code."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}\n{PRINT_MODULES}"], capture_output=True, text=True, check=True
-    )
-    return set(done.stderr.split())
+    return set(execute(sys.executable, "-c", f"{code}\n{PRINT_MODULES}").stderr.split())
 
 
 def test_the_names_of_heavy_modules_are_right() -> None:
@@ -94,17 +91,11 @@ def test_a_run_waits_for_nothing_that_only_notebooks_need() -> None:
 
 
 def test_memory_is_collected_again_once_everything_is_imported() -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-c"),
-            "import gc, sys; sys.argv[1:] = ['formats', '--json']; from emmclab.__main__ import main; "
-            "assert main() == 0 and gc.isenabled() and gc.get_freeze_count() > 0",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+    code = (
+        "import gc, sys; sys.argv[1:] = ['formats', '--json']; from emmclab.__main__ import main; "
+        "assert main() == 0 and gc.isenabled() and gc.get_freeze_count() > 0"
     )
-    assert done.returncode == 0, done.stderr
+    execute(sys.executable, "-c", code)
 
 
 def test_a_command_does_not_import_another() -> None:

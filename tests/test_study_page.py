@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from browsing import Visit
-from conftest import assert_fails, assert_refused, emmclab, emmclab_json, emmclab_ok
+from conftest import assert_fails, assert_refused, csv_trace, emmclab, emmclab_json, emmclab_ok
 from emmclab.runtime.statistics import positive_interval
 from emmclab.studies import Results
 from emmclab.studies.summary import METRICS, average, summaries
@@ -104,16 +104,23 @@ def test_a_recorded_trace_has_one_row_and_one_profile_whatever_the_seeds(folder:
     assert sum(run["input"] == "chat" for run in results.runs) == 2 * 2 * 2
 
 
+def reported(folder: Path, name: str, text: str, *options: object) -> tuple[Results, str]:
+    """Run a study of this name with these lines, and return its results and its page."""
+    (folder / f"{name}.toml").write_text(f'name = "{name}"\n{text}')
+    emmclab_ok("run", f"{name}.toml", *options, "--jobs", 1, cwd=folder)
+    emmclab_ok("report", f"{name}.toml", cwd=folder)
+    return Results.load(folder / "emmclab-results" / name), (folder / f"{name}.html").read_text()
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_chart_names_each_setting_in_the_colour_of_its_bars(browser: Browser, tmp_path: Path, width: int) -> None:
-    (tmp_path / "pair.toml").write_text(
-        'name = "pair"\ninputs = ["Movie"]\n[[grid]]\nname = "all"\ndevices = ["small-1gb"]\n'
+    text = (
+        'inputs = ["Movie"]\n[[grid]]\nname = "all"\ndevices = ["small-1gb"]\n'
         'wrap_addresses = true\nprecondition = "steady:1"\n[grid.axes]\n'
         '"gc.policy" = ["greedy", "fifo", "cost_benefit", "d_choices"]\n'
         '"capacity.over_provisioning_pct" = [12, 20]\n'
     )
-    assert emmclab("run", "pair.toml", cwd=tmp_path).returncode == 0
-    assert emmclab("report", "pair.toml", cwd=tmp_path).returncode == 0
+    reported(tmp_path, "pair", text)
     visit = Visit(browser, tmp_path / "pair.html", width=width)
     visit.draw_all()
     legends = visit.page.locator(".chart .role-legend").evaluate_all("all => all.map(one => one.textContent)")
@@ -190,7 +197,8 @@ def test_results_of_another_version_of_the_study_are_refused(folder: Path, tmp_p
     other.write_text((folder / "sweep.toml").read_text().replace("seeds = [1, 2]", "seeds = [1]"))
     results = folder / "emmclab-results"
     for command in (("report", other), ("query", "select 1", "--study", other)):
-        assert_refused(emmclab(*command, "--results", results, cwd=tmp_path), "another version", "hint: run it again")
+        done = emmclab(*command, "--results", results, cwd=tmp_path)
+        assert_refused(done, "another version", "hint: run the study again")
 
 
 def test_recorded_inputs_are_read_with_the_options_given(trace: Path, tmp_path: Path) -> None:
@@ -223,23 +231,18 @@ def test_settings_of_a_study_are_columns_of_runs(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_study_without_grids_is_the_profile_of_each_input_once(trace: Path, tmp_path: Path) -> None:
-    (tmp_path / "plain.toml").write_text(f'name = "plain"\ninputs = ["Movie", "{trace}"]\nseeds = [1, 2]\n')
-    assert emmclab("run", "plain.toml", "--jobs", 1, cwd=tmp_path).returncode == 0
-    results = Results.load(tmp_path / "emmclab-results" / "plain")
+    results, page = reported(tmp_path, "plain", f'inputs = ["Movie", "{trace}"]\nseeds = [1, 2]\n')
     assert [profile.name for profile in results.inputs_once()] == ["Movie", "chat"]
-    assert emmclab("report", "plain.toml", cwd=tmp_path).returncode == 0
-    page = (tmp_path / "plain.html").read_text()
     assert "Table III" in page
     assert "(seed 2)" not in page
 
 
 def test_chosen_percentiles_are_columns_of_the_results_and_of_the_page(tmp_path: Path) -> None:
-    (tmp_path / "tail.toml").write_text(
-        'name = "tail"\ninputs = ["Movie"]\npercentiles = [99.99]\n'
+    text = (
+        'inputs = ["Movie"]\npercentiles = [99.99]\n'
         '[[grid]]\nname = "pages"\ndevices = ["iiswc15-4ps", "iiswc15-hps"]\nwrap_addresses = true\n'
     )
-    emmclab_ok("run", "tail.toml", "--percentiles", "99,42", "--jobs", 1, cwd=tmp_path)
-    results = Results.load(tmp_path / "emmclab-results" / "tail")
+    results, page = reported(tmp_path, "tail", text, "--percentiles", "99,42")
     assert results.about["percentiles"] == [42, 99, 99.99]
     expected = {
         (run["device"], row["op"], row["percentile"]): row["response_ms"]
@@ -255,8 +258,6 @@ def test_chosen_percentiles_are_columns_of_the_results_and_of_the_page(tmp_path:
     # Inputs whose traces have times have these columns, too; those of generated traces are None.
     assert results.profiles["Movie"]["by_operation"][-1]["percentiles"][-1]["percentile"] == 99.99
 
-    assert emmclab("report", "tail.toml", cwd=tmp_path).returncode == 0
-    page = (tmp_path / "tail.html").read_text()
     table = page[page.index('id="results"') :].partition("</thead>")[0]
     assert "p99.99 response" in table and "p42 response" in table
     # The usual 99th percentile appears once.
@@ -273,9 +274,8 @@ def test_a_percentile_that_is_none_is_refused_with_file_and_key(tmp_path: Path) 
 
 
 def test_a_study_of_overloaded_runs_says_so_and_ranks_nothing_by_response_times(tmp_path: Path) -> None:
-    rows = ["arrival_ns,op,sector,sectors"]
-    rows += [f"{at * 10_000},write,{at * 37 % 4096 * 8},8" for at in range(3_000)]
-    (tmp_path / "burst.csv").write_text("\n".join([*rows, ""]))
+    rows = [f"{at * 10_000},write,{at * 37 % 4096 * 8},8" for at in range(3_000)]
+    csv_trace(tmp_path / "burst.csv", "arrival_ns,op,sector,sectors", rows)
     (tmp_path / "heavy.toml").write_text(
         'name = "heavy"\ninputs = ["burst.csv"]\n[[grid]]\nname = "all"\ndevices = ["small-1gb"]\n'
         'modes = ["open"]\n[grid.axes]\n"gc.policy" = ["greedy", "fifo"]\n'

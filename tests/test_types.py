@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import emmclab as lab
-from conftest import ROOT, emmclab
+from conftest import ROOT, csv_trace, emmclab
 from emmclab import _core
 from emmclab.apps.closed_loop import AppOptionFields, run_application
 from emmclab.apps.result_types import AppRun
@@ -46,7 +46,7 @@ from emmclab.traces.inputs import InputRecord, inputs_of
 from emmclab.traces.published import PublishedTables, published
 from emmclab.traces.trace import RequestRow
 from generate_types import generated
-from typed_fields import as_typed, plain
+from typed_fields import check_types
 
 #: Traces with block notes.
 ANNOTATED = sorted((ROOT / "python" / "emmclab" / "data" / "annotated").glob("*.parquet"))
@@ -69,14 +69,14 @@ def test_a_result_has_the_typed_fields_and_no_other(name: str) -> None:
     preset, settings, options = RUNS[name]
     trace = lab.read(next(path for path in lab.bundled() if path.stem == "messages-wal"))
     result = lab.Device.preset(preset).set(settings).simulate(trace, wrap_addresses=True, **options)
-    assert as_typed(plain(result), Result) == plain(result)
+    check_types(result, Result)
     assert result.requests.total == result["requests.total"]
 
 
 def test_a_result_of_an_application_has_the_typed_fields_and_no_other() -> None:
     result = run_application("email", "nexus5")
-    assert as_typed(plain(result["app"]), AppRun) == plain(result["app"])
-    assert as_typed(plain(result["device"]), SimulationResult) == plain(result["device"])
+    check_types(result["app"], AppRun)
+    check_types(result["device"], SimulationResult)
 
 
 def test_what_the_core_says_of_devices_and_layers_has_the_typed_fields_and_no_other() -> None:
@@ -89,14 +89,12 @@ def test_what_the_core_says_of_devices_and_layers_has_the_typed_fields_and_no_ot
         (layers(), list[LayerKind]),
         (calibrate(lab.read(lab.bundled()[2], only="to=10m")), Calibration),
     ):
-        assert value
-        assert as_typed(plain(value), kind) == plain(value)
+        check_types(value, kind)
 
 
 def test_parts_of_a_profile_have_the_typed_fields_and_no_other(tmp_path: Path) -> None:
-    paused = tmp_path / "paused.csv"
     lines = [f"{second},write,{8 * number},8" for number, second in enumerate((0.0, 0.5, 90_000.0, 90_000.5))]
-    paused.write_text("\n".join(["arrival_s,op,sector,sectors", *lines]) + "\n")
+    paused = csv_trace(tmp_path / "paused.csv", "arrival_s,op,sector,sectors", lines)
     profile = lab.read(paused).profile()
     inputs = inputs_of([lab.read(paused, only="op=write")])
     for value, kind in (
@@ -107,8 +105,7 @@ def test_parts_of_a_profile_have_the_typed_fields_and_no_other(tmp_path: Path) -
         (published(), PublishedTables),
         *((lab.read(path).rows(3), list[RequestRow]) for path in (lab.bundled()[0], *ANNOTATED[:1])),
     ):
-        assert value
-        assert as_typed(plain(value), kind) == plain(value)
+        check_types(value, kind)
 
 
 def test_a_field_is_read_as_an_attribute_or_by_its_path() -> None:
@@ -160,7 +157,7 @@ def test_figures_of_a_served_device_have_the_typed_fields_and_no_other() -> None
     with serve("small-1gb", clock="free", nbd="auto") as disk:
         values = disk.stats(), disk.found
     for value, kind in zip(values, (LiveStatus, PreviousRun), strict=True):
-        assert as_typed(plain(value), kind) == plain(value)
+        check_types(value, kind)
 
 
 def test_what_commands_print_has_the_typed_fields_and_no_other() -> None:
@@ -171,8 +168,7 @@ def test_what_commands_print_has_the_typed_fields_and_no_other() -> None:
         (risks(), Risks),
         (run_application("email", "nexus5").options.to_dict(), AppOptionFields),
     ):
-        assert value
-        assert as_typed(plain(value), kind) == plain(value)
+        check_types(value, kind)
 
 
 def test_index_and_cells_have_the_typed_fields_and_no_other(trace: Path, tmp_path: Path) -> None:

@@ -2,13 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
 
 import emmclab as lab
-from conftest import emmclab, emmclab_json, emmclab_ok
+from conftest import csv_trace, emmclab, emmclab_json, emmclab_ok, profiled
 from emmclab.apps.closed_loop import run_application
 
 CACHED = "emmc51-cache,ufs31"
@@ -25,10 +24,8 @@ def writes(tmp_path: Path) -> Path:
 @pytest.fixture
 def coarse(tmp_path: Path) -> Path:
     """Requests of 0.3 ms that end at whole milliseconds."""
-    path = tmp_path / "lat.csv"
-    rows = "".join(f"{at // 4},300000,write,{at * 4096},4096\n" for at in range(60))
-    path.write_text(f"complete_ms,response_ns,op,offset_bytes,size_bytes\n{rows}")
-    return path
+    rows = [f"{at // 4},300000,write,{at * 4096},4096" for at in range(60)]
+    return csv_trace(tmp_path / "lat.csv", "complete_ms,response_ns,op,offset_bytes,size_bytes", rows)
 
 
 def test_a_comparison_warns_once_that_durability_is_free_and_counts_no_flushes(writes: Path) -> None:
@@ -111,11 +108,9 @@ def test_a_host_that_flushes_is_the_default_for_devices_with_a_cache() -> None:
     ],
 )
 def test_models_and_presets_are_no_finer_than_the_clock(words: tuple[str, ...], unknown: str, tmp_path: Path) -> None:
-    path, out = tmp_path / "steps.csv", tmp_path / "out.toml"
-    rows = "".join(
-        f"{at // 4},{at // 4},{(at + at % 2) // 4},write,{at * 4096},{4096 << at % 3}\n" for at in range(400)
-    )
-    path.write_text(f"arrival_ms,start_ms,complete_ms,op,offset_bytes,size_bytes\n{rows}")
+    out = tmp_path / "out.toml"
+    rows = [f"{at // 4},{at // 4},{(at + at % 2) // 4},write,{at * 4096},{4096 << at % 3}" for at in range(400)]
+    path = csv_trace(tmp_path / "steps.csv", "arrival_ms,start_ms,complete_ms,op,offset_bytes,size_bytes", rows)
     done = emmclab(*words, path, "-o", out)
     assert done.returncode == 2 and not out.exists()
     assert "the clock has steps of 1ms, longer than a usual response" in done.stderr
@@ -131,9 +126,9 @@ def test_a_headline_says_that_the_order_of_the_real_devices_is_not_known() -> No
 
 
 def test_the_first_rows_of_a_trace_show_nanoseconds_that_tell_requests_apart(tmp_path: Path) -> None:
-    lines = ["arrival_ns,op,sector,sectors", *(f"{time},read,0,8" for time in (0, 31, 62))]
-    (tmp_path / "fast.csv").write_text("\n".join(lines))
-    output = emmclab("head", tmp_path / "fast.csv").stdout
+    rows = [f"{time},read,0,8" for time in (0, 31, 62)]
+    fast = csv_trace(tmp_path / "fast.csv", "arrival_ns,op,sector,sectors", rows)
+    output = emmclab("head", fast).stdout
     assert "0.000000031" in output and "0.000000062" in output
 
 
@@ -163,8 +158,7 @@ def stretch(start_s: float, requests: int) -> list[float]:
 def written(path: Path, times_s: list[float]) -> Path:
     """Write a generic CSV of writes at these times, in this order."""
     lines = [f"{round(time * 1e9)},write,{8 * (place % 90)},8" for place, time in enumerate(times_s)]
-    path.write_text("\n".join(["arrival_ns,op,sector,sectors", *lines]) + "\n")
-    return path
+    return csv_trace(path, "arrival_ns,op,sector,sectors", lines)
 
 
 @pytest.fixture(scope="module")
@@ -185,11 +179,6 @@ def backward(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def steady(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trace whose clock runs without a jump."""
     return written(tmp_path_factory.mktemp("clock") / "whole.csv", stretch(100, 2000))
-
-
-def profiled(*arguments: object) -> dict[str, Any]:
-    (profile,) = emmclab_json("profile", *arguments)
-    return profile
 
 
 def test_a_jump_is_in_the_json_with_key_figures_with_and_without_it(forward: Path) -> None:

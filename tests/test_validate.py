@@ -8,8 +8,10 @@ import duckdb
 import pytest
 
 import emmclab as lab
-from conftest import assert_fails, assert_refused, biotracer, emmclab, emmclab_json, emmclab_ok, ended_in_the_middle
+from conftest import assert_fails, assert_refused, biotracer, csv_trace, emmclab, emmclab_json, emmclab_ok
 from emmclab.calibration.validation import LEAST_REQUESTS
+from emmclab.calibration.validation_groups import Recording
+from emmclab.runtime.parquet import memory_database
 
 #: A device without randomness, whose replay can match exactly, and a very different device.
 KNOWN, OTHER = "iiswc15-hps", "ufs31"
@@ -76,15 +78,12 @@ def test_the_calibration_knows_nothing_of_the_second_half(recording: Path, tmp_p
     for row in second:
         arrival, start, issue, complete, *rest = row.split(",")
         slower.append(",".join([arrival, start, issue, str(int(complete) + 100_000), *rest]))
-    path = tmp_path / recording.name
-    path.write_text("\n".join([heading, *first, *slower]) + "\n")
+    path = csv_trace(tmp_path / recording.name, heading, [*first, *slower])
     (other,) = emmclab_json("validate", path)["recordings"]
     assert other["calibration"] == output["calibration"]
     assert other["recorded"]["second_half"] != output["recorded"]["second_half"]
-    half = tmp_path / "first.csv"
-    half.write_text("\n".join([heading, *first]) + "\n")
-    figures = lab.calibrate(half, name="calibrated")["figures"]
-    assert output["calibration"]["figures"] == figures
+    half = csv_trace(tmp_path / "first.csv", heading, first)
+    assert output["calibration"]["figures"] == lab.calibrate(half, name="calibrated")["figures"]
 
 
 def test_the_same_recording_gives_the_same_bytes(recording: Path, tmp_path: Path) -> None:
@@ -152,8 +151,7 @@ def rows_of(requests: int, op: str = "write", took_ns: int = 500_000) -> list[st
 
 
 def test_a_first_half_that_determines_no_device_is_judged_on_a_given_one_only(tmp_path: Path) -> None:
-    path = tmp_path / "reads.csv"
-    path.write_text("\n".join([HEADING, *rows_of(200, "read")]) + "\n")
+    path = csv_trace(tmp_path / "reads.csv", HEADING, rows_of(200, "read"))
     assert_refused(emmclab("validate", path), str(path), "calibrated: 4 request sizes, 0 of writes", "--device")
     (output,) = emmclab_json("validate", path, "--device", OTHER)["recordings"]
     assert [model["name"] for model in output["models"]] == [OTHER, "table of medians"]
@@ -161,8 +159,8 @@ def test_a_first_half_that_determines_no_device_is_judged_on_a_given_one_only(tm
 
 
 def test_a_device_that_the_recording_does_not_fit_is_named_beside_the_others(tmp_path: Path) -> None:
-    path = tmp_path / "far.csv"
-    path.write_text("\n".join([HEADING, *rows_of(200), "1000000000,1000000000,1000500000,99999999,8,write"]))
+    rows = [*rows_of(200), "1000000000,1000000000,1000500000,99999999,8,write"]
+    path = csv_trace(tmp_path / "far.csv", HEADING, rows)
     (output,) = emmclab_json("validate", path, "--device", "small-1gb")["recordings"]
     assert [model["kind"] for model in output["models"]] == ["calibrated", "table"]
     assert output["refused"]["small-1gb"].startswith(f"{path}: 1 of 101 requests end after the last sector")
@@ -172,8 +170,7 @@ def test_a_device_that_the_recording_does_not_fit_is_named_beside_the_others(tmp
 
 def test_a_device_with_zones_is_refused(tmp_path: Path) -> None:
     rows = [f"{row},{1 << 11}" if number == 7 else f"{row},0" for number, row in enumerate(rows_of(200))]
-    path = tmp_path / "zoned.csv"
-    path.write_text("\n".join([f"{HEADING},flags", *rows]) + "\n")
+    path = csv_trace(tmp_path / "zoned.csv", f"{HEADING},flags", rows)
     assert_refused(emmclab("validate", path), f"{path}: the recorded device has zones")
 
 
@@ -186,14 +183,10 @@ def test_a_synthesised_trace_has_no_measured_times_in_a_file_either(command: str
 
 def test_groups_are_by_what_a_request_found_on_the_device(tmp_path: Path) -> None:
     """The trace has four overlapping requests, of which the last arrives when the first is complete, then pauses."""
-    from emmclab.calibration.validation_groups import Recording
-    from emmclab.runtime.parquet import memory_database
-
     ms = 1_000_000
     times = [(0, 2), (1, 3), (1, 4), (2, 5), (5, 6), (10, 11), (2_000, 2_001)]
     rows = [f"{a * ms},{a * ms},{c * ms},{8 * n},8,write" for n, (a, c) in enumerate(times)]
-    (tmp_path / "few.csv").write_text("\n".join([HEADING, *rows]) + "\n")
-    lab.read(tmp_path / "few.csv").write(tmp_path / "few.parquet")
+    lab.read(csv_trace(tmp_path / "few.csv", HEADING, rows)).write(tmp_path / "few.parquet")
     with memory_database() as database:
         Recording(database, tmp_path / "few.parquet")
         result = database.execute("select depth, idle_ns from recorded order by row").fetchall()
@@ -203,17 +196,9 @@ def test_groups_are_by_what_a_request_found_on_the_device(tmp_path: Path) -> Non
 
 def test_requests_that_ended_with_an_error_are_not_judged(tmp_path: Path) -> None:
     rows = [f"{row},{number % 2 << 10}" for number, row in enumerate(rows_of(400))]
-    path = tmp_path / "failed.csv"
-    path.write_text("\n".join([f"{HEADING},flags", *rows]) + "\n")
+    path = csv_trace(tmp_path / "failed.csv", f"{HEADING},flags", rows)
     (output,) = emmclab_json("validate", path, "--device", OTHER)["recordings"]
     assert output["models"][0]["response"]["requests"] == output["cut"]["second"] // 2
-
-
-def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    status, words = ended_in_the_middle(["validate", "-"], tmp_path, 2)
-    assert status == 130 and "Traceback" not in words and "no file was written" in words
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_recordings_and_devices_of_one_name_are_numbered(recording: Path, tmp_path: Path) -> None:
@@ -230,15 +215,13 @@ def test_recordings_and_devices_of_one_name_are_numbered(recording: Path, tmp_pa
 def test_a_second_half_without_completions_is_refused(tmp_path: Path) -> None:
     rows = rows_of(400)
     open_ended = [",".join([*row.split(",")[:2], "", *row.split(",")[3:]]) for row in rows[200:]]
-    path = tmp_path / "half.csv"
-    path.write_text("\n".join([HEADING, *rows[:200], *open_ended]) + "\n")
+    path = csv_trace(tmp_path / "half.csv", HEADING, [*rows[:200], *open_ended])
     assert_refused(emmclab("validate", path), f"{path}: too few requests of the second half", "0, and at")
     assert emmclab("validate", path, "--only", "to=1s").returncode == 0
 
 
 def test_a_recording_of_several_devices_is_refused_under_its_own_name(tmp_path: Path) -> None:
-    path = tmp_path / "two.csv"
     rows = [f"{row},sd{'ab'[number % 2]}" for number, row in enumerate(rows_of(400))]
-    path.write_text("\n".join([f"{HEADING},device", *rows]) + "\n")
+    path = csv_trace(tmp_path / "two.csv", f"{HEADING},device", rows)
     assert_refused(emmclab("validate", path), f"{path}: the trace contains requests to 2 devices", "--only device=")
     assert emmclab("validate", path, "--only", "device=sda", "--device", OTHER).returncode == 0

@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 import emmclab as package
-from conftest import emmclab, emmclab_json, emmclab_ok
+from applications import SMALL
+from conftest import csv_trace, emmclab, emmclab_json, emmclab_ok
 from emmclab.apps.closed_loop import run_application
 from emmclab.cli.show_crash import _device
 from emmclab.cli.tables import DataConsole, framed, show_explained
@@ -23,22 +24,6 @@ from emmclab.pages.crash import headline
 from emmclab.runtime.number_format import duration, size
 from emmclab.simulation.device import Device
 from emmclab.traces.profile_fields import TABLES
-
-OFFLINE = """
-name = "offline"
-about = "Writes a file"
-source = "made for a test"
-user_waits_for = "ui"
-
-[[database]]
-name = "notes.db"
-partition = "data"
-size = "100KB"
-
-[[thread]]
-name = "ui"
-steps = [{ transaction = { database = "notes.db", pages = 2 } }]
-"""
 
 
 def test_a_figure_of_settings_does_not_list_inputs_that_it_lacks_nor_one_of_inputs_settings() -> None:
@@ -50,8 +35,9 @@ def test_a_figure_of_settings_does_not_list_inputs_that_it_lacks_nor_one_of_inpu
 @pytest.mark.parametrize("online", [True, False])
 def test_a_run_names_its_network_only_if_the_program_uses_one(online: bool, tmp_path: Path) -> None:
     path = tmp_path / "program.toml"
-    step = 'steps = [{ network = { size = "10KB" } }, '
-    path.write_text(OFFLINE.replace("steps = [", step) if online else OFFLINE)
+    step = '{ network = { size = "10KB" } },'
+    assert step in SMALL
+    path.write_text(SMALL if online else SMALL.replace(step, ""))
     result = run_application(str(path), "nexus5", precondition="none")
     assert result.run_name == ("nexus5 over wifi" if online else "nexus5")
 
@@ -93,10 +79,8 @@ def test_the_time_of_a_collection_is_said_to_be_assumed(trace: Path) -> None:
 @pytest.fixture(scope="module")
 def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trace of 0.65 s; the device is busy for a third of it."""
-    path = tmp_path_factory.mktemp("short") / "short.csv"
     rows = [f"{at * 1_000_000},{at * 1_000_000 + 350_000},{at * 8},8,write" for at in range(650)]
-    path.write_text("\n".join(["arrival_ns,complete_ns,sector,sectors,op", *rows, ""]))
-    return path
+    return csv_trace(tmp_path_factory.mktemp("short") / "short.csv", "arrival_ns,complete_ns,sector,sectors,op", rows)
 
 
 def test_a_trace_below_a_second_has_a_duration_and_idle_time(short: Path) -> None:
@@ -113,9 +97,8 @@ def test_durations_and_sizes_are_in_the_unit_that_fits() -> None:
 
 
 def test_bins_are_in_the_unit_that_fits(tmp_path: Path) -> None:
-    path = tmp_path / "slow.csv"
     rows = [f"{at * 300_000_000_000},{at % 3 * 8},8,write" for at in range(60)]
-    path.write_text("\n".join(["arrival_ns,sector,sectors,op", *rows, ""]))
+    path = csv_trace(tmp_path / "slow.csv", "arrival_ns,sector,sectors,op", rows)
     figures = package.profile(path)["figures"]
     bins = [row["bin"] for rows in figures.values() for row in rows if "bin" in row]
     assert any("min" in item for item in bins)

@@ -32,3 +32,9 @@ def as_typed(value: Any, hint: Any) -> Any:
 def plain(value: Any) -> Any:
     """Return a value as JSON has it."""
     return json.loads(json.dumps(value, default=dict))
+
+
+def check_types(value: Any, hint: Any) -> None:
+    """Check that a value is not empty, and has the fields of a type and no other."""
+    assert value
+    assert as_typed(plain(value), hint) == plain(value)
