@@ -1,4 +1,4 @@
-"""A small application in closed loop."""
+"""A small application in closed loop, and a study with a search, as texts."""
 
 SMALL = """
 name = "small"
@@ -25,3 +25,33 @@ steps = [
 
 #: The devices are new, so that no preconditioning delays runs.
 NEW = ("--precondition", "none")
+
+#: A search with a bound on the mean response time, ms.
+SEARCH = """
+name = "tuned"
+inputs = ["{input}"]
+[[grid]]
+name = "gc"
+devices = ["small-1gb"]
+modes = ["open"]
+precondition = "random:90"
+wrap_addresses = true
+[grid.set]
+"geometry.block_groups.0.blocks" = 64
+
+[search]
+[[search.setting]]
+name = "gc.policy"
+choices = ["greedy", "fifo"]
+[[search.setting]]
+name = "capacity.over_provisioning_pct"
+low = 5.0
+high = 25.0
+[[search.setting]]
+name = "gc.high_watermark"
+low = 2
+high = 12
+[[search.constraint]]
+metric = "mean_response_ms"
+most = {most}
+"""

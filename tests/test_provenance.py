@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import emmclab as api
+from applications import SEARCH
 from conftest import ROOT, emmclab, emmclab_json, emmclab_ok, need_library
 from emmclab import __version__
 from emmclab.papers.pages import command_of_paper
@@ -23,16 +24,6 @@ inputs = ["bad.txt"]
 [[grid]]
 name = "pages"
 devices = ["iiswc15-4ps"]
-"""
-
-
-SEARCH = """
-wrap_addresses = true
-[search]
-[[search.setting]]
-name = "gc.high_watermark"
-low = 2
-high = 12
 """
 
 
@@ -92,7 +83,7 @@ def test_the_command_of_a_result_and_page_runs_and_is_explained(name: str, trace
     if name == "search":
         need_library("optuna")
     study = tmp_path / "study.toml"
-    study.write_text(STUDY.replace("bad.txt", str(trace)) + SEARCH)
+    study.write_text(SEARCH.format(input=trace, most=60.0))
     words = [{"T": str(trace), "S": str(study)}.get(word, word) for word in PAGES[name].split()]
     results = ("--results", tmp_path / "results") if name == "search" else ()
     page, file = tmp_path / f"{name}.html", tmp_path / f"{name}.json"

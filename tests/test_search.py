@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from applications import SEARCH
 from conftest import (
     PATIENCE_S,
     assert_refused,
@@ -25,34 +26,6 @@ from emmclab.studies import Study
 from emmclab.studies.search import Objective, SearchResult, Trial, dominates
 from emmclab.studies.search_space import Range, Space
 
-STUDY = """
-name = "tuned"
-inputs = ["Email"]
-[[grid]]
-name = "gc"
-devices = ["small-1gb"]
-modes = ["open"]
-precondition = "random:90"
-wrap_addresses = true
-[grid.set]
-"geometry.block_groups.0.blocks" = 64
-
-[search]
-[[search.setting]]
-name = "gc.policy"
-choices = ["greedy", "fifo"]
-[[search.setting]]
-name = "capacity.over_provisioning_pct"
-low = 5.0
-high = 25.0
-[[search.setting]]
-name = "gc.high_watermark"
-low = 2
-high = 12
-[[search.constraint]]
-metric = "mean_response_ms"
-most = {most}
-"""
 WORDS = ("--minimize", "mean_response_ms", "--minimize", "waf", "--budget", 8, "--batch", 4)
 
 
@@ -60,7 +33,7 @@ WORDS = ("--minimize", "mean_response_ms", "--minimize", "waf", "--budget", 8, "
 def study(tmp_path: Path) -> Path:
     need_library("optuna")
     path = tmp_path / "tuned.toml"
-    path.write_text(STUDY.format(most=60.0))
+    path.write_text(SEARCH.format(input="Email", most=60.0))
     return path
 
 
@@ -122,7 +95,7 @@ def test_a_trial_is_an_ordinary_cell_of_the_study(study: Path, tmp_path: Path) -
 
 
 def test_bounds_that_nothing_keeps_give_an_empty_front_and_a_page(study: Path, tmp_path: Path) -> None:
-    study.write_text(STUDY.format(most=0.0001))
+    study.write_text(SEARCH.format(input="Email", most=0.0001))
     page = tmp_path / "page.html"
     done = emmclab_ok("search", study, *WORDS, "--jobs", 1, "--results", tmp_path, "--html", page)
     assert done.stdout.startswith("None of 24 trials is possible within the bounds")
@@ -147,7 +120,7 @@ def test_bounds_that_nothing_keeps_give_an_empty_front_and_a_page(study: Path, t
 )
 def test_a_wrong_space_is_refused_with_a_hint(before: str, after: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Study.parse(STUDY.format(most=60.0).replace(before, after, 1), "tuned.toml")
+        Study.parse(SEARCH.format(input="Email", most=60.0).replace(before, after, 1), "tuned.toml")
     assert says in f"{caught.value} {caught.value.hint}"
     assert str(caught.value).startswith("tuned.toml: `search.")
 
@@ -168,7 +141,7 @@ def test_wrong_objectives_and_a_missing_library_are_refused(
 
 
 def test_settings_that_no_device_can_have_are_trials_without_figures(study: Path, tmp_path: Path) -> None:
-    study.write_text(STUDY.format(most=60.0).replace('["greedy", "fifo"]', '["greedy", "none-such"]'))
+    study.write_text(SEARCH.format(input="Email", most=60.0).replace('["greedy", "fifo"]', '["greedy", "none-such"]'))
     output = emmclab_json("search", study, *WORDS, "--jobs", 1, "--results", tmp_path)
     bad = [trial for trial in output["trials"] if trial["values"]["gc.policy"] == "none-such"]
     assert bad and all("none-such" in trial["reason"] and not trial["figures"] for trial in bad)
