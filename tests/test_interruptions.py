@@ -14,7 +14,18 @@ from typing import Any
 
 import pytest
 
-from conftest import PATIENCE_S, begin, emmclab, emmclab_ok, ended_in_the_middle, environment, kept_cells, wait_until
+from conftest import (
+    PATIENCE_S,
+    begin,
+    busy_s,
+    emmclab,
+    emmclab_ok,
+    ended_in_the_middle,
+    environment,
+    execute,
+    kept_cells,
+    wait_until,
+)
 from emmclab.runtime import files
 from emmclab.traces.workload import Workload
 
@@ -27,12 +38,6 @@ UNWORN = [f"--set=geometry.block_groups.{group}.erase_limit=0" for group in (0, 
 
 def started(command: list[str], folder: Path, **env: str) -> subprocess.Popen[str]:
     return begin(*command, cwd=folder, env=environment(**env))
-
-
-def busy_s(process: subprocess.Popen[str]) -> float:
-    """Return the processor time that a process has used so far."""
-    fields = Path("/proc", str(process.pid), "stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
 
 
 def interrupted(command: list[str], folder: Path, after_s: float = 1.5) -> tuple[str, float]:
@@ -172,11 +177,25 @@ def test_closed_pipe_on_stdout_is_quiet(long_trace: Path) -> None:
     assert process.stderr.read() == ""
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_signal_in_the_middle_of_a_conversion_leaves_nothing(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    status, words = ended_in_the_middle(["convert", "-", tmp_path / "out.parquet"], tmp_path, number)
-    assert status == code
-    assert "Traceback" not in words
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [
+        ("convert - OUT.parquet", signal.SIGINT),
+        ("convert - OUT.parquet", signal.SIGTERM),
+        ("convert - OUT.parquet", signal.SIGHUP),
+        ("simulate - --wrap-addresses --perfetto OUT.pftrace", signal.SIGINT),
+        ("validate -", signal.SIGINT),
+    ],
+)
+def test_a_signal_in_the_middle_of_a_trace_leaves_nothing(
+    command: str, number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    words = [word.replace("OUT", str(tmp_path / "out")) for word in command.split()]
+    status, messages = ended_in_the_middle(words, tmp_path, number)
+    assert status == 128 + number
+    assert "Traceback" not in messages
+    assert ("no file was written" in messages) == (number == signal.SIGINT)
     assert not list(tmp_path.iterdir())
 
 
@@ -214,10 +233,9 @@ def tiny_disk(root: None, tmp_path: Path) -> Iterator[Path]:
     del root
     folder = tmp_path / "disk"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
-    subprocess.run(mount, capture_output=True, check=True)
+    execute("mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder)
     yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    execute("umount", folder)
 
 
 def test_full_disk_under_a_fleet_keeps_rows_and_the_next_run_goes_on(tiny_disk: Path, tmp_path: Path) -> None:
@@ -233,7 +251,7 @@ def test_full_disk_under_a_fleet_keeps_rows_and_the_next_run_goes_on(tiny_disk: 
     assert f"hint: finished rows are stored in {state}; free some space" in done.stderr
     stored = state.read_text().count('"row": {')
     assert stored > 20
-    subprocess.run(["mount", "-o", "remount,size=8m", str(tiny_disk)], check=True)
+    execute("mount", "-o", "remount,size=8m", tiny_disk)
     done = emmclab_ok(*words)
     (profiled,) = re.findall(r"\(96 files, (\d+) of them profiled now\)", done.stderr)
     assert 96 - stored <= int(profiled) <= 96 - stored + 1
@@ -295,18 +313,13 @@ COMMANDS = (
 
 
 @pytest.fixture
-def full_disk(root: None, tmp_path: Path) -> Iterator[Path]:
+def full_disk(tiny_disk: Path) -> Path:
     """A file system on which folders and empty files can be created, but nothing can be written."""
-    del root
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], check=True)
-    filler = folder / "filler"
+    filler = tiny_disk / "filler"
     with pytest.raises(OSError, match="No space left"), filler.open("wb", buffering=0) as file:
         while True:
             file.write(bytes(4096))
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    return tiny_disk
 
 
 @pytest.mark.parametrize("line", COMMANDS)
@@ -336,7 +349,7 @@ def test_the_image_of_a_state_on_a_full_disk_leaves_no_part_of_it(full_disk: Pat
     findings = json.loads(emmclab("crash", *lies, "--cuts", "20", *results, "--json").stdout)["findings"]
     command = next(finding["again"] for finding in findings if finding["again"] is not None)
     # The disk has space for the temporary folder and some blocks, but not for the whole file.
-    (full_disk / "filler").write_bytes(bytes(4096))
+    (full_disk / "filler").write_bytes(bytes(200 << 10))
     words = ["crash", "--again", command, *map(str, results), "--save-image", str(image)]
     _refused(words, full_disk, holds=str(image))
     assert not image.exists()

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import signal
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +13,11 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
 
 import emmclab as api
-from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok, ended_in_the_middle
+from applications import NEW
+from conftest import assert_refused, csv_trace, emmclab, emmclab_json, emmclab_ok
 from emmclab.apps.closed_loop import STATES
 
 EVENT = perfetto.TrackEvent
-#: The devices are new, so that no preconditioning delays runs.
-NEW = ("--precondition", "none")
 
 
 @dataclass
@@ -108,14 +106,21 @@ def picture(path: Path) -> Picture:
     return drawn_trace
 
 
-def as_rows(drawn_trace: Picture) -> list[tuple[Any, ...]]:
-    """Return the drawn requests as sorted rows."""
-    rows = [
+def check_requests(drawn_trace: Picture, rows: list[dict[str, Any]]) -> None:
+    """Check that the drawn requests are those of the rows."""
+    expected = [(row["arrival_ns"], row["complete_ns"], row["op"], row["sector"], row["sectors"] * 512) for row in rows]
+    drawn = [
         (item.begin, item.end, item.name, item.arguments["sector"], item.arguments["bytes"])
         for item in drawn_trace.slices
         if item.category == "request"
     ]
-    return sorted(rows)
+    assert sorted(drawn) == sorted(expected)
+
+
+def drawn_run(folder: Path, trace: Path, *options: object) -> tuple[Any, Picture]:
+    """Simulate a trace; return the result and the picture of the run."""
+    out = folder / "run.pftrace"
+    return emmclab_json("simulate", trace, *options, "--perfetto", out), picture(out)
 
 
 def test_a_converted_trace_shows_each_request(trace: Path, tmp_path: Path) -> None:
@@ -123,8 +128,7 @@ def test_a_converted_trace_shows_each_request(trace: Path, tmp_path: Path) -> No
     assert emmclab("convert", trace, out).returncode == 0
     drawn_trace = picture(out)
     rows = api.read(trace).rows(400)
-    expected = [(row["arrival_ns"], row["complete_ns"], row["op"], row["sector"], row["sectors"] * 512) for row in rows]
-    assert as_rows(drawn_trace) == sorted(expected)
+    check_requests(drawn_trace, rows)
     assert {item.track for item in drawn_trace.slices} == {("requests", "all processes")}
     first = min(drawn_trace.slices, key=lambda item: item.begin)
     assert first.arguments["wait_ns"] == rows[0]["start_ns"] - rows[0]["arrival_ns"]
@@ -132,11 +136,8 @@ def test_a_converted_trace_shows_each_request(trace: Path, tmp_path: Path) -> No
 
 
 def test_processes_and_devices_have_own_tracks_and_requests_without_an_end_are_instants(tmp_path: Path) -> None:
-    source = tmp_path / "t.csv"
-    source.write_text(
-        "arrival_ns,op,sector,sectors,complete_ns,process,device,flags\n"
-        '-500,W,8,8,1500,sqlite3,"8,0",1\n0,R,16,8,900,sqlite3,"8,0",0\n100,W,0,8,,"jbd2/sda","8,16",1\n'
-    )
+    rows = ['-500,W,8,8,1500,sqlite3,"8,0",1', '0,R,16,8,900,sqlite3,"8,0",0', '100,W,0,8,,"jbd2/sda","8,16",1']
+    source = csv_trace(tmp_path / "t.csv", "arrival_ns,op,sector,sectors,complete_ns,process,device,flags", rows)
     out = tmp_path / "t.pftrace"
     emmclab_ok("convert", source, out)
     drawn_trace = picture(out)
@@ -161,14 +162,9 @@ def test_processes_and_devices_have_own_tracks_and_requests_without_an_end_are_i
     ],
 )
 def test_a_run_shows_what_its_tables_count(device: str, options: list[str], trace: Path, tmp_path: Path) -> None:
-    out, rows = tmp_path / "run.pftrace", tmp_path / "rows.parquet"
-    result = emmclab_json("simulate", trace, "--device", device, *options, "--perfetto", out, "--events", rows)
-    drawn_trace = picture(out)
-    table = pyarrow.parquet.read_table(rows).to_pylist()
-    expected = [
-        (row["arrival_ns"], row["complete_ns"], row["op"], row["sector"], row["sectors"] * 512) for row in table
-    ]
-    assert as_rows(drawn_trace) == sorted(expected)
+    rows = tmp_path / "rows.parquet"
+    result, drawn_trace = drawn_run(tmp_path, trace, "--device", device, *options, "--events", rows)
+    check_requests(drawn_trace, pyarrow.parquet.read_table(rows).to_pylist())
     flash = result["flash"]
     on_flash: Counter[str] = Counter()
     for item in drawn_trace.below(f"device {device}"):
@@ -183,15 +179,10 @@ def test_a_run_shows_what_its_tables_count(device: str, options: list[str], trac
 
 
 def test_requests_have_the_row_of_their_process_under_layers_too(tmp_path: Path) -> None:
-    source = tmp_path / "t.csv"
-    lines = [
-        f"{number * 100_000},{'RW'[number % 3 > 0]},{number % 50 * 8},8,{'ab'[number % 2]}" for number in range(300)
-    ]
-    source.write_text("\n".join(["arrival_ns,op,sector,sectors,process", *lines]) + "\n")
+    rows = [f"{at * 100_000},{'RW'[at % 3 > 0]},{at % 50 * 8},8,{'ab'[at % 2]}" for at in range(300)]
+    source = csv_trace(tmp_path / "t.csv", "arrival_ns,op,sector,sectors,process", rows)
     for options in ([], ["--layer", "advil"], ["--set", "controller.scheduling=read_first"]):
-        out = tmp_path / "t.pftrace"
-        emmclab_ok("simulate", source, "--device", "small-1gb", *options, "--perfetto", out)
-        drawn_trace = picture(out)
+        _, drawn_trace = drawn_run(tmp_path, source, "--device", "small-1gb", *options)
         requests = [request for request in drawn_trace.slices + drawn_trace.instants if request.category == "request"]
         assert len(requests) == 300
         for request in requests:
@@ -199,10 +190,8 @@ def test_requests_have_the_row_of_their_process_under_layers_too(tmp_path: Path)
 
 
 def test_collection_is_drawn_from_its_choice_to_its_erase(trace: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run.pftrace"
     small = ["--device", "small-1gb", "--set", "geometry.block_groups.0.blocks=32", "--wrap-addresses"]
-    result = emmclab_json("simulate", trace, *small, "--precondition", "steady:1", "--passes", 4, "--perfetto", out)
-    drawn_trace = picture(out)
+    result, drawn_trace = drawn_run(tmp_path, trace, *small, "--precondition", "steady:1", "--passes", 4)
     collections = [item for item in drawn_trace.slices if item.name == "garbage collection"]
     erases = {(item.arguments["block"], item.end) for item in drawn_trace.slices if item.name == "erase"}
     assert len(erases) == result["flash"]["block_erases"] > 0
@@ -212,9 +201,7 @@ def test_collection_is_drawn_from_its_choice_to_its_erase(trace: Path, tmp_path:
 
 
 def test_the_write_buffer_fills_within_its_size_and_the_slc_cache_is_folded(trace: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run.pftrace"
-    result = emmclab_json("simulate", trace, "--device", "emmc51-cache", "--passes", 12, "--perfetto", out)
-    drawn_trace = picture(out)
+    result, drawn_trace = drawn_run(tmp_path, trace, "--device", "emmc51-cache", "--passes", 12)
     size = next(row for row in api.Device.preset("emmc51-cache").explain() if row.key == "cache.size_kb")
     levels = [value for _, value in drawn_trace.counters["device emmc51-cache", "write buffer"]]
     assert 0 < max(levels) <= int(size["value"]) * 1024
@@ -283,12 +270,3 @@ def test_a_picture_is_not_read_as_a_trace(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "chat.pftrace"
     assert emmclab("convert", trace, out).returncode == 0
     assert_refused(emmclab("profile", out), "chat.pftrace", "picture", "read the trace from which")
-
-
-def test_a_run_that_is_interrupted_leaves_no_picture(tmp_path: Path) -> None:
-    out = tmp_path / "run.pftrace"
-    command = ["simulate", "-", "--wrap-addresses", "--perfetto", out]
-    status, words = ended_in_the_middle(command, tmp_path, signal.SIGINT)
-    assert status == 130
-    assert "Traceback" not in words
-    assert not list(tmp_path.iterdir())

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from emmclab.cli import progress
-from emmclab.cli.progress import Preparing, Working
+from emmclab.cli.progress import Counter, Meter, Preparing, StudyMeter, Working
 from emmclab.simulation.device import Device
 
 
@@ -35,8 +35,6 @@ def test_no_long_time_passes_in_silence_whatever_a_meter_is_told(
     kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A trace whose requests are all left out, a long task and a long cell report no progress."""
-    from emmclab.cli.progress import Counter, Meter, StudyMeter
-
     monkeypatch.setattr(progress, "_LINE_S", 0.05)
     meters = {"a trace": Meter("read"), "tasks": Counter("read", "tasks"), "a study": StudyMeter("read")}
     with meters[kind] as meter:
@@ -84,24 +82,14 @@ def test_the_preparation_of_a_device_names_what_it_writes_at_most_how_far_it_is_
     assert ("--images DIR" in line) == (images is None)
 
 
-def test_tried_options_are_simulations(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from emmclab.cli.progress import Counter
-
-    monkeypatch.setattr(progress, "_SILENCE_S", 0.0)
-    monkeypatch.setattr(progress, "_LINE_S", 0.0)
-    Counter("advise on nexus5", "simulations of options")(2, 5, 0)
-    assert "advise on nexus5: 2 of 5 simulations of options" in capsys.readouterr().err
-
-
 def test_time_left_needs_some_tasks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from emmclab.cli.progress import Counter
-
     monkeypatch.setattr(progress, "_SILENCE_S", 0.0)
     monkeypatch.setattr(progress, "_LINE_S", 0.0)
     counter = Counter("advise on nexus5", "simulations of options")
     # The first task may prepare a device that the others share.
     counter(1, 9, 0)
-    assert "left" not in capsys.readouterr().err
+    text = capsys.readouterr().err
+    assert "advise on nexus5: 1 of 9 simulations of options" in text and "left" not in text
     counter(3, 9, 0)
     assert ", about " in capsys.readouterr().err
 

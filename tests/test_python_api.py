@@ -1,9 +1,11 @@
 """The Python interface: traces, profiles, exceptions, and data frames as traces."""
 
+import inspect
 import itertools
 import json
 import pickle
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,14 @@ import pyarrow
 import pytest
 
 import emmclab
+import emmclab.traces.workload
 from conftest import biotracer
 from emmclab import ConfigError, FormatError, Trace, UnsupportedError
+from emmclab.apps.closed_loop import program_of, run_application
+from emmclab.apps.solutions import find_solutions
+from emmclab.crash import Workload as CrashWorkload
 from emmclab.simulation.device import Device
+from emmclab.studies.search import Objective, require_objectives
 from emmclab.traces.workload import Workload
 
 FROM = {"arrow": Trace.from_arrow, "polars": Trace.from_polars, "pandas": Trace.from_pandas}
@@ -86,36 +93,30 @@ def test_a_large_frame_is_streamed_without_copies_of_its_numbers() -> None:
     assert all(len(batch) < rows / 10 for batch in batches)
 
 
-@pytest.mark.parametrize("needed", ["arrival_ns", "sector", "sectors", "op"])
-def test_a_missing_column_is_named_with_what_it_holds(needed: str) -> None:
-    with pytest.raises(FormatError, match=f"`{needed}`.* missing") as caught:
-        Trace.from_polars(polars.DataFrame(frame(**{needed: None})))
-    assert caught.value.field == needed
-    assert "required are arrival_ns, sector, sectors and op" in str(caught.value.hint)
-
-
-@pytest.mark.parametrize("column", ["arrival", "arrival_us", "Arrival_Time"])
-def test_a_column_in_another_unit_is_named(column: str) -> None:
-    columns = frame()
-    with pytest.raises(FormatError, match=f"field `{column}`.*a column `arrival_ns`") as caught:
-        Trace.from_polars(polars.DataFrame({column: columns.pop("arrival_ns"), **columns}))
-    assert "rename the column to `arrival_ns`" in str(caught.value.hint)
-    assert " ns " in str(caught.value.hint)
-
-
+@pytest.mark.parametrize("frames", [polars.DataFrame, pandas.DataFrame])
 @pytest.mark.parametrize(
-    ("column", "values"),
+    ("changes", "problem", "hint"),
     [
-        ("arrival_ns", [0.0, 1.5, 2.0, 3.0]),
-        ("sector", ["0", "8", "16", "0"]),
-        ("op", [0, 1, 0, 1]),
-        ("complete_ns", [1.0, None, 3.0, 4.0]),
+        *(({name: None}, "missing", "required are arrival_ns, sector, sectors and op") for name in frame()),
+        *(
+            ({"arrival_ns": None, name: [0, 1, 2, 3]}, "a column `arrival_ns`", "the column to `arrival_ns`.* ns ")
+            for name in ("arrival", "arrival_us", "Arrival_Time")
+        ),
+        ({"arrival_ns": [0.0, 1.5, 2.0, 3.0]}, "cannot have", "the column must contain "),
+        ({"sector": ["0", "8", "16", "0"]}, "cannot have", "the column must contain "),
+        ({"op": [0, 1, 0, 1]}, "cannot have", "the column must contain "),
+        ({"complete_ns": [1.0, None, 3.0, 4.0]}, "cannot have", "the column must contain "),
     ],
 )
-def test_a_column_of_another_type_is_named_with_its_type(column: str, values: list[Any]) -> None:
-    with pytest.raises(FormatError, match=f"`{column}`.*cannot have") as caught:
-        Trace.from_pandas(pandas.DataFrame(frame(**{column: values})))
-    assert "the column must contain " in str(caught.value.hint)
+def test_a_column_that_is_missing_or_of_another_unit_or_type_is_named(
+    changes: dict[str, Any], problem: str, hint: str, frames: Any
+) -> None:
+    name = [*changes][-1]
+    read = Trace.from_pandas if frames is pandas.DataFrame else Trace.from_polars
+    with pytest.raises(FormatError, match=f"`{name}`.*{problem}") as caught:
+        read(frames(frame(**changes)))
+    assert caught.value.field == name
+    assert re.search(hint, str(caught.value.hint))
 
 
 @pytest.mark.parametrize(
@@ -204,8 +205,6 @@ def test_trace_is_read_anew_each_time(trace: Path) -> None:
 
 
 def test_arrow_shares_the_memory_of_the_core(trace: Path) -> None:
-    import pyarrow
-
     (batch,) = emmclab.read(trace).batches()
     first, second = pyarrow.record_batch(batch), pyarrow.record_batch(batch)
     assert first["sector"].buffers()[1].address == second["sector"].buffers()[1].address
@@ -259,9 +258,6 @@ def test_errors_survive_a_process_boundary() -> None:
 
 def _of_names() -> dict[str, tuple[str, str]]:
     """Return the annotations of the parameters of public functions that are lists of texts."""
-    import inspect
-    from importlib import import_module
-
     modules = ["emmclab", *(f"emmclab.{room}" for room in ("crash", "fleet", "studies"))]
     modules += ["emmclab.apps.closed_loop", "emmclab.apps.processes", "emmclab.apps.solutions"]
     modules += ["emmclab.simulation.layers", "emmclab.studies.advise_deep", "emmclab.studies.search"]
@@ -323,11 +319,6 @@ def test_one_layer_as_a_text_is_the_list_with_it(trace: Path) -> None:
 
 
 def test_names_of_applications_keys_and_figures_may_be_one_text() -> None:
-    from emmclab.apps.closed_loop import program_of, run_application
-    from emmclab.apps.solutions import find_solutions
-    from emmclab.crash import Workload as CrashWorkload
-    from emmclab.studies.search import Objective, require_objectives
-
     assert program_of("email", "maps").name == "email + maps"
     run = run_application("email", "nexus5", layers="pass-through", sync="database,cache")
     assert run.options.layers == ("pass-through",) and run.options.synced == ("database", "cache")
@@ -339,10 +330,6 @@ def test_names_of_applications_keys_and_figures_may_be_one_text() -> None:
 
 def test_what_is_public_shows_how_it_is_used() -> None:
     """Public functions and methods that return something have an example, which is run with the tests."""
-    import inspect
-
-    import emmclab.traces.workload
-
     named = [getattr(emmclab, name) for name in emmclab.__all__]
     named += [item for name, item in vars(emmclab.traces.workload).items() if not name.startswith("_")]
     functions = [item for item in named if inspect.isfunction(item)]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import execute
 from emmclab.crash.scratch_folders import remove_stale
 from emmclab.errors import InputError
 from emmclab.runtime.files import folder_aside, stale_folders, sweep
@@ -34,35 +35,23 @@ def test_the_scratch_folder_is_made_for_its_user_alone_and_used_again(temporary:
     assert scratch() == folder
 
 
-def test_a_link_in_place_of_the_scratch_folder_is_refused(temporary: Path, other: Path) -> None:
-    (temporary / f"emmclab-{os.geteuid()}").symlink_to(other)
-    with pytest.raises(InputError, match="symbolic link") as caught:
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("ln -s {other} {place}", "symbolic link"),
+        ("touch {place}", "not a folder"),
+        ("mkdir -m 777 {place}", "other users"),
+        pytest.param("install -d -m 700 -o 12345 {place}", "another user", marks=pytest.mark.root),
+    ],
+)
+def test_what_is_not_this_user_s_own_scratch_folder_is_refused(
+    command: str, problem: str, temporary: Path, other: Path
+) -> None:
+    execute(*command.format(place=temporary / f"emmclab-{os.geteuid()}", other=other).split())
+    with pytest.raises(InputError, match=problem) as caught:
         scratch()
     assert "TMPDIR" in str(caught.value.hint)
     assert (other / "kept").exists()
-
-
-def test_a_file_in_place_of_the_scratch_folder_is_refused(temporary: Path) -> None:
-    (temporary / f"emmclab-{os.geteuid()}").write_text("")
-    with pytest.raises(InputError, match="not a folder"):
-        scratch()
-
-
-def test_a_scratch_folder_that_others_can_write_to_is_refused(temporary: Path) -> None:
-    folder = temporary / f"emmclab-{os.geteuid()}"
-    folder.mkdir()
-    folder.chmod(0o777)
-    with pytest.raises(InputError, match="other users"):
-        scratch()
-
-
-@pytest.mark.root
-def test_a_scratch_folder_of_another_user_is_refused(temporary: Path) -> None:
-    folder = temporary / "emmclab-0"
-    folder.mkdir(mode=0o700)
-    os.chown(folder, 12345, 12345)
-    with pytest.raises(InputError, match="another user"):
-        scratch()
 
 
 def test_a_planted_link_to_a_folder_is_no_folder_that_a_killed_process_left(temporary: Path, other: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import assert_refused, emmclab
+from conftest import assert_fails, assert_refused, emmclab
 from emmclab.cli.simulation_options import configured
 from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.files import MOST_SETTINGS_BYTES, read_text
@@ -113,8 +113,7 @@ def test_deep_lists_are_refused_as_any_other_fault_of_a_study(tmp_path: Path) ->
     path = tmp_path / "mine.toml"
     path.write_text(f"{GRID}x = {'[' * 20_000}")
     done = emmclab("run", path, "--results", tmp_path)
-    assert done.returncode == 2
-    assert "error: " in done.stderr
+    assert_fails(done)
     assert "bug" not in done.stderr
 
 
