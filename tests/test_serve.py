@@ -38,8 +38,13 @@ from emmclab.live.device import CHANGING
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_text import warnings
 
-#: A small device, which is prepared fast, and a device with a cache.
+#: A small device, which is prepared fast.
 TINY = ("small-1gb", "--set", "geometry.block_groups.0.blocks=32")
+SMALL_DEVICE = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
+#: A small device with a new file system, which is mounted on the folder that follows.
+MOUNTED = ("serve", *TINY, "--clock", "free", "--mkfs", "ext4", "--mount")
+#: A small device whose clock ignores the time of the host, served at the socket that follows.
+FREE = ("serve", *TINY, "--clock", "free", "--nbd")
 
 
 class Served:
@@ -56,11 +61,17 @@ class Served:
         """Send a command to the control socket."""
         return emmclab("control", self.control, *words)
 
-    def end(self, number: int = signal.SIGINT) -> tuple[int, str, str]:
-        """Send a signal; return exit status, output and messages."""
+    def end(self, number: int = signal.SIGINT) -> tuple[str, str]:
+        """Send a signal, after which the command must succeed; return output and messages."""
         self.process.send_signal(number)
         out, stderr = self.process.communicate(timeout=PATIENCE_S)
-        return self.process.returncode, out, stderr
+        assert self.process.returncode == 0, stderr
+        return out, stderr
+
+    def status(self) -> dict[str, Any]:
+        """Return the answer to the command `status`."""
+        status: dict[str, Any] = json.loads(self.ask("status").stdout)
+        return status
 
 
 @pytest.fixture
@@ -86,13 +97,8 @@ def serve(folder: Path) -> Iterator[Any]:
 def qemu_io(uri: str, *commands: str, cache: str = "writethrough") -> subprocess.CompletedProcess[str]:
     """Run commands of qemu-io on an NBD server; with the cache `writethrough`, all writes have FUA."""
     words = [word for command in commands for word in ("-c", command)]
-    return subprocess.run(
-        ["qemu-io", "-f", "raw", "-t", cache, *words, uri],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    command = ["qemu-io", "-f", "raw", "-t", cache, *words, uri]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def test_an_nbd_client_reads_what_it_wrote_and_the_end_sums_the_run_up(serve: Any) -> None:
@@ -102,9 +108,7 @@ def test_an_nbd_client_reads_what_it_wrote_and_the_end_sums_the_run_up(serve: An
     assert info["exports"][0]["can_fua"] and info["exports"][0]["export-size"] > 1 << 20
     done = qemu_io(served.uri, "write -P 7 4096 64k", "flush", "read -P 7 4096 64k", "read -P 0 0 4096")
     assert done.returncode == 0 and "verification failed" not in done.stdout, done.stdout
-    code, out, stderr = served.end()
-    assert code == 0, stderr
-    result = json.loads(out)
+    result = json.loads(served.end()[0])
     assert result["requests"]["bytes_written"] == 65536
     assert result["response"]["mean_response_ms"] > 0
     assert result["live"]["failed"] == 0
@@ -117,9 +121,7 @@ def test_the_sum_of_a_run_is_that_of_a_replay_of_its_trace(serve: Any, folder: P
     served = serve("--clock", "free", "--record", trace, "--json")
     writes = [f"write -P {i % 250} {i * 37 % 500 * 4}k 4k" for i in range(60)]
     assert qemu_io(served.uri, *writes, "flush", "read 0 64k").returncode == 0
-    code, out, stderr = served.end()
-    assert code == 0, stderr
-    live = json.loads(out)
+    live = json.loads(served.end()[0])
     rerun = emmclab_json("simulate", trace, "--device", *TINY, "--mode", "closed", "--json")
     assert rerun["requests"]["total"] == live["requests"]["total"]
     ratio = rerun["response"]["mean_response_ms"] / live["response"]["mean_response_ms"]
@@ -133,12 +135,12 @@ def test_a_cut_fails_requests_until_power_is_back(serve: Any) -> None:
     assert qemu_io(served.uri, "write -f -P 9 0 4k").returncode == 0
     assert served.ask("cut").returncode == 0
     assert "Input/output error" in qemu_io(served.uri, "read 0 4k").stdout
-    status = json.loads(served.ask("status").stdout)
+    status = served.status()
     assert status["cuts"] == 1 and not status["powered"]
     assert served.ask("restore").returncode == 0
     assert qemu_io(served.uri, "read -P 9 0 4k").returncode == 0
     assert served.ask("set", "clock=x2").returncode == 0
-    assert json.loads(served.ask("status").stdout)["clock"] == "x2"
+    assert served.status()["clock"] == "x2"
     assert served.ask("stop").returncode == 0
     assert served.process.wait(PATIENCE_S) == 0
 
@@ -162,13 +164,10 @@ def test_settings_change_in_use_and_everything_made_under_them_says_so(serve: An
     ):
         refused = served.ask("set", setting)
         assert refused.returncode == 2 and message in refused.stderr, refused.stderr
-    [change] = json.loads(served.ask("status").stdout)["setting_changes"]
+    [change] = served.status()["setting_changes"]
     assert (change["key"], change["from"], change["to"]) == ("cache.lies", '"none"', '"flush"')
-    code, out, message = served.end()
-    assert code == 0, message
-    assert "cache.lies from none to flush at" in " ".join((out + message).split())
-    served = serve("--clock", "free", *cached, "--image", image)
-    _, _, message = served.end()
+    assert "cache.lies from none to flush at" in " ".join("".join(served.end()).split())
+    _, message = serve("--clock", "free", *cached, "--image", image).end()
     assert "in the last run of this image settings changed: cache.lies from none to flush" in message
 
 
@@ -179,9 +178,7 @@ def test_a_second_device_holds_what_a_layer_puts_there(serve: Any, folder: Path)
     served = serve("--clock", "free", "--json", *layer, *extra)
     writes = [f"write -P {i + 1} {i * 3}M 4k" for i in range(8)]
     assert qemu_io(served.uri, *writes, "flush").returncode == 0
-    code, out, stderr = served.end()
-    assert code == 0, stderr
-    result = json.loads(out)
+    result = json.loads(served.end()[0])
     assert result["second_device"]["device"] == "small-1gb" and result["options"]["second"] == "small-1gb"
     assert result["second_device"]["host_bytes_written"] >= 8 * 4096
     served = serve("--clock", "free", *layer, *extra)
@@ -207,7 +204,7 @@ def test_contents_stay_with_an_image_and_another_device_is_refused(serve: Any, f
     served.control.unlink()
     served = serve("--clock", "free", "--image", image)
     assert qemu_io(served.uri, "read -P 6 0 4k", "read -P 5 4k 60k").returncode == 0
-    _, _, stderr = served.end()
+    _, stderr = served.end()
     assert "did not end cleanly" in stderr
     assert_fails(emmclab("serve", "nexus5", "--image", image, "--nbd", folder / "x.sock"), "the image has")
 
@@ -218,8 +215,7 @@ def test_every_signal_that_ends_a_server_leaves_whole_files(serve: Any, folder: 
     image, trace, page = folder / "disk.img", folder / "x.parquet", folder / "page.html"
     served = serve("--clock", "free", "--image", image, "--record", trace, "--html", page)
     assert qemu_io(served.uri, "write -P 5 0 64k").returncode == 0
-    code, _, stderr = served.end(number)
-    assert code == 0, stderr
+    served.end(number)
     assert image.read_bytes()[:4096] == b"\x05" * 4096
     assert lab.read(trace).ledger["kept"] >= 1 and "</html>" in page.read_text()
     assert not served.socket.exists() and not served.control.exists()
@@ -227,7 +223,7 @@ def test_every_signal_that_ends_a_server_leaves_whole_files(serve: Any, folder: 
 
 def test_a_card_for_a_virtual_machine_comes_with_the_options_of_qemu(serve: Any, folder: Path) -> None:
     card = folder / "card.sock"
-    _, _, stderr = serve("--clock", "free", "--sdhci", card).end()
+    _, stderr = serve("--clock", "free", "--sdhci", card).end()
     [line] = [line for line in stderr.splitlines() if "qemu-system" in line]
     words = shlex.split(line.partition(": ")[2])
     device = json.loads(words[words.index("-device") + 1])
@@ -240,7 +236,7 @@ def test_a_command_runs_on_a_mounted_file_system_and_nothing_is_left(folder: Pat
     need("mkfs.ext4", "sqlite3")
     mount = folder / "mnt"
     script = f"sqlite3 {mount}/db 'create table t(a); insert into t values(42); select a from t;' && exit 7"
-    done = emmclab("serve", *TINY, "--clock", "free", "--mkfs", "ext4", "--mount", mount, "--", "sh", "-c", script)
+    done = emmclab(*MOUNTED, mount, "--", "sh", "-c", script)
     assert done.returncode == 7, done.stderr
     assert done.stdout.startswith("42\n") and "write amplification" in done.stdout.lower()
     assert "not counted: making and mounting the file system" in done.stderr
@@ -251,8 +247,7 @@ def test_a_command_runs_on_a_mounted_file_system_and_nothing_is_left(folder: Pat
 @pytest.mark.usefixtures("root")
 def test_figures_begin_once_the_file_system_is_mounted(folder: Path) -> None:
     need("mkfs.ext4")
-    words = ["serve", *TINY, "--clock", "free", "--mkfs", "ext4", "--mount", folder / "mnt", "--json"]
-    result = json.loads(emmclab(*words, "--", "true").stdout)
+    result = json.loads(emmclab(*MOUNTED, folder / "mnt", "--json", "--", "true").stdout)
     before = result["prepared"]
     assert before["requests"]["bytes_written"] > 1 << 20 > result["requests"]["bytes_written"]
     assert result["flash"]["page_programs"]["total"] < before["flash"]["page_programs"]["total"]
@@ -262,8 +257,7 @@ def test_figures_begin_once_the_file_system_is_mounted(folder: Path) -> None:
 def test_work_of_the_device_on_data_from_before_a_command_is_not_counted(folder: Path) -> None:
     need("mkfs.ext4")
     # The SLC cache, which contains the data of mkfs, is folded while the command sleeps.
-    words = ["serve", "emmc51-cache", "--clock", "real", "--mkfs", "ext4"]
-    words += ["--mount", folder / "mnt", "--json"]
+    words = ["serve", "emmc51-cache", "--clock", "real", "--mkfs", "ext4", "--mount", folder / "mnt", "--json"]
     result = json.loads(emmclab(*words, "--", "sleep", "1").stdout)
     assert result["settled"]["slc"]["folded_blocks"] > 0 == result["slc"]["folded_blocks"]
     assert result["settled"]["flash"]["page_programs"]["gc"] > 0
@@ -281,13 +275,12 @@ def test_a_host_that_does_not_keep_up_with_the_clock_is_the_first_warning() -> N
 
 
 def test_what_a_command_prints_does_not_mix_with_json(folder: Path) -> None:
-    words = ["serve", *TINY, "--clock", "free", "--nbd", folder / "nbd.sock", "--json"]
-    done = emmclab(*words, "--", "echo", "of the command")
+    done = emmclab(*FREE, folder / "nbd.sock", "--json", "--", "echo", "of the command")
     assert json.loads(done.stdout)["device"] == "small-1gb" and "of the command" in done.stderr
 
 
 def test_a_command_is_a_client_of_the_socket_where_there_is_no_disk(folder: Path) -> None:
-    words = ["serve", *TINY, "--clock", "free", "--nbd", folder / "nbd.sock", "--control", folder / "c.sock"]
+    words = (*FREE, folder / "nbd.sock", "--control", folder / "c.sock")
     script = f'echo "at $EMMCLAB_DEVICE"; {" ".join(COMMAND)} control {folder}/c.sock cut; exit 7'
     done = emmclab(*words, "--", "sh", "-c", script)
     assert done.returncode == 7, done.stderr
@@ -298,8 +291,7 @@ def test_a_command_is_a_client_of_the_socket_where_there_is_no_disk(folder: Path
 
 
 def test_the_end_of_a_server_ends_the_client_that_it_started(folder: Path) -> None:
-    words = ["serve", *TINY, "--clock", "free", "--nbd", str(folder / "nbd.sock"), "--", "sleep", "1000"]
-    process = begin(*words)
+    process = begin(*FREE, folder / "nbd.sock", "--", "sleep", "1000")
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     wait_until(
         lambda: "sleep" in [Path(f"/proc/{child}/comm").read_text().strip() for child in _ids(children)], process
@@ -317,8 +309,7 @@ def _ids(children: Path) -> list[str]:
 def test_a_killed_server_leaves_no_mount(folder: Path) -> None:
     need("mkfs.ext4")
     mount = folder / "mnt"
-    words = ["serve", *TINY, "--clock", "free", "--mkfs", "ext4", "--mount", str(mount)]
-    process = begin(*words)
+    process = begin(*MOUNTED, mount)
     wait_until(lambda: os.path.ismount(mount), process)
     (mount / "file").write_bytes(b"x" * 10000)
     process.kill()
@@ -366,17 +357,15 @@ def test_a_ublk_device_of_a_killed_server_is_deleted(folder: Path, more: list[st
 
 def test_a_device_that_lies_says_so(serve: Any) -> None:
     lie = ("--set", "cache.size_kb=64", "--set", "cache.lies=flush")
-    served = serve("--clock", "free", *lie)
-    _, _, stderr = served.end()
-    assert "cache.lies = flush" in stderr
+    assert "cache.lies = flush" in serve("--clock", "free", *lie).end()[1]
 
 
 def test_the_delay_begins_when_its_file_is_there(serve: Any, folder: Path) -> None:
     trigger = folder / "now"
     served = serve("--delay-from", trigger)
-    assert json.loads(served.ask("status").stdout)["clock"] == "free"
+    assert served.status()["clock"] == "free"
     trigger.touch()
-    wait_until(lambda: json.loads(served.ask("status").stdout)["clock"] == "real")
+    wait_until(lambda: served.status()["clock"] == "real")
     served.end()
 
 
@@ -411,8 +400,7 @@ def test_a_socket_that_exists_or_lies_open_is_refused(serve: Any, folder: Path) 
 
 
 def test_a_device_is_served_from_python() -> None:
-    config = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32, "cache.size_kb": 64})
-    with lab.serve(config, nbd="auto", clock="free") as disk:
+    with lab.serve(SMALL_DEVICE.set({"cache.size_kb": 64}), nbd="auto", clock="free") as disk:
         socket = Path(disk.path.partition("socket=")[2])
         assert socket.is_socket() and socket.stat().st_mode & 0o777 == 0o600
         assert disk.stats().requests == 0
@@ -430,22 +418,18 @@ def test_a_device_is_served_from_python() -> None:
 def test_the_recorded_trace_spans_what_the_result_counts(folder: Path) -> None:
     need("mkfs.ext4")
     trace, mount = folder / "served.parquet", folder / "mnt"
-    words = ["serve", *TINY, "--clock", "free", "--mkfs", "ext4", "--mount", mount, "--record", trace, "--json"]
-    done = emmclab_ok(*words, "--", "sh", "-c", f"echo hello > {mount}/file; sync")
-    result = json.loads(done.stdout)
+    words = (*MOUNTED, mount, "--record", trace, "--json")
+    result = json.loads(emmclab_ok(*words, "--", "sh", "-c", f"echo hello > {mount}/file; sync").stdout)
     recorded = lab.read(trace)
     assert recorded.ledger["kept"] == result["requests"]["total"] > 0
-    written = sum(
-        512 * row["sectors"] for batch in recorded.batches() for row in batch.rows(len(batch)) if row["op"] == "write"
-    )
-    assert written == result["requests"]["bytes_written"]
+    written = [512 * row["sectors"] for row in recorded.to_arrow().to_pylist() if row["op"] == "write"]
+    assert sum(written) == result["requests"]["bytes_written"]
     assert sorted(path.name for path in folder.iterdir()) == ["served.parquet"], "nothing else is left"
 
 
 @pytest.mark.usefixtures("root")
 def test_the_page_cache_of_a_loop_device_is_limited_while_it_is_served() -> None:
-    config = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
-    with lab.serve(config, loop=True, clock="free", dirty_bytes=64 << 20) as disk:
+    with lab.serve(SMALL_DEVICE, loop=True, clock="free", dirty_bytes=64 << 20) as disk:
         limits = Path("/sys/block", Path(disk.path).name, "bdi")
         if not (limits / "strict_limit").exists():
             missing("a kernel that limits dirty data of a device", "use Linux 6.2 or later")
@@ -459,8 +443,7 @@ def test_the_page_cache_of_a_loop_device_is_limited_while_it_is_served() -> None
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("road", ["file", "loop"])
 def test_a_path_is_text_on_every_road(road: str) -> None:
-    config = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
-    with lab.serve(config, clock="free", file=road == "file", loop=road == "loop") as disk:
+    with lab.serve(SMALL_DEVICE, clock="free", file=road == "file", loop=road == "loop") as disk:
         # The representation of the device in an interpreter contains the path.
         assert isinstance(disk.path, str) and disk.path in repr(disk)
 
@@ -479,8 +462,7 @@ def requests_of(path: Path) -> list[tuple[str, int, int, int]]:
 def test_the_kernel_and_the_device_record_the_same_requests(folder: Path) -> None:
     need("fio")
     own, kernels = folder / "own.parquet", folder / "kernel.parquet"
-    config = lab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
-    with lab.serve(config, loop=True, record=own, clock="real") as disk:
+    with lab.serve(SMALL_DEVICE, loop=True, record=own, clock="real") as disk:
         job = ["fio", "--name=x", f"--filename={disk.path}", "--direct=1", "--ioengine=psync", "--rw=randrw"]
         job += ["--bsrange=4k-64k", "--number_ios=150", "--size=100m", "--allow_file_create=0", "--fsync=16"]
         emmclab_ok("record", "--device", disk.path, "-o", kernels, "--json", "--", *job)
@@ -516,13 +498,12 @@ def test_a_full_disk_below_the_image_loses_nothing_durable_and_room_ends_it(serv
         served = serve("--clock", "free", "--image", small / "disk.img")
         assert qemu_io(served.uri, "write -P 1 0 1M", "flush", "write -P 2 4M 12M").returncode == 0
         assert "No space left" in qemu_io(served.uri, "write -P 3 20M 1M").stdout
-        assert "space" in json.loads(served.ask("status").stdout)["image_error"]
+        assert "space" in served.status()["image_error"]
         assert qemu_io(served.uri, "read -P 1 0 1M", "read -P 2 4M 12M").returncode == 0
         subprocess.run(["mount", "-o", "remount,size=64m", small], check=True)
         rerun = qemu_io(served.uri, "write -P 3 20M 1M", "flush", "read -P 2 4M 12M", "read -P 3 20M 1M")
         assert rerun.returncode == 0 and "failed" not in rerun.stdout, rerun.stdout
-        code, _, stderr = served.end()
-        assert code == 0, stderr
+        served.end()
     finally:
         subprocess.run(["umount", "-l", small], check=True)
 
@@ -566,24 +547,22 @@ def test_an_existing_crash_log_is_refused_and_left_as_it_was(tmp_path: Path) -> 
     assert log.stat().st_size > 0
 
 
-def test_a_start_that_fails_leaves_recording_image_and_state_as_they_were(tmp_path: Path) -> None:
-    tmp_path.chmod(0o700)
-    recording, image = tmp_path / "r.parquet", tmp_path / "disk.img"
-    socket = tmp_path / "n.sock"
+def test_a_start_that_fails_leaves_recording_image_and_state_as_they_were(folder: Path) -> None:
+    recording, image, socket = folder / "r.parquet", folder / "disk.img", folder / "n.sock"
     words = ("serve", "small-1gb", "--clock", "free", "--record", recording, "--image", image)
     lab.read(lab.bundled()[0]).write(recording)
     before = recording.read_bytes()
-    used_path = tmp_path / "file"
+    used_path = folder / "file"
     used_path.write_text("no socket")
     for wrong in (("--nbd", used_path), ("--nbd", socket, "--control", used_path)):
         assert_fails(emmclab(*words, *wrong))
         assert recording.read_bytes() == before
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "r.parquet"]
+        assert sorted(path.name for path in folder.iterdir()) == ["file", "r.parquet"]
     # A complete run without requests also leaves the earlier recording unchanged, and prints a warning.
     done = emmclab_ok(*words, "--nbd", socket, "--", "true")
     assert f"warning: no request arrived, so {recording} is not written" in done.stderr
     assert recording.read_bytes() == before
-    state = tmp_path / "disk.img.state"
+    state = folder / "disk.img.state"
     contents = (image.read_bytes(), state.read_bytes())
     assert_fails(emmclab(*words, "--nbd", used_path))
     assert (image.read_bytes(), state.read_bytes()) == contents
@@ -600,16 +579,23 @@ class Live:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    tmp_path.chmod(0o700)
+def path(folder: Path) -> Path:
     # The folder is short because of the limit for the path of a socket.
-    return Path(os.path.relpath(tmp_path / "s"))
+    return Path(os.path.relpath(folder / "s"))
 
 
 @pytest.fixture
 def served(path: Path) -> Iterator[Path]:
     with Control(Live(), path, lambda: None):
         yield path
+
+
+def listening(path: Path) -> socket.socket:
+    """Return a socket at which nothing answers."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen()
+    return listener
 
 
 def send(path: Path, line: bytes) -> dict[str, Any]:
@@ -638,19 +624,14 @@ def test_a_fault_in_one_command_is_told_and_the_next_is_answered(served: Path) -
 
 def test_a_client_does_not_wait_for_ever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "_ANSWER_S", 0.2)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mute:
-        mute.bind(str(path))
-        mute.listen()
-        with pytest.raises(InputError, match=r"no answer arrived within") as caught:
-            ask(path, "status")
-        assert "emmclab serve --control" in str(caught.value.hint)
+    with listening(path), pytest.raises(InputError, match=r"no answer arrived within") as caught:
+        ask(path, "status")
+    assert "emmclab serve --control" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("answer", [b"hello\n", b"[]\n", b"[" * 100_000 + b"\n", b"{}\n"])
 def test_an_answer_of_another_program_is_refused(path: Path, answer: bytes) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
-        other.bind(str(path))
-        other.listen()
+    with listening(path) as other:
 
         def tell() -> None:
             client, _ = other.accept()
@@ -666,9 +647,7 @@ def test_an_answer_of_another_program_is_refused(path: Path, answer: bytes) -> N
 
 
 def test_a_socket_whose_process_was_killed_is_made_anew(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as killed:
-        killed.bind(str(path))
-        killed.listen()
+    listening(path).close()
     assert path.is_socket()
     with Control(Live(), path, lambda: None):
         assert ask(path, "status")["ok"] is True

@@ -48,15 +48,26 @@ QUESTION = "select * from runs order by all"
 FLIPS = cases(32)
 
 
-def flip(path: Path, draw: random.Random) -> None:
+def flip(path: Path, draw: random.Random) -> int:
+    """Flip a bit of a file, and return the number of its byte."""
     content = bytearray(path.read_bytes())
-    content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+    place = draw.randrange(len(content))
+    content[place] ^= 1 << draw.randrange(8)
     path.write_bytes(content)
+    return place
 
 
 @pytest.fixture(scope="module")
 def study() -> Study:
     return Study.parse(STUDY, "small.toml")
+
+
+@pytest.fixture
+def whole(study: Study, finished: Path, tmp_path: Path) -> Path:
+    """The finished results, collected in one file."""
+    path = tmp_path / "whole.parquet"
+    collect(study, study.cells(), [Folder(finished)], path)
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -120,15 +131,14 @@ def test_a_run_repeats_only_damaged_cells_and_says_so(study: Study, finished: Pa
     assert done == []
 
 
-def test_collected_results_and_parts_are_refused_if_damaged(study: Study, finished: Path, tmp_path: Path) -> None:
+def test_collected_results_and_parts_are_refused_if_damaged(
+    study: Study, finished: Path, whole: Path, tmp_path: Path
+) -> None:
     draw = random.Random(2)
-    cells, collected_file = study.cells(), tmp_path / "whole.parquet"
-    collect(study, cells, [Folder(finished)], collected_file)
-    digest = collected(collected_file).digest
-    assert digest == Results.load(finished).digest
+    assert collected(whole).digest == Results.load(finished).digest
     for _ in range(20):
         damaged = tmp_path / "damaged.parquet"
-        shutil.copy(collected_file, damaged)
+        shutil.copy(whole, damaged)
         flip(damaged, draw)
         with pytest.raises(InputError, match="damaged"):
             collected(damaged)
@@ -136,7 +146,7 @@ def test_collected_results_and_parts_are_refused_if_damaged(study: Study, finish
     shutil.copytree(finished, copy)
     flip(copy / "cells" / "all.parquet", draw)
     with pytest.raises(InputError, match="damaged") as caught:
-        collect(study, cells, [Folder(copy)], tmp_path / "none.parquet")
+        collect(study, study.cells(), [Folder(copy)], tmp_path / "none.parquet")
     assert "emmclab run" in str(caught.value.hint)
     assert not (tmp_path / "none.parquet").exists()
 
@@ -239,21 +249,17 @@ def test_results_of_a_changed_input_or_device_have_a_warning_and_the_command_to_
 
 
 def test_results_of_another_build_are_told_from_those_of_this_one(
-    study: Study, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    collected_file = tmp_path / "whole.parquet"
-    collect(study, study.cells(), [Folder(finished)], collected_file)
-    tables = [collected_file, finished / "runs.parquet", finished / "profiles.parquet"]
+    tables = [whole, finished / "runs.parquet", finished / "profiles.parquet"]
     assert [changes(table) for table in tables] == [[], [], []]
     monkeypatch.setattr(run, "build_digest", lambda: "another")
     assert [changes(table) for table in tables] == [["another build of emmclab wrote them"]] * 3
 
 
 def test_results_in_a_folder_that_can_only_be_read_are_reported(
-    study: Study, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: Study, finished: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    collected_file = tmp_path / "whole.parquet"
-    collect(study, study.cells(), [Folder(finished)], collected_file)
     make = tempfile.mkdtemp
 
     def elsewhere(*arguments: Any, **options: Any) -> str:
@@ -262,7 +268,7 @@ def test_results_in_a_folder_that_can_only_be_read_are_reported(
         return make(*arguments, **options)
 
     monkeypatch.setattr(tempfile, "mkdtemp", elsewhere)
-    assert Results.load(finished).digest == collected(collected_file).digest
+    assert Results.load(finished).digest == collected(whole).digest
     with pytest.raises(OSError, match="Read-only"):
         run_cells(study, Folder(finished), Serial())
 
@@ -367,9 +373,8 @@ def test_a_changed_bit_changes_no_figure_in_silence(tmp_path: Path, form: str, f
     dice = random.Random(flips)
     refused = 0
     for _ in range(flips):
-        changed, place = bytearray(content), dice.randrange(len(content))
-        changed[place] ^= 1 << dice.randrange(8)
-        path.write_bytes(changed)
+        path.write_bytes(content)
+        place = flip(path, dice)
         try:
             read_figures = json.dumps(figures(path), default=str)
         except EmmclabError as error:

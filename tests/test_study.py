@@ -1,5 +1,6 @@
 """Studies: results are the same bytes with any number of processes and after interruptions."""
 
+import contextlib
 import os
 import random
 import signal
@@ -76,16 +77,10 @@ def lose(folder: Path, count: int) -> list[str]:
 
 
 def test_every_input_meets_every_device_setting_mode_and_seed(finished: Path) -> None:
-    (row,) = emmclab_json(
-        "query", "select count(*) runs, count(distinct input) inputs from runs", "--results", finished
-    )
-    assert row == {"runs": CELLS - 8, "inputs": 4}
-    rows = emmclab_json(
-        "query",
-        "select device, run_mode, configuration_parallelism, seed, count(*) n from runs group by all",
-        "--results",
-        finished,
-    )
+    query = "select count(*) runs, count(distinct input) inputs from runs"
+    assert emmclab_json("query", query, "--results", finished) == [{"runs": CELLS - 8, "inputs": 4}]
+    query = "select device, run_mode, configuration_parallelism, seed, count(*) n from runs group by all"
+    rows = emmclab_json("query", query, "--results", finished)
     assert len(rows) == 2 * 2 * 2 * 2
     assert {row["n"] for row in rows} == {4}
 
@@ -216,18 +211,12 @@ def test_no_worker_outlives_a_killed_run(study: Path, tmp_path: Path) -> None:
     run.wait(PATIENCE_S)
     mark = f"EMMCLAB_TEST_MARK={tmp_path}".encode()
 
-    def alive() -> list[str]:
-        processes = []
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                if mark in path.read_bytes():
-                    processes.append(path.parent.name)
-            except OSError:
-                continue
-        return processes
+    def has_mark(environ: Path) -> bool:
+        with contextlib.suppress(OSError):
+            return mark in environ.read_bytes()
+        return False
 
-    wait_until(lambda: not alive())
-    assert alive() == []
+    wait_until(lambda: not any(map(has_mark, Path("/proc").glob("[0-9]*/environ"))))
 
 
 def test_a_finished_cell_is_not_run_again_unless_told(study: Path, finished: Path, tmp_path: Path) -> None:
@@ -476,25 +465,6 @@ def test_a_trace_and_its_twin_are_told_apart(trace: Path, tmp_path: Path) -> Non
     ]
 
 
-@pytest.mark.parametrize(
-    ("key", "hint"),
-    [("capacity", "a [[grid]] with its own `capacity` for each value"), ("modes", "`modes = [...]` of the grid")],
-)
-def test_a_key_of_the_grid_among_the_axes_is_refused_with_its_place(key: str, hint: str) -> None:
-    text = f"""
-name = "swept"
-inputs = ["CallIn"]
-[[grid]]
-name = "g"
-devices = ["nexus5"]
-[grid.axes]
-{key} = ["a", "b"]
-"""
-    with pytest.raises(ConfigError, match=f"axes.{key}") as refused:
-        Study.parse(text, "swept.toml")
-    assert refused.value.hint == f"write {hint}"
-
-
 AGES = """
 name = "ages"
 inputs = ["CallIn --requests 300"]
@@ -509,15 +479,22 @@ rate = [1, 4]
 """
 
 
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [("capacity", "a [[grid]] with its own `capacity` for each value"), ("modes", "`modes = [...]` of the grid")],
+)
+def test_a_key_of_the_grid_among_the_axes_is_refused_with_its_place(key: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=f"axes.{key}") as refused:
+        Study.parse(AGES.replace("rate = [1, 4]", f'{key} = ["a", "b"]'), "ages.toml")
+    assert refused.value.hint == f"write {hint}"
+
+
 def test_options_of_a_run_are_axes_of_cells_tables_and_summaries_as_settings_are(tmp_path: Path) -> None:
     file = tmp_path / "ages.study.toml"
     file.write_text(AGES)
     emmclab_ok("run", file, "--jobs", 1, "--results", tmp_path / "r")
-    rows = emmclab_json(
-        "query",
-        "select options_precondition p, options_rate r, gc_policy g from runs order by all",
-        *("--study", file, "--results", tmp_path / "r"),
-    )
+    query = "select options_precondition p, options_rate r, gc_policy g from runs order by all"
+    rows = emmclab_json("query", query, "--study", file, "--results", tmp_path / "r")
     values = [tuple(row.values()) for row in rows]
     ages, rates, policies = ("none", "sequential:50"), (1.0, 4.0), ("fifo", "greedy")
     assert values == [(p, r, g) for p in ages for r in rates for g in policies]
@@ -552,9 +529,8 @@ def test_a_grid_takes_from_the_defaults_what_it_does_not_say() -> None:
     assert [(grid.devices, grid.option("rate")) for grid in read.grids] == [(("nexus5",), 2), (("ufs31",), 2)]
     written_out = text.replace('[defaults]\ndevices = ["nexus5"]\nrate = 2\n', "")
     written_out = written_out.replace('name = "a"', 'name = "a"\ndevices = ["nexus5"]\nrate = 2')
-    assert (
-        Study.parse(written_out.replace('name = "b"', 'name = "b"\nrate = 2'), "x.toml").definition == read.definition
-    )
+    written_out = written_out.replace('name = "b"', 'name = "b"\nrate = 2')
+    assert Study.parse(written_out, "x.toml").definition == read.definition
     with pytest.raises(ConfigError, match="no_such"):
         Study.parse(text.replace("rate = 2", "no_such = 2"), "x.toml")
 

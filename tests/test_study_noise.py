@@ -18,7 +18,7 @@ from emmclab.studies import Results, Study
 from emmclab.studies.search import Objective, SearchResult, Trial
 from emmclab.studies.search_space import Space
 from emmclab.studies.stored_types import Run
-from emmclab.studies.summary import effects_of, summaries
+from emmclab.studies.summary import Ranked, effects_of, summaries
 from emmclab.studies.verdicts import rankings
 
 
@@ -43,72 +43,57 @@ def _results(**means: list[float]) -> Results:
     return Results({"name": "noise", "cells": len(runs)}, {}, runs, "")
 
 
-def test_a_best_setting_within_the_noise_is_no_headline() -> None:
-    results = _results(fifo=[0.37, 1.35, 0.8], d_choices=[2.34, 0.54, 0.6])
+def _judged(results: Results) -> tuple[Ranked, str]:
+    """Return the ranking by mean response, and the headline of the study."""
     (summary,) = summaries(results)
-    assert not summary.ranked[0].is_distinguishable
-    text = headline(results, [summary])
+    return summary.ranked[0], headline(results, [summary])
+
+
+def test_a_best_setting_within_the_noise_is_no_headline() -> None:
+    ranked, text = _judged(_results(fifo=[0.37, 1.35, 0.8], d_choices=[2.34, 0.54, 0.6]))
+    assert not ranked.is_distinguishable
     assert "3 seeds do not tell the settings apart by mean response" in text and "lowest" not in text
 
 
 def test_a_difference_that_every_seed_has_is_a_headline_with_its_best_setting() -> None:
-    results = _results(fifo=[1.0, 1.3, 0.9], d_choices=[2.02, 2.6, 1.79])
-    (summary,) = summaries(results)
-    ranked = summary.ranked[0]
+    ranked, text = _judged(_results(fifo=[1.0, 1.3, 0.9], d_choices=[2.02, 2.6, 1.79]))
     assert ranked.is_distinguishable and ranked.interval is not None
     assert ranked.interval.low < 100 < ranked.interval.high
-    text = headline(results, [summary])
     assert text.startswith("gc.policy = fifo has the lowest mean response")
 
 
 def test_settings_that_are_not_told_from_the_best_are_named_beside_it() -> None:
-    results = _results(fifo=[1.0, 1.3, 0.9], greedy=[1.01, 1.29, 0.92], d_choices=[2.02, 2.6, 1.79])
-    (summary,) = summaries(results)
-    assert summary.ranked[0].indistinguishable == ((("gc.policy", "greedy"),),)
-    assert "gc.policy = fifo (not told apart from gc.policy = greedy) has" in headline(results, [summary])
+    ranked, text = _judged(_results(fifo=[1.0, 1.3, 0.9], greedy=[1.01, 1.29, 0.92], d_choices=[2.02, 2.6, 1.79]))
+    assert ranked.indistinguishable == ((("gc.policy", "greedy"),),)
+    assert "gc.policy = fifo (not told apart from gc.policy = greedy) has" in text
 
 
 def test_a_single_seed_names_the_rule_of_close_values_and_what_tests_their_order() -> None:
-    results = _results(fifo=[1.0], d_choices=[2.0], greedy=[1.04])
-    (summary,) = summaries(results)
-    assert summary.ranked[0].interval is None
-    text = headline(results, [summary])
+    ranked, text = _judged(_results(fifo=[1.0], d_choices=[2.0], greedy=[1.04]))
+    assert ranked.interval is None
     assert text.startswith("gc.policy = fifo (not told apart from gc.policy = greedy) has the lowest")
     assert "within 5 %" in text and "`seeds = [" in text
-    close = _results(fifo=[1.0], greedy=[1.04])
-    (summary,) = summaries(close)
-    text = headline(close, [summary])
+    _, text = _judged(_results(fifo=[1.0], greedy=[1.04]))
     assert text.startswith("One seed does not tell the settings apart") and "`seeds = [" in text
 
 
-def _swept(times: dict[tuple[str, int], list[float]]) -> Results:
-    runs = [
-        _run(policy, seed, mean, op=op)
-        for (policy, op), means in times.items()
-        for seed, mean in enumerate(means, start=1)
-    ]
-    return Results({"name": "noise", "cells": len(runs)}, {}, runs, "")
-
-
 def test_the_effect_of_a_key_is_paired_over_the_other_keys_and_the_seeds() -> None:
-    results = _swept(
-        {
-            ("greedy", 12): [30.3, 37.0, 33.1],
-            ("fifo", 12): [36.2, 31.0, 35.4],
-            ("d_choices", 12): [33.0, 36.1, 30.9],
-            ("greedy", 20): [18.4, 22.5, 20.2],
-            ("fifo", 20): [22.0, 19.1, 21.3],
-            ("d_choices", 20): [20.4, 18.7, 22.4],
-        }
-    )
-    (summary,) = summaries(results)
-    ranked = summary.ranked[0]
+    times = {
+        ("greedy", 12): [30.3, 37.0, 33.1],
+        ("fifo", 12): [36.2, 31.0, 35.4],
+        ("d_choices", 12): [33.0, 36.1, 30.9],
+        ("greedy", 20): [18.4, 22.5, 20.2],
+        ("fifo", 20): [22.0, 19.1, 21.3],
+        ("d_choices", 20): [20.4, 18.7, 22.4],
+    }
+    runs = [_run(policy, seed, mean, op=op) for (policy, op), means in times.items() for seed, mean in enumerate(means)]
+    results = Results({"name": "noise", "cells": len(runs)}, {}, runs, "")
+    ranked, text = _judged(results)
     policy, op = ranked.effects
     assert (op.key, op.best, op.worst, op.pairs, op.agreeing, op.is_told) == ("op", 20, 12, 9, 9, True)
     assert op.interval is not None and 40 < op.interval.low < op.interval.high < 90
     assert (policy.key, policy.pairs, policy.is_told) == ("gc.policy", 6, False)
     assert ranked.strongest == op and ranked.within is not None and not ranked.within.is_distinguishable
-    text = headline(results, [summary])
     assert text.startswith("op = 20 has the lowest mean response") and "all 9 pairs" in text
     assert "the other settings are not told apart" in text
     (ranking, *_) = rankings(results)
@@ -139,31 +124,20 @@ def test_a_comparison_of_devices_names_the_fastest_only_where_it_is_told_apart(t
 
 
 def test_several_seeds_decide_by_an_interval_in_a_comparison() -> None:
-    runs = [
-        _result(name, seed, mean)
-        for name, seed, mean in (
-            ("a", 1, 0.37),
-            ("a", 2, 1.35),
-            ("a", 3, 0.8),
-            ("b", 1, 2.34),
-            ("b", 2, 0.54),
-            ("b", 3, 0.6),
-        )
-    ]
-    (text,) = comparison_headlines(runs)
-    assert text.startswith("3 seeds do not tell a, b apart")
-    apart = [
-        _result(name, seed, mean)
-        for name, seed, mean in (("a", 1, 1.0), ("a", 2, 1.1), ("b", 1, 2.0), ("b", 2, 2.2001))
-    ]
-    (text,) = comparison_headlines(apart)
+    assert _compared(a=[0.37, 1.35, 0.8], b=[2.34, 0.54, 0.6]).startswith("3 seeds do not tell a, b apart")
+    text = _compared(a=[1.0, 1.1], b=[2.0, 2.2001])
     assert text.startswith("a is the fastest") and "one seed" not in text
 
 
 def test_figures_that_a_headline_compares_have_the_digits_that_show_their_difference() -> None:
-    runs = [_result("a", 1, 0.0661), _result("b", 1, 0.0721)]
+    assert "mean response 0.0661 ms, b 0.0721 ms (1.09 times)" in _compared(a=[0.0661], b=[0.0721])
+
+
+def _compared(**means: list[float]) -> str:
+    """Return the headline of a comparison of devices, each with the mean response for each seed."""
+    runs = [_result(device, seed, mean) for device, values in means.items() for seed, mean in enumerate(values, 1)]
     (text,) = comparison_headlines(runs)
-    assert "mean response 0.0661 ms, b 0.0721 ms (1.09 times)" in text
+    return text
 
 
 def _result(device: str, seed: int, mean_ms: float) -> Result:

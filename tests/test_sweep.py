@@ -120,10 +120,8 @@ def test_a_collected_file_is_ordered_by_key_and_holds_every_figure(study: Path, 
     assert emmclab("run", study, "--jobs", 1, "--results", tmp_path).returncode == 0
     collected(study, tmp_path)
     file = tmp_path / "all.parquet"
-    with duckdb.connect() as connection:
-        rows = connection.execute(
-            f"select key, number, kind, mean_response_ms, timing_parallelism, result from '{file}'"
-        ).fetchall()
+    query = f"select key, number, kind, mean_response_ms, timing_parallelism, result from '{file}'"
+    rows = duckdb.sql(query).fetchall()
     cells = Study.named(str(study)).cells()
     assert [row[0] for row in rows] == sorted(cell.key for cell in cells)
     assert all(cells[row[1]].key == row[0] for row in rows)
@@ -161,9 +159,7 @@ def with_crashing(study: Path) -> list[Cell]:
     """Return the cells of the study, one of which crashes."""
     cells = Study.named(str(study)).cells()
     bad = cells[7]
-    cells[7] = Crashing(
-        **{name: getattr(bad, name) for name in Cell.__dataclass_fields__}  # type: ignore[arg-type]
-    )
+    cells[7] = Crashing(**{name: getattr(bad, name) for name in Cell.__dataclass_fields__})  # type: ignore[arg-type]
     assert cells[7].key == bad.key
     return cells
 

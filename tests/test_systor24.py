@@ -35,7 +35,6 @@ def _reproduce(folder: Path, traces: Path) -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.study
 def test_verdicts_are_those_that_are_explained(run: Path) -> None:
     claims = emmclab_json("claims", "--paper", "systor24", "--results", run / "results")
@@ -44,7 +43,6 @@ def test_verdicts_are_those_that_are_explained(run: Path) -> None:
         assert PACKED in claim["reason"], "each says what comes out where small writes are packed"
 
 
-@pytest.mark.slow
 @pytest.mark.study
 def test_the_guide_shows_the_figures_of_the_study(run: Path) -> None:
     results = Results.load(run / "results" / "systor24")
@@ -57,7 +55,6 @@ def test_the_guide_shows_the_figures_of_the_study(run: Path) -> None:
         assert f"| `{scheme}` | {' | '.join(cells)} |" in guide
 
 
-@pytest.mark.slow
 @pytest.mark.study
 def test_memory_helps_and_exact_segments_never_lead_to_a_second_read(run: Path) -> None:
     results = Results.load(run / "results" / "systor24")
@@ -71,7 +68,6 @@ def test_memory_helps_and_exact_segments_never_lead_to_a_second_read(run: Path) 
             assert {*SIZES_KB} <= {point.kb for point in points(results, application, scheme, PACKED)}
 
 
-@pytest.mark.slow
 @pytest.mark.study
 def test_the_page_shows_each_figure_of_each_trace_and_whose_mechanisms_they_are(run: Path) -> None:
     page = (run / "page.html").read_text()

@@ -38,18 +38,18 @@ def test_the_daily_writes_can_be_hours_of_the_traces_or_of_a_fleet(trace: Path, 
     profile = api.read(trace).profile()
     (written_kb,) = (row["data_kb"] for row in profile["by_operation"] if row["op"] == "write")
     per_day = 1024 * written_kb / profile["duration_s"] * 86_400
-    used = _used(emmclab_json("simulate", trace, *SMALL, "--used", "1d,daily=6h,random=30"))
-    assert float(used["daily"].removesuffix("GB").removesuffix("MB")) > 0
-    unit = 2**30 if used["daily"].endswith("GB") else 2**20
-    assert float(used["daily"][:-2]) * unit == pytest.approx(per_day / 4, rel=1e-3)
+
+    def daily_bytes(use: str) -> float:
+        daily = _used(emmclab_json("simulate", trace, *SMALL, "--used", use))["daily"]
+        return float(daily[:-2]) * {"GB": 2**30, "MB": 2**20}[daily[-2:]]
+
+    assert daily_bytes("1d,daily=6h,random=30") == pytest.approx(per_day / 4, rel=1e-3)
     folder = tmp_path / "fleet"
     folder.mkdir()
     (folder / "one.txt").write_bytes(trace.read_bytes())
     table = tmp_path / "fleet.parquet"
     assert emmclab("fleet", folder, "-o", table).returncode == 0
-    used = _used(emmclab_json("simulate", trace, *SMALL, "--used", f"1d,daily={table}"))
-    unit = 2**30 if used["daily"].endswith("GB") else 2**20
-    assert float(used["daily"][:-2]) * unit == pytest.approx(per_day, rel=1e-3)
+    assert daily_bytes(f"1d,daily={table}") == pytest.approx(per_day, rel=1e-3)
 
 
 def test_several_seeds_are_compared_on_used_devices(trace: Path) -> None:

@@ -63,11 +63,16 @@ GOLDEN = {
 }
 
 
+def _stored(path: Path) -> Path:
+    """Return the path of a recording or folder, which must be stored on this machine."""
+    if not path.exists():
+        missing(str(path), "put the folder `cases` beside that of EMMCLAB_TRACES")
+    return path
+
+
 @pytest.mark.parametrize("name", GOLDEN)
 def test_a_real_recording_has_the_errors_that_it_had(name: str, shared_traces: Path) -> None:
-    path = shared_traces.parent / name if name.startswith("cases") else shared_traces / name
-    if not path.exists():
-        missing(f"the recording {name}", "put the folder `cases` beside that of EMMCLAB_TRACES")
+    path = _stored(shared_traces.parent / name if name.startswith("cases") else shared_traces / name)
     validation = validate(lab.read(path), [Device.preset(device) for device in DEVICES], wrap_addresses=True)
     rows = {}
     for model in validation.models:
@@ -78,15 +83,13 @@ def test_a_real_recording_has_the_errors_that_it_had(name: str, shared_traces: P
 
 
 def test_parts_of_a_recording_that_stand_for_the_whole_are_judged_once(shared_traces: Path) -> None:
-    folder = shared_traces.parent / "cases" / "13-blktrace-8cpu-binary"
-    if not folder.is_dir():
-        missing("the folder of real recordings", "put the folder `cases` beside that of EMMCLAB_TRACES")
+    folder = _stored(shared_traces.parent / "cases" / "13-blktrace-8cpu-binary")
     validation = emmclab_json("validate", *sorted(folder.glob("keks.blktrace.*")))
     assert len(validation["recordings"]) == 1
 
 
 def test_recordings_without_completions_or_of_zones_or_too_short_are_refused_by_the_reason(shared_traces: Path) -> None:
-    cases = shared_traces.parent / "cases"
+    cases = _stored(shared_traces.parent / "cases")
     reasons = {
         "15-blkparse-completions-only/blk_data.txt": "none of its requests has a completion",
         "43-blktrace-version-8/zoned.blktrace.0": "zones",
@@ -94,8 +97,6 @@ def test_recordings_without_completions_or_of_zones_or_too_short_are_refused_by_
         "02-kdab-emmc-270ms/one-line.txt": "at least 100",
         "29-trace-dat-2016-android/trace.dat.gz": "the trace contains no request",
     }
-    if not cases.is_dir():
-        missing("the folder of real recordings", "put the folder `cases` beside that of EMMCLAB_TRACES")
     for name, reason in reasons.items():
         done = emmclab("validate", cases / name)
         assert done.returncode == 2, name
@@ -124,9 +125,7 @@ def test_a_fit_with_more_reads_meets_reads_and_the_queue_meets_queued_requests(s
     all_reads = Device.from_toml(lab.calibrate(messaging, name="whole")["toml"])
     half, all_of_it, _ = validate(messaging, [all_reads]).models
     assert _error(half, "operation", "read") > 50 and abs(_error(all_of_it, "operation", "read")) < 5
-    path = shared_traces.parent / "cases" / "12-blkparse-redhat-dmcrypt-nvme" / "nvme0n1.blktrace.txt"
-    if not path.exists():
-        missing("the recording of an NVMe disk", "put the folder `cases` beside that of EMMCLAB_TRACES")
+    path = _stored(shared_traces.parent / "cases" / "12-blkparse-redhat-dmcrypt-nvme" / "nvme0n1.blktrace.txt")
     validation = validate(lab.read(path))
     assert validation.calibration is not None and validation.calibration["queue_depth"] == 4
     device = Device.from_toml(validation.calibration["toml"])

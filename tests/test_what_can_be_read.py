@@ -22,18 +22,16 @@ FORMATS = {entry["name"]: entry for entry in _core.formats()}
 ALWAYS = {"arrival_ns", "sector", "sectors", "op", "flags"}
 
 
-def columns(path: Path) -> tuple[str, set[str]]:
-    """Return the format of a trace, and the columns that contain a value."""
-    trace = api.read(path)
-    rows = trace.rows(10_000)
-    return str(trace.header["format"]), {name for row in rows for name in row if row[name] not in (None, [])}
+def columns(trace: api.Trace) -> set[str]:
+    """Return the columns that contain a value, besides those that every format fills."""
+    return {name for row in trace.rows(10_000) for name in row if row[name] not in (None, [])} - ALWAYS
 
 
 def check(path: Path, name: str) -> None:
     """Check that a file has this format, and no columns that the page does not list."""
-    format_read, filled = columns(path)
-    assert format_read == name
-    assert filled - ALWAYS <= set(FORMATS[name]["gives"]), name
+    trace = api.read(path)
+    assert trace.header["format"] == name
+    assert columns(trace) <= set(FORMATS[name]["gives"]), name
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[bytes]:
@@ -59,8 +57,7 @@ def test_what_is_written_gives_the_columns_of_its_format(name: str, tmp_path: Pa
         pytest.skip("a picture is not read")
     path = tmp_path / ("trace." + {"mqsim": "mqsim"}.get(name, "txt"))
     api.convert(api.bundled()[0], path, to=name)
-    columns_read = {key for row in api.read(path, format=name).rows(1_000) for key in row if row[key] not in (None, [])}
-    assert columns_read - ALWAYS <= set(FORMATS[name]["gives"])
+    assert columns(api.read(path, format=name)) <= set(FORMATS[name]["gives"])
 
 
 def test_an_iolog_of_fio(tmp_path: Path) -> None:
@@ -135,11 +132,15 @@ FIXTURES = ROOT / "crates/record/tests/fixtures"
 REQUESTS = 245
 
 
+def unpacked(name: str) -> str:
+    with pyarrow.input_stream(str(FIXTURES / name), compression="zstd") as stream:
+        return bytes(stream.read()).decode()
+
+
 @pytest.fixture(scope="module")
 def text() -> str:
     """Return the text that the kernel's tracer wrote for a SQLite workload."""
-    with pyarrow.input_stream(str(FIXTURES / "host.trace.zst"), compression="zstd") as stream:
-        return bytes(stream.read()).decode()
+    return unpacked("host.trace.zst")
 
 
 @pytest.fixture(scope="module")
@@ -233,8 +234,7 @@ def _other_event(number: int, line: str) -> Any:
 
 
 def test_commands_waits_and_journals_are_those_of_the_kernels_text(tmp_path: Path) -> None:
-    with pyarrow.input_stream(str(FIXTURES / "debian-6.12-card.trace.zst"), compression="zstd") as stream:
-        text = bytes(stream.read()).decode()
+    text = unpacked("debian-6.12-card.trace.zst")
     plain = tmp_path / "plain.txt"
     plain.write_text(text)
     trace = perfetto.Trace()
