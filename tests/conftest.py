@@ -86,15 +86,15 @@ def emmclab(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
     return subprocess.run(command, capture_output=True, text=True, env=env, timeout=patience_s, check=False, **options)
 
 
-def emmclab_ok(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command that has to succeed."""
+def emmclab_ok(*arguments: object, status: int = 0, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command that has to succeed, or to end with another status."""
     done = emmclab(*arguments, **options)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr + done.stdout
     return done
 
 
 def emmclab_json(*arguments: object, **options: Any) -> Any:
-    """Run a command that has to succeed, and return its JSON."""
+    """Run a command that has to succeed, or to end with another status; return its JSON."""
     return json.loads(emmclab_ok(*arguments, "--json", **options).stdout)
 
 
@@ -159,27 +159,22 @@ class Reproduced:
 
     def page(self, study: str) -> Path:
         """Return the page of a study, which runs first if needed; its figures are in `figures` next to it."""
-        page = self.folder / study / "page.html"
-        with self.alone():
-            if not page.is_file():
-                page.parent.mkdir(parents=True, exist_ok=True)
-                done = emmclab(
-                    *("reproduce", study, "--jobs", 2, "--results", self.results),
-                    *("--html", page, "--figures", page.parent / "figures"),
-                    cwd=page.parent,
-                )
-                assert done.returncode == 0, done.stderr
-                assert "reproduced" in done.stdout
-        return page
+
+        def make(folder: Path) -> None:
+            words = ("reproduce", study, "--jobs", 2, "--results", self.results)
+            outputs = ("--html", folder / "page.html", "--figures", folder / "figures")
+            assert "reproduced" in emmclab_ok(*words, *outputs, cwd=folder).stdout
+
+        return self.once(study, make) / "page.html"
 
     def ledger(self) -> list[dict[str, Any]]:
         """Return the whole ledger, as `emmclab claims --json` prints it."""
-        file = self.folder / "ledger.json"
-        with self.alone():
-            if not file.is_file():
-                output = emmclab_json("claims", "--jobs", 2, "--results", self.results)
-                file.write_text(json.dumps(output))
-        claims: list[dict[str, Any]] = json.loads(file.read_text())
+
+        def make(folder: Path) -> None:
+            output = emmclab_json("claims", "--jobs", 2, "--results", self.results)
+            (folder / "ledger.json").write_text(json.dumps(output))
+
+        claims: list[dict[str, Any]] = json.loads((self.once("ledger", make) / "ledger.json").read_text())
         return claims
 
     def copied(self, folder: Path) -> Path:
@@ -522,6 +517,18 @@ def tracefs(root: None) -> None:
             subprocess.run(["mount", "-t", "tracefs", "nodev", str(tracing.parent)], check=False)
     if not tracing.exists():
         missing("tracefs", "use a kernel with CONFIG_FTRACE")
+
+
+@pytest.fixture(scope="session")
+def tiny_device(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A device of 512 KB without garbage collection, which is full when each of its 128 pages is written."""
+    path = tmp_path_factory.mktemp("devices") / "tiny.toml"
+    path.write_text(
+        'name = "tiny"\n[[geometry.block_groups]]\npage_kb = 4\nblocks = 8\npages_per_block = 16\n'
+        "read_us = 50\nprogram_us = 500\nerase_us = 1000\n"
+        "[capacity]\nover_provisioning_pct = 0\n[gc]\npolicy = 'none'\n"
+    )
+    return path
 
 
 @pytest.fixture

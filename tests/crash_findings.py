@@ -6,6 +6,7 @@ from typing import Any
 from emmclab.crash.promises import CutTally
 from emmclab.crash.stored_log import LoggedCommand
 from emmclab.pages.crash import Scene
+from emmclab.studies.power_cut_settings import CutResult, FirstLoss
 
 #: A run of ext4 without barriers: the commit of a transaction does not wait for its blocks.
 SUMMARY: dict[str, Any] = {
@@ -133,9 +134,19 @@ def clean_run() -> tuple[dict[str, Any], Scene]:
     return summary, scene(300, 0, broken_every=10**9)
 
 
+def cut_result(verdict: str, **changed: Any) -> CutResult:
+    """Return the result of a study's cell with this verdict and some other fields."""
+    fields: dict[str, Any] = {
+        **dict.fromkeys(("journal_mode", "synchronous", "lost_at")),
+        **dict.fromkeys(("log", "layer", "lies"), ""),
+        **dict.fromkeys(("commands", "moments", "acknowledged", "lost_states", "documented_states"), 0),
+        **{"cuts": 10, "states": 20, "lost": {}, "findings": [], "documented": [], "host": {}},
+    }
+    return CutResult(**fields | changed, verdict=verdict, first=FirstLoss(None, None, None))
+
+
 DOCUMENTED = {
     **{key: value for key, value in SUMMARY["findings"][0].items() if key != "minimal"},
-    "promise": "commit",
     "level": "application",
     "detail": "row 1 was committed, but the last row is 0",
     "documented": "without synchronous=EXTRA the folder is not synced",

@@ -30,6 +30,11 @@ class Runs:
         assert bool(result["findings"]) == (result["verdict"] == "broken")
         return result
 
+    @property
+    def log(self) -> str:
+        """The path of the log that a test saves."""
+        return str(self.folder / "run.log")
+
     def environment(self) -> dict[str, str]:
         """Return an environment in which temporary files, and therefore mounts, are in this folder."""
         temporary = self.folder / "temporary"

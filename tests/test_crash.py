@@ -1,16 +1,16 @@
 """Power cuts: control faults must be detected, allowed states are no defect, and equal states are judged once."""
 
-import json
 import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import assert_refused, emmclab
+from conftest import assert_fails, assert_refused, emmclab, emmclab_json
 from crash_runs import CUTS, DEVICE, Runs, nothing_left
 from emmclab.crash.explore import Exploration, Options, explore, open_run
 from emmclab.crash.kernel_log import BlockReads, _blocks_of
@@ -119,18 +119,10 @@ def test_ordered_data_is_durable_before_its_commit_and_writeback_data_is_not(
     assert breaks <= result and bool(result) == bool(breaks)
 
 
-@pytest.mark.parametrize(
-    ("file_system", "options", "is_ordered"),
-    [
-        ("ext4", None, True),
-        ("ext4", "noatime,data=ordered", True),
-        ("ext4", "data=writeback", False),
-        ("ext4", "noatime,data=journal", False),
-        ("xfs", None, False),
-    ],
-)
-def test_only_a_mount_in_ordered_mode_is_marked(file_system: str, options: str | None, is_ordered: bool) -> None:
-    assert _is_ordered(file_system, options) == is_ordered
+def test_only_a_mount_in_ordered_mode_is_marked() -> None:
+    mounts = [("ext4", None), ("ext4", "noatime,data=ordered")]
+    others = [("ext4", "data=writeback"), ("ext4", "noatime,data=journal"), ("xfs", None)]
+    assert [mount for mount in [*mounts, *others] if _is_ordered(*mount)] == mounts
 
 
 @pytest.mark.slow
@@ -142,28 +134,31 @@ def test_sqlite_without_syncs_is_caught_and_its_documented_loss_is_no_defect(cra
     assert full["documented"] and "EXTRA" in full["documented"][0]["documented"]
 
 
-@pytest.mark.parametrize("layer", ["advil", "ressd"])
-def test_layers_recover_from_every_cut_and_from_cuts_of_their_recovery(crash: Runs, layer: str) -> None:
-    size = ["--set", f"{layer}.reserved=8MiB"]
-    few = ["--operations", "15", "--cuts", CUTS, "--states", "device,boundary,omit1:2,random:2"]
-    assert crash(*DEVICE, "--layer", layer, *size, "--workload", "files", *few)["findings"] == []
+#: A short workload, and a few states of each cut.
+FILES = ["--workload", "files", "--operations", "15", "--states", "device,boundary,omit1:2,random:2"]
+#: Zones of 6 MB, so that a device of 256 MB contains enough of them.
+ZONES = ["--device", "zufs", "--capacity", "256MB", "--set", "geometry.block_groups.0.pages_per_block=24"]
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        [*DEVICE, "--layer", "advil", "--set", "advil.reserved=8MiB"],
+        [*DEVICE, "--layer", "ressd", "--set", "ressd.reserved=8MiB"],
+        pytest.param([*ZONES, "--layer", "lfs"], marks=pytest.mark.slow),
+    ],
+    ids=["advil", "ressd", "lfs of zones"],
+)
+def test_layers_recover_from_every_cut_and_from_cuts_of_their_recovery(crash: Runs, layer: list[str]) -> None:
+    assert crash(*layer, *FILES, "--cuts", CUTS)["findings"] == []
 
 
 def test_a_log_recovers_from_every_cut_and_a_lie_of_the_device_is_named(crash: Runs) -> None:
-    few = ["--operations", "15", "--states", "device,boundary,omit1:2,random:2"]
-    logged = [*DEVICE, "--layer", "lfs", "--workload", "files", *few]
+    logged = [*DEVICE, "--layer", "lfs", *FILES]
     assert crash(*logged, "--cuts", CUTS)["findings"] == []
     # On a busy machine the device writes back most data before the next command.
     lied = crash(*logged, "--cuts", "500", "--set", "cache.lies=flush", status=4)
     assert lied["findings"][0]["level"] == "device"
-
-
-@pytest.mark.slow
-def test_a_log_of_zones_recovers_from_every_cut(crash: Runs) -> None:
-    # The zones have 6 MB, so that 256 MB contain enough of them.
-    zones = ["--device", "zufs", "--capacity", "256MB", "--set", "geometry.block_groups.0.pages_per_block=24"]
-    few = ["--operations", "15", "--cuts", CUTS, "--states", "device,boundary,omit1:2,random:2"]
-    assert crash(*zones, "--layer", "lfs", "--workload", "files", *few)["findings"] == []
 
 
 @pytest.mark.slow
@@ -185,8 +180,7 @@ def test_layers_over_two_devices_lose_nothing_and_a_lie_is_named(crash: Runs, la
 
 def test_a_second_device_with_a_cache_cannot_be_logged(crash: Runs) -> None:
     striping = ["--layer", "pair", "--set", "pair.routing=striping", "--device2", "emmc51-cache"]
-    failed = crash.run(*DEVICE, *striping, "--workload", "files")
-    assert failed.returncode == 2 and "the second device has a cache" in failed.stderr
+    assert_fails(crash.run(*DEVICE, *striping, "--workload", "files"), "the second device has a cache")
 
 
 @pytest.mark.slow
@@ -220,26 +214,24 @@ def test_a_layer_that_drops_flushes_is_caught(crash: Runs, workload: str) -> Non
 
 def test_every_recovery_comes_to_the_same_verdict(crash: Runs) -> None:
     for options in ([], ["--mount-options", "nobarrier"]):
-        log = str(crash.folder / "run.log")
         few = ["--states", "boundary", "--cuts", "6", "--seed", "3"]
-        first = crash(*DEVICE, *options, "--workload", "files", "--operations", "12", *few, "--save-log", log)
+        first = crash(*DEVICE, *options, "--workload", "files", "--operations", "12", *few, "--save-log", crash.log)
         for recovery in ("e2fsck", "mount"):
-            other = crash("--log", log, "--check", "files", *few, "--recovery", recovery)
+            other = crash("--log", crash.log, "--check", "files", *few, "--recovery", recovery)
             assert other["states"] == first["states"]
             assert bool(other["findings"]) == bool(first["findings"]), (recovery, other["findings"])
     nothing_left(crash.folder)
 
 
 def test_a_command_judges_what_each_recovery_leaves(crash: Runs) -> None:
-    log = str(crash.folder / "run.log")
     few = ["--states", "boundary", "--cuts", "6", "--seed", "3"]
-    first = crash(*DEVICE, "--workload", "files", "--operations", "12", *few, "--save-log", log)
+    first = crash(*DEVICE, "--workload", "files", "--operations", "12", *few, "--save-log", crash.log)
     (crash.folder / "check.sh").write_text("""#!/bin/sh
 set -- $(tail -n 1 "$EMMCLAB_ACKNOWLEDGED")
 [ "$1 $#" != "safe 4" ] || [ -e "$2" ] || { echo "$2 is lost"; exit 1; }
 """)
     for recovery in ("process", "e2fsck", "mount"):
-        arguments = ["--log", log, *few, "--recovery", recovery]
+        arguments = ["--log", crash.log, *few, "--recovery", recovery]
         result = crash(*arguments, "--check", f"sh {crash.folder / 'check.sh'}")
         assert result["states"] == first["states"] and not result["findings"], (recovery, result["findings"])
         wrong = 'n=$(wc -l < "$EMMCLAB_ACKNOWLEDGED"); case $n in 0|24) ;; *) echo lost it; exit 1;; esac'
@@ -250,11 +242,10 @@ set -- $(tail -n 1 "$EMMCLAB_ACKNOWLEDGED")
 
 
 def test_jobs_and_shards_find_the_same_and_a_state_is_shown_again(crash: Runs) -> None:
-    log = str(crash.folder / "run.log")
     few = ["--cuts", "40"]
     options = ["--mount-options", "nobarrier", "--workload", "files", "--operations", "20"]
-    single = crash(*DEVICE, *options, *few, "--jobs", "1", "--save-log", log)
-    explored = ["--log", log, "--check", "files", *few]
+    single = crash(*DEVICE, *options, *few, "--jobs", "1", "--save-log", crash.log)
+    explored = ["--log", crash.log, "--check", "files", *few]
     for jobs in ("2", "3"):
         many = crash(*explored, "--jobs", jobs, "--results", f"jobs{jobs}")
         for key in ("findings", "documented", "states", "cuts", "covered"):
@@ -268,31 +259,18 @@ def test_jobs_and_shards_find_the_same_and_a_state_is_shown_again(crash: Runs) -
 
 
 def test_garbage_in_flight_is_caught_named_and_shown_again(crash: Runs) -> None:
-    log = str(crash.folder / "run.log")
     few = ["--check", "append-log", "--cuts", CUTS]
-    crash(
-        *DEVICE,
-        "--workload",
-        "append-log",
-        "--operations",
-        "20",
-        "--cuts",
-        CUTS,
-        "--tear",
-        "sector",
-        "--save-log",
-        log,
-        status=0,
-    )
+    recorded = ["--workload", "append-log", "--operations", "20", "--save-log", crash.log]
+    crash(*DEVICE, *recorded, *few[2:], "--tear", "sector", status=0)
     # Records share sectors, so a torn write of the next record may damage the last one.
-    findings = crash("--log", log, *few, "--tear", "inside", status=4)["findings"]
+    findings = crash("--log", crash.log, *few, "--tear", "inside", status=4)["findings"]
     assert {(finding["level"], finding["promise"]) for finding in findings} == {("filesystem", "fdatasync")}
     missing = findings[0]["minimal"]["missing"]
     assert missing and all(finding["sectors"] == 1 for finding in missing)
     assert any(finding["garbled"] for finding in missing)
     repeated = crash("--again", findings[0]["again"], status=4)["findings"]
     assert [finding["detail"] for finding in repeated] == [findings[0]["detail"]]
-    text = crash.run("--log", log, *few, "--tear", "inside").stdout
+    text = crash.run("--log", crash.log, *few, "--tear", "inside").stdout
     assert "with garbage for command" in text
 
 
@@ -308,23 +286,21 @@ def test_what_never_overwrites_survives_garbage_in_flight(crash: Runs, workload:
 
 
 def test_a_name_of_a_state_means_its_exploration_or_asks_for_it(crash: Runs) -> None:
-    log, options = str(crash.folder / "run.log"), ["--mount-options", "nobarrier", "--workload", "files"]
+    options = ["--mount-options", "nobarrier", "--workload", "files"]
     few = ["--operations", "12", "--cuts", "20"]
-    first = crash(*DEVICE, *options, *few, "--save-log", log)["findings"][0]["again"]
+    first = crash(*DEVICE, *options, *few, "--save-log", crash.log)["findings"][0]["again"]
     short = first.rsplit(":", 1)[0]
     state = crash("--again", short)
     assert crash("--again", first)["findings"] == state["findings"]
-    other = crash("--log", log, "--check", "files", "--cuts", "20", "--tear", "sector", "--seed", "9")
+    other = crash("--log", crash.log, "--check", "files", "--cuts", "20", "--tear", "sector", "--seed", "9")
     assert other["run"]["mount_options"] == "nobarrier"
     named = other["findings"][0]["again"]
     assert named.rsplit(":", 1)[1] != first.rsplit(":", 1)[1]
     # The name in the earlier report still denotes the same state.
     assert crash("--again", first)["findings"] == state["findings"]
     assert crash("--again", named)["options"]["tear"] == "sector"
-    refused = crash.run("--again", short)
-    assert refused.returncode == 2 and first in refused.stderr and "tear sector" in refused.stderr
-    unknown = crash.run("--again", f"{short}:000000")
-    assert unknown.returncode == 2 and "was not explored with the options 000000" in unknown.stderr
+    assert_fails(crash.run("--again", short), first, "tear sector")
+    assert_fails(crash.run("--again", f"{short}:000000"), "was not explored with the options 000000")
 
 
 def test_a_log_of_dm_log_writes_is_explored_with_its_base(crash: Runs) -> None:
@@ -332,8 +308,7 @@ def test_a_log_of_dm_log_writes_is_explored_with_its_base(crash: Runs) -> None:
     few = ("--operations", "20", "--cuts", "5")
     recorded = crash.run(*DEVICE, "--workload", "append-log", *few, "--save-dm-log", dm)
     (size,) = re.findall(r"`truncate -s (\d+) IMAGE`", recorded.stderr)
-    refused = crash.run("--log", dm)
-    assert refused.returncode == 2 and "--base" in refused.stderr
+    assert_fails(crash.run("--log", dm), "--base")
     with Path(base).open("wb") as image:
         image.truncate(int(size))
     result = crash("--log", dm, "--base", base, "--check", "append-log", "--cuts", CUTS)
@@ -362,30 +337,29 @@ def test_without_a_check_no_verdict_on_what_was_acknowledged_is_given(crash: Run
 
 
 def test_verdicts_of_a_command_are_reused_only_on_request_and_it_may_write_files(crash: Runs) -> None:
-    log, out = str(crash.folder / "run.log"), crash.folder / "out.txt"
+    out = crash.folder / "out.txt"
     script = "for i in 1 2 3; do echo $i > f$i; echo f$i; done; sync"
     few = ("--cuts", "12", "--states", "device,boundary")
     (crash.folder / "lib.sh").write_text("exit 0\n")
     each = 'while read n; do [ -e "$n" ] || exit 1; done < "$EMMCLAB_ACKNOWLEDGED"'
     check = f'. {crash.folder}/lib.sh; : "$PWD" > {out}; {each}'
-    first = crash(*DEVICE, *few, "--check", check, "--save-log", log, "--", "sh", "-c", script, status=5)
+    first = crash(*DEVICE, *few, "--check", check, "--save-log", crash.log, "--", "sh", "-c", script, status=5)
     assert first["doubts"] and first["controls"]["before"]["held"] is False
     # The file that the check runs is now a real check.
     (crash.folder / "lib.sh").write_text("")
-    real = crash("--log", log, *few, "--check", check, status=4)
+    real = crash("--log", crash.log, *few, "--check", check, status=4)
     assert real["reused_states"] == 0 and out.exists()
     assert real["controls"]["whole"]["held"] and real["controls"]["before"]["held"]
     (crash.folder / "lib.sh").write_text("exit 0\n")
-    assert crash("--log", log, *few, "--resume", "--check", check, status=4)["reused_states"] > 0
-    assert crash("--log", log, *few, "--fresh", "--check", check, status=5)["reused_states"] == 0
+    assert crash("--log", crash.log, *few, "--resume", "--check", check, status=4)["reused_states"] > 0
+    assert crash("--log", crash.log, *few, "--fresh", "--check", check, status=5)["reused_states"] == 0
 
 
 def test_an_included_check_refuses_the_output_of_another_program(crash: Runs) -> None:
     few = ("--cuts", "5", "--states", "boundary")
     for check, line in (("append-log", "safe log done"), ("files", "makes a big file"), ("programs", "begin 0 x")):
-        done = crash.run(*DEVICE, *few, "--check", check, "--", "echo", line)
-        assert done.returncode == 2 and "understands none of the 1 lines" in done.stderr, done.stderr
-        assert line in done.stderr and "hint" in done.stderr
+        refused = crash.run(*DEVICE, *few, "--check", check, "--", "echo", line)
+        assert_fails(refused, "understands none of the 1 lines", line)
     some = crash(*DEVICE, *few, "--check", "append-log", "--", "sh", "-c", "echo safe log 0; echo bye", status=5)
     assert some["controls"]["understood"] == 1 and "`bye`" in some["doubts"][0]
 
@@ -414,33 +388,10 @@ def test_a_file_system_without_a_journal_is_explored(crash: Runs) -> None:
     nothing_left(crash.folder)
 
 
-root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a served device")
+root = pytest.mark.usefixtures("root")
 INSTANCES = Path("/sys/kernel/tracing/instances")
 
 
-def recorded(folder: Path, *words: str) -> Path:
-    """Record generated programs; return the log."""
-    log = folder / "run.log"
-    done = emmclab(
-        "crash", "--device", "emmc51-cache", *words, "--recovery", "mount", "--check", "true", "--cuts", 1,
-        "--save-log", log, "--results", folder,
-    )  # fmt: skip
-    # Exit status 5 (the check proves nothing) or 4 (a mount fails) is allowed, because only the log is needed.
-    assert done.returncode in (4, 5), done.stderr
-    return log
-
-
-def both(log: Path, cuts: int, states: str) -> tuple[Exploration, Exploration]:
-    """Explore a log with pruning and without."""
-    explorations = []
-    for prune in (True, False):
-        run, _ = open_run(str(log))
-        options = Options(cuts=cuts, states=states, recovery="mount", check="programs", prune=prune)
-        explorations.append(explore(run, options))
-    return explorations[0], explorations[1]
-
-
-@root
 @pytest.mark.parametrize(
     "words",
     [
@@ -453,14 +404,20 @@ def both(log: Path, cuts: int, states: str) -> tuple[Exploration, Exploration]:
     ],
     ids=["ext4", "xfs", "btrfs", "btrfs-nobarrier"],
 )
-def test_pruning_changes_no_verdict(tmp_path: Path, words: tuple[str, ...]) -> None:
-    log = recorded(tmp_path, *words)
-    pruned, unpruned = both(log, 12, "boundary,omit1:6,only1:6")
+def test_pruning_changes_no_verdict(crash: Runs, words: tuple[str, ...]) -> None:
+    few = ("--recovery", "mount", "--check", "true", "--cuts", "1", "--save-log", crash.log)
+    done = crash.run(*DEVICE, *words, *few)
+    # Exit status 5 (the check proves nothing) or 4 (a mount fails) is allowed, because only the log is needed.
+    assert done.returncode in (4, 5), done.stderr
+    options = Options(cuts=12, states="boundary,omit1:6,only1:6", recovery="mount", check="programs")
+    pruned, unpruned = (explore(open_run(crash.log)[0], replace(options, prune=prune)) for prune in (True, False))
     assert unpruned.pruned == 0 < pruned.pruned < pruned.states == unpruned.states
     assert pruned.verdicts == unpruned.verdicts
-    assert [(finding.promise, finding.level, finding.index, finding.count) for finding in pruned.findings()] == [
-        (finding.promise, finding.level, finding.index, finding.count) for finding in unpruned.findings()
-    ]
+    findings, unpruned_findings = (
+        [(finding.promise, finding.level, finding.index, finding.count) for finding in exploration.findings()]
+        for exploration in (pruned, unpruned)
+    )
+    assert findings == unpruned_findings
     assert bool(unpruned.findings()) == ("nobarrier" in words), "the control shows that verdicts differ at all"
 
 
@@ -543,9 +500,8 @@ def test_equal_shares_need_no_number_of_cuts() -> None:
 @root
 def test_a_lying_device_is_told_from_an_honest_one_under_the_same_workload(tmp_path: Path) -> None:
     words = ("crash", "--device", "emmc51-cache", "--workload", "files", "--operations", 20, "--cuts", 40)
-    done = emmclab(*words, "--results", tmp_path, "--against", "--set cache.lies=flush", "--json")
-    assert done.returncode == 4, done.stderr
-    comparison = json.loads(done.stdout)
+    against = ("--results", tmp_path, "--against", "--set cache.lies=flush")
+    comparison = emmclab_json(*words, *against, status=4)
     assert comparison["against"]["losing"][0] == 0 < comparison["against"]["losing"][1]
     assert comparison["against"]["p"] < 0.01
     assert set(comparison["against"]) == {"cuts", "losing", "p", "enough", "alpha"}

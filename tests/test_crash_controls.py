@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import assert_refused, emmclab, make_btrfs, need
-from crash_runs import dm_log
+from conftest import assert_fails, assert_refused, emmclab, make_btrfs, need
+from crash_runs import DEVICE, Runs, dm_log
 from emmclab.core_types import CrashLogFacts
 from emmclab.crash.checks import CheckFiles, CheckLog, CheckSqlite, check_for
 from emmclab.crash.controls import Control, Controls
@@ -220,10 +220,7 @@ def test_a_disk_that_is_damaged_before_the_workload_is_an_error_at_once(notes: S
     only_notes = f'grep ^note "$EMMCLAB_ACKNOWLEDGED" | {REAL.partition(" <")[0]}'
     controls = log.controls(Options(check=only_notes, recovery="mount"))
     assert controls is not None and controls.lines == 3 and not controls.doubts()
-    image = tmp_path / "whole.img"
-    with image.open("wb") as file:
-        file.truncate(16 << 20)
-    subprocess.run(["mkfs.ext4", "-q", "-b", "4096", str(image)], check=True, capture_output=True)
+    image = ext4_with(tmp_path, "whole", {})
     damaged = bytearray(image.read_bytes())
     damaged[4096 + 0x1E] ^= 0xFF
     image.write_bytes(damaged)
@@ -257,8 +254,7 @@ def test_files_may_be_what_they_were_or_what_was_begun_and_nothing_else() -> Non
     check = CheckFiles()
     makes = [f"makes a {described(b'12345')}"]
     for data in (None, b"", b"12", b"99", b"12345"):
-        files = {} if data is None else {"/a": data}
-        assert check(Files(files), makes) is None
+        assert check(Files({} if data is None else {"/a": data}), makes) is None
     safe = [*makes, f"safe a {described(b'12345')}"]
     for data in (None, b"", b"1234", b"12346"):
         assert check(Files({} if data is None else {"/a": data}), safe) is not None
@@ -357,12 +353,10 @@ def test_a_hole_is_the_same_as_zeros_and_any_other_byte_is_not(tmp_path: Path) -
             file.truncate(5 << 20)
             file.seek(3 << 20)
             file.write(b"data")
-    other.write_bytes(first.read_bytes())
-    assert contents_of(first) == contents_of(other)
-    other.write_bytes(first.read_bytes()[:-1] + b"x")
-    assert contents_of(first) != contents_of(other)
-    other.write_bytes(first.read_bytes()[:-1])
-    assert contents_of(first) != contents_of(other)
+    written = first.read_bytes()
+    for content in (written, written[:-1] + b"x", written[:-1]):
+        other.write_bytes(content)
+        assert (contents_of(first) == contents_of(other)) == (content == written)
 
 
 def test_the_grounds_are_log_and_base_check_recovery_and_tools() -> None:
@@ -385,28 +379,23 @@ def test_of_the_kernel_what_complains_about_the_device_is_quoted() -> None:
     assert complaints_about("loop2", records) == ""
 
 
-def image_of(folder: Path, make: Callable[[Path], object]) -> Path:
+def image_of(folder: Path, kind: str) -> Path:
+    """Write the image of a disk with an empty file system."""
     image = folder / "disk.img"
     with image.open("wb") as file:
         file.truncate(320 << 20)
-    make(image)
+    if kind == "btrfs":
+        make_btrfs(image)
+    else:
+        need(f"mkfs.{kind}")
+        subprocess.run([f"mkfs.{kind}", "-q", str(image)], check=True, capture_output=True)
     return image
 
 
-def make_ext4(image: Path) -> None:
-    need("mkfs.ext4")
-    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True, capture_output=True)
-
-
-def make_xfs(image: Path) -> None:
-    need("mkfs.xfs")
-    subprocess.run(["mkfs.xfs", "-q", str(image)], check=True, capture_output=True)
-
-
 @pytest.mark.usefixtures("root")
-@pytest.mark.parametrize("make", [make_xfs, make_btrfs, make_ext4])
-def test_states_of_one_disk_are_mounted_side_by_side(tmp_path: Path, make: Callable[[Path], object]) -> None:
-    image = image_of(tmp_path, make)
+@pytest.mark.parametrize("kind", ["xfs", "btrfs", "ext4"])
+def test_states_of_one_disk_are_mounted_side_by_side(tmp_path: Path, kind: str) -> None:
+    image = image_of(tmp_path, kind)
     failed: list[BaseException] = []
 
     def judge(number: int) -> None:
@@ -433,7 +422,7 @@ def test_states_of_one_disk_are_mounted_side_by_side(tmp_path: Path, make: Calla
 
 @pytest.mark.usefixtures("root")
 def test_a_mount_that_fails_gives_the_reason_of_the_kernel(tmp_path: Path) -> None:
-    image = image_of(tmp_path, make_ext4)
+    image = image_of(tmp_path, "ext4")
     with image.open("r+b") as file:
         file.seek(1024 + 0x3FC)
         file.write(b"\0\1\2\3")
@@ -465,7 +454,8 @@ def ext4_with(folder: Path, name: str, files: dict[str, bytes]) -> Path:
         (content_folder / path).write_bytes(data)
     with image.open("wb") as file:
         file.truncate(16 << 20)
-    subprocess.run(["mkfs.ext4", "-q", "-d", str(content_folder), str(image)], check=True, capture_output=True)
+    make = ["mkfs.ext4", "-q", "-b", "4096", "-d", str(content_folder), str(image)]
+    subprocess.run(make, check=True, capture_output=True)
     return image
 
 
@@ -493,7 +483,7 @@ def test_one_log_on_another_base_image_has_a_verdict_of_its_own(tmp_path: Path) 
     # Other content under the same name is another base image.
     base.write_bytes(damaged.read_bytes())
     assert session.take(log, base).explore(options, 1, lambda _state: None).findings()
-    with pytest.raises(EmmclabError, match=r"its base image .*whole.img, is not the one"):
+    with pytest.raises(EmmclabError, match=r"its base image .*whole.img, is not the crash log"):
         session.find_state(stored_log.name_of(options, 0, 0))
 
 
@@ -551,28 +541,16 @@ def test_recordings_are_explored_together_and_each_pauses_on_its_own(tmp_path: P
     assert_refused(emmclab("crash", "--log", first["log"]["path"], "--repeat", "2", cwd=tmp_path), "cannot be repeated")
 
 
-@pytest.mark.usefixtures("root")
-@pytest.mark.parametrize(
-    ("words", "text", "cure"), [(("--fs", "xfs", "--workload", "files"), "supports only ext4", "--recovery mount")]
-)
-def test_an_impossible_recovery_is_refused_early(tmp_path: Path, words: tuple[str, ...], text: str, cure: str) -> None:
-    done = emmclab("crash", "--device", "emmc51-cache", *words, cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
-    assert text in done.stderr and cure in done.stderr.partition("hint:")[2]
-    assert "running" not in done.stderr
+def test_an_impossible_recovery_is_refused_early(crash: Runs) -> None:
+    done = crash.run(*DEVICE, "--fs", "xfs", "--workload", "files")
+    assert_fails(done, "supports only ext4")
+    assert "--recovery mount" in done.stderr.partition("hint:")[2] and "running" not in done.stderr
 
 
-@pytest.mark.usefixtures("root")
-def test_fast_commits_are_replayed_in_process_as_by_the_kernel(tmp_path: Path) -> None:
-    words = ("--device", "emmc51-cache", "--workload", "files", "--operations", "5", "--cuts", "4")
-    fast = ("--mkfs-option=-O", "--mkfs-option=fast_commit", "--states", "device", "--jobs", "1")
-    done = emmclab("crash", *words, *fast, "--json", cwd=tmp_path)
-    assert done.returncode in (0, 4), done.stderr
-    log = json.loads(done.stdout)["log"]["path"]
-    mounted = emmclab(
-        "crash", "--log", log, "--recovery", "mount", *words[-2:], *fast[2:], "--workload", "files", "--json",
-        cwd=tmp_path,
-    )  # fmt: skip
-    assert mounted.returncode == done.returncode, mounted.stderr
-    in_process, other = json.loads(done.stdout), json.loads(mounted.stdout)
-    assert (in_process["states"], len(in_process["findings"])) == (other["states"], len(other["findings"]))
+def test_fast_commits_are_replayed_in_process_as_by_the_kernel(crash: Runs) -> None:
+    fast = ("--operations", "5", "--mkfs-option=-O", "--mkfs-option=fast_commit")
+    few = ("--workload", "files", "--cuts", "4", "--states", "device")
+    in_process = crash(*DEVICE, *fast, *few)
+    kernel = crash("--log", in_process["log"]["path"], "--recovery", "mount", *few)
+    assert kernel["verdict"] == in_process["verdict"]
+    assert (kernel["states"], len(kernel["findings"])) == (in_process["states"], len(in_process["findings"]))

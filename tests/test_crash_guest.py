@@ -1,19 +1,17 @@
 """Guests: a kernel of the user with its modules, and power cuts that are explored on it."""
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import threading
-import time
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 import emmclab as emmclab_package
-from conftest import assert_refused, begin, emmclab, emmclab_json, wait_until
+from conftest import assert_refused, begin, emmclab, emmclab_json, need, wait_until
 from emmclab.crash import Workload
 from emmclab.crash.explore import open_run
 from emmclab.crash.guest import machine, wire
@@ -62,13 +60,9 @@ def test_a_module_is_loaded_behind_those_that_it_needs(tmp_path: Path) -> None:
     file = made_kernel(tmp_path, disk_modules(), built_in="kernel/drivers/char/virtio_console.ko\n")
     names = [path.name for path in Kernel.of(str(file)).files_of("f2fs")]
     assert sorted(names) == sorted(Path(name).name for name in disk_modules())
-    for before, behind in (
-        ("virtio_ring", "virtio"),
-        ("virtio", "virtio_pci"),
-        ("lz4", "f2fs"),
-        ("crc32_generic", "f2fs"),
-    ):
-        assert names.index(f"{before}.ko") < names.index(f"{behind}.ko")
+    for modules in (("virtio_ring", "virtio", "virtio_pci"), ("lz4", "f2fs"), ("crc32_generic", "f2fs")):
+        places = [names.index(f"{module}.ko") for module in modules]
+        assert places == sorted(places)
 
 
 def test_an_algorithm_may_be_named_by_its_alias(tmp_path: Path) -> None:
@@ -164,8 +158,7 @@ def test_each_line_of_a_guest_is_logged_and_answered(tmp_path: Path) -> None:
 
 
 def test_the_initial_disk_holds_the_agent_and_its_python(tmp_path: Path) -> None:
-    if shutil.which("cpio") is None:
-        pytest.skip("cpio is missing; apt-get install cpio")
+    need("cpio")
     file = made_kernel(tmp_path, disk_modules(), built_in="kernel/drivers/char/virtio_console.ko\n")
     write_initramfs(Kernel.of(str(file)), "f2fs", tmp_path / "initrd")
     with (tmp_path / "initrd").open("rb") as archive:
@@ -185,13 +178,17 @@ def kernel() -> str:
     return named
 
 
+def f2fs_words(kernel: str, folder: Path) -> list[object]:
+    """Return a command that cuts the power of f2fs in a guest."""
+    (folder / "some.prog").write_text(PROGRAMS)
+    run = ["crash", "--device", "emmc51-cache", "--fs", "f2fs", "--guest", kernel]
+    return [*run, "--workload", folder / "some.prog", "--results", folder / "results"]
+
+
 @pytest.mark.slow
 @pytest.mark.root
 def test_what_f2fs_synced_is_there_on_the_kernel_of_a_guest(kernel: str, tmp_path: Path) -> None:
-    (tmp_path / "some.prog").write_text(PROGRAMS)
-    run = ["crash", "--device", "emmc51-cache", "--fs", "f2fs", "--guest", kernel, "--cuts", "20"]
-    run += ["--workload", tmp_path / "some.prog", "--jobs", "1", "--results", tmp_path / "results"]
-    result = emmclab_json(*run)
+    result = emmclab_json(*f2fs_words(kernel, tmp_path), "--cuts", "20", "--jobs", "1")
     assert result["findings"] == []
     assert result["pruned_states"] > 0
 
@@ -199,15 +196,9 @@ def test_what_f2fs_synced_is_there_on_the_kernel_of_a_guest(kernel: str, tmp_pat
 @pytest.mark.slow
 @pytest.mark.root
 def test_a_killed_command_leaves_no_guest(kernel: str, tmp_path: Path) -> None:
-    (tmp_path / "some.prog").write_text(PROGRAMS)
-    run = ["crash", "--device", "emmc51-cache", "--fs", "f2fs", "--guest", kernel]
-    run += ["--workload", str(tmp_path / "some.prog"), "--results", str(tmp_path / "results")]
-    with begin(*run) as process:
-        guest = None
-        while guest is None and process.poll() is None:
-            time.sleep(0.1)
-            guest = next(iter(guests_of(process.pid)), None)
-        assert guest is not None
+    with begin(*f2fs_words(kernel, tmp_path)) as process:
+        wait_until(lambda: guests_of(process.pid), process)
+        guest = guests_of(process.pid)[0]
         process.send_signal(signal.SIGKILL)
     wait_until(lambda: not Path("/proc", str(guest)).exists())
 

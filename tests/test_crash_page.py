@@ -2,8 +2,6 @@
 
 import copy
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +9,9 @@ import pytest
 from playwright.sync_api import Browser
 
 from browsing import Visit
-from conftest import PATIENCE_S, environment
+from conftest import emmclab_ok
 from crash_findings import DOCUMENTED, SUMMARY, clean_run, documented, scene
+from crash_runs import DEVICE
 from emmclab.pages.crash import render
 
 pytestmark = pytest.mark.slow
@@ -195,32 +194,12 @@ def test_foreign_words_are_text_not_markup(browser: Browser, tmp_path: Path) -> 
 @pytest.mark.usefixtures("root")
 def test_the_command_writes_the_page_of_a_device_that_lies(browser: Browser, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "emmclab", "crash", "--device", "emmc51-cache", "--set", "cache.lies=flush"),
-            *("--workload", "files", "--operations", "10", "--cuts", "20", "--jobs", "1"),
-            *("--html", str(page), "--results", str(tmp_path / "results")),
-        ],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        cwd=tmp_path,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert done.returncode == 4, done.stderr
+    words = ("--workload", "files", "--operations", 10, "--cuts", 20, "--jobs", 1, "--results", tmp_path / "results")
+    emmclab_ok("crash", *DEVICE, "--set", "cache.lies=flush", *words, "--html", page, cwd=tmp_path, status=4)
     visit = Visit(browser, page)
     visit.draw_all()
     assert visit.page.locator("h1").inner_text().startswith("The device emmc51-cache-256MB broke a promise")
     (command,) = visit.page.locator(".again code").all_text_contents()
-    repeated = subprocess.run(
-        [sys.executable, "-m", *command.split()],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        cwd=tmp_path,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert repeated.returncode == 4 and "device: flush" in repeated.stdout, repeated.stderr
+    assert command.startswith("emmclab ")
+    assert "device: flush" in emmclab_ok(*command.split()[1:], cwd=tmp_path, status=4).stdout
     visit.page.close()

@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from conftest import assert_refused, emmclab, emmclab_ok
+from conftest import assert_refused, emmclab, emmclab_json
+from crash_findings import cut_result
 from emmclab.errors import ConfigError
 from emmclab.studies import Results, Study
-from emmclab.studies.power_cut_settings import DOCUMENTED, KEPT, LOST, CutCell, CutResult, CutRun, FirstLoss
+from emmclab.studies.power_cut_settings import DOCUMENTED, KEPT, LOST, CutCell, CutRun
 from emmclab.studies.verdicts import NOT_JUDGED, tables
 
 SMALL = """
@@ -30,45 +31,35 @@ wrong_mount = { mount = "no_such_option" }
 
 [[grid]]
 name = "plain"
-modes = ["cuts"]
 inputs = ["sqlite-delete-full", "sqlite-delete-extra", "sqlite-wal-off"]
 file_systems = ["ordered"]
-devices = ["emmc51-cache"]
 
 [[grid]]
 name = "lies"
-modes = ["cuts"]
 inputs = ["sqlite-delete-extra"]
 file_systems = ["ordered"]
-devices = ["emmc51-cache"]
 [grid.set]
 "cache.lies" = "flush"
 
 [[grid]]
 name = "layer"
-modes = ["cuts"]
 inputs = ["sqlite-delete-extra"]
 file_systems = ["ordered"]
-devices = ["emmc51-cache"]
 layers = ["advil"]
 layer_settings = { "advil.reserved" = "8MiB" }
 
 [[grid]]
 name = "no room"
-modes = ["cuts"]
 inputs = ["sqlite-delete-extra"]
 file_systems = ["no_room"]
-devices = ["emmc51-cache"]
 layers = ["advil"]
 layer_settings = { "advil.reserved" = "100GiB" }
 
 [[grid]]
 name = "wrong options"
-modes = ["cuts"]
 inputs = ["sqlite-delete-extra"]
 file_systems = ["wrong_mkfs", "wrong_mount"]
-devices = ["emmc51-cache"]
-"""
+""".replace("[[grid]]", '[[grid]]\nmodes = ["cuts"]\ndevices = ["emmc51-cache"]')
 
 
 @pytest.fixture(scope="module")
@@ -123,20 +114,7 @@ def test_each_run_has_one_verdict_and_the_lowest_level_that_lost(results: Result
 def cut_run(verdict: str, states: int, **options: Any) -> CutRun:
     """Return a run of one workload on one device."""
     cell = CutCell("grid", "files", "emmc51-cache", {}, {"file_system": "ordered", **options})
-    result = CutResult(
-        **dict.fromkeys(("journal_mode", "synchronous", "lost_at")),
-        **dict.fromkeys(("log", "layer", "lies"), ""),
-        **dict.fromkeys(("commands", "moments", "acknowledged", "lost_states", "documented_states"), 0),
-        cuts=10,
-        states=states,
-        verdict=verdict,
-        lost={},
-        first=FirstLoss(None, None, None),
-        findings=[],
-        documented=[],
-        host={},
-    )
-    return CutRun(cell, result)
+    return CutRun(cell, cut_result(verdict, states=states))
 
 
 def test_no_run_hides_another_in_the_table() -> None:
@@ -166,8 +144,7 @@ def test_the_terminal_the_page_and_the_tables_say_the_same(folder: Path, results
     assert "2 of 5 runs lost acknowledged data" in printed
     for words_ in ("kept", "documented", "lost: device", "lost: application", "not judged"):
         assert words_ in printed, words_
-    done = emmclab_ok("report", "small.toml", "--html", "page.html", "--json", cwd=folder)
-    summary = json.loads(done.stdout)
+    summary = emmclab_json("report", "small.toml", "--html", "page.html", cwd=folder)
     assert summary["answer"] in printed and sum(summary["verdicts"].values()) == len(summary["runs"]) == 8
     assert sorted(f"{run['verdict']}: {run['level']}".removesuffix(": ") for run in summary["runs"]) == sorted(
         words(results).values()
@@ -176,17 +153,16 @@ def test_the_terminal_the_page_and_the_tables_say_the_same(folder: Path, results
     badges = re.findall(r'<td class="text"><span class="badge \w+">([^<]+)</span>', page)
     assert sorted(badges) == sorted(words(results).values())
     assert "synchronous=EXTRA" in page.partition("Documented losses")[2]
-    query = emmclab("query", "select verdict, lost_at, cache_lies from cuts", "--json", "--study", "small", cwd=folder)
-    rows: list[dict[str, Any]] = json.loads(query.stdout)
+    rows = emmclab_json("query", "select verdict, lost_at, cache_lies from cuts", "--study", "small", cwd=folder)
     assert len(rows) == len(results.cuts) == 5 and len(results.failures) == 3
     assert [row["lost_at"] for row in rows if row["cache_lies"] == "flush"] == ["device"]
 
 
 def test_a_finding_is_shown_again_from_the_kept_log(folder: Path, results: Results) -> None:
     finding = next(run for run in results.cuts if run["grid"] == "lies")["findings"][0]
-    done = emmclab(*("crash", "--again", finding["again"], "--results", "emmclab-results/small", "--json"), cwd=folder)
-    assert done.returncode == 4, done.stderr
-    assert finding["promise"] in [shown_finding["promise"] for shown_finding in json.loads(done.stdout)["findings"]]
+    again = ("crash", "--again", finding["again"], "--results", "emmclab-results/small")
+    shown = emmclab_json(*again, cwd=folder, status=4)["findings"]
+    assert finding["promise"] in [shown_finding["promise"] for shown_finding in shown]
 
 
 def test_finished_cells_are_not_run_again_and_more_cuts_are_other_cells(folder: Path, results: Results) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 import emmclab as lab
 from conftest import Reproduced
+from crash_findings import cut_result
 from emmclab.cli.claims import results_of, show_claims
 from emmclab.papers import claims
 from emmclab.papers.claims import judge_study
@@ -19,7 +20,7 @@ from emmclab.papers.pages import write_page
 from emmclab.papers.registry import papers
 from emmclab.studies import Results
 from emmclab.studies.input import Input
-from emmclab.studies.power_cut_settings import CutCell, CutResult, FirstLoss
+from emmclab.studies.power_cut_settings import CutCell
 from record_journal import _join_commits
 
 TRACES = {path.stem: path for path in lab.bundled(annotated=True)}
@@ -104,27 +105,7 @@ def test_the_page_gives_answer_modes_and_origin(reproduced: Reproduced, results:
 
 def _cell(grid: str, verdict: str) -> dict[str, Any]:
     """Return a stored result with its cell."""
-    result = CutResult(
-        journal_mode=None,
-        synchronous=None,
-        layer="journal",
-        log="0",
-        commands=1,
-        moments=1,
-        acknowledged=1,
-        lies="none",
-        cuts=10,
-        states=20,
-        verdict=verdict,
-        lost_at=None,
-        lost_states=3,
-        documented_states=0,
-        lost={},
-        first=FirstLoss(None, None, None),
-        findings=[],
-        documented=[],
-        host={},
-    )
+    result = cut_result(verdict, layer="journal", lost_states=3)
     cell = CutCell(grid, "files", "emmc51-cache", {}, {})
     return {**msgspec.to_builtins(result), **msgspec.to_builtins(cell)}
 
