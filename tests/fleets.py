@@ -1,21 +1,38 @@
 """Fleets of small recordings, and runs on them that block at a known point, to be interrupted there."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
-from conftest import biotracer, environment
+from conftest import biotracer, emmclab, environment
 
 #: Models and builds of the small fleet.
 PLACES = [f"model={model}/build={build}" for model in ("Pixel%206a", "N5") for build in ("B1", "B2")]
 
 
-def make(folder: Path, count: int, first: int = 0) -> None:
-    """Write recordings of different lengths, spread over models and builds."""
-    for number in range(first, first + count):
-        place = folder / PLACES[number % len(PLACES)]
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{number:04}.txt").write_text(biotracer(40 + 7 * number, first_s=1_400_000_000 + number))
+def recorded(count: int, first: int = 0) -> dict[str, bytes]:
+    """Return recordings of different lengths by name, spread over models and builds."""
+    return {
+        f"{PLACES[number % len(PLACES)]}/{number:04}.txt": biotracer(40 + 7 * number, 1_400_000_000 + number).encode()
+        for number in range(first, first + count)
+    }
+
+
+def write(folder: Path, files: dict[str, bytes]) -> Path:
+    """Write files below a folder."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def profiled(*words: object) -> int:
+    """Run the command; return the number of recordings that it profiled."""
+    done = emmclab("fleet", *words, "--json")
+    assert done.returncode in (0, 1), done.stderr
+    count: int = json.loads(done.stdout)["tables"][0]["run"]["profiled"]
+    return count
 
 
 #: Code of a command line that blocks after it has stored seven rows, like on a hanging disk.

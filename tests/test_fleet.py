@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import emmclab as package
-from conftest import PATIENCE_S, assert_fails, assert_refused, biotracer, cases, emmclab, emmclab_ok, environment
+from conftest import PATIENCE_S, assert_fails, assert_refused, biotracer, cases, emmclab, emmclab_json, emmclab_ok
 from emmclab.fleet import Table, profile_fleet
 from emmclab.fleet.summary import ComparisonFields, SummaryFields
 from emmclab.fleet.table import FIGURES, bins, row_of
@@ -26,14 +24,13 @@ from emmclab.pages.theme import VERDICT_COLOURS
 from emmclab.runtime.executors import Crash
 from emmclab.studies import Pool, Serial
 from emmclab.traces.recording_files import recordings
-from fleets import PLACES, blocked_run, make
+from fleets import PLACES, blocked_run, profiled, recorded, write
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Twelve recordings and two other files."""
-    folder = tmp_path / "recordings"
-    make(folder, 12)
+    folder = write(tmp_path / "recordings", recorded(12))
     (folder / "notes.md").write_text("# Phones of the lab\n")
     (folder / "empty.txt").write_text("")
     return folder
@@ -48,8 +45,7 @@ def rows(table: Path) -> list[dict[str, Any]]:
 
 
 def test_a_row_holds_every_number_of_the_profile_of_its_recording(folder: Path, tmp_path: Path) -> None:
-    done = emmclab("fleet", folder, "-o", "fleet.parquet", cwd=tmp_path)
-    assert done.returncode == 1
+    done = emmclab_ok("fleet", folder, "-o", "fleet.parquet", cwd=tmp_path, status=1)
     assert "error: 2 of 14 files could not be read; the first, empty.txt: the file is empty" in done.stderr
     rows_by_path = {row["path"]: row for row in rows(tmp_path / "fleet.parquet")}
     assert len(rows_by_path) == 14
@@ -101,13 +97,11 @@ def test_any_number_of_workers_and_of_runs_gives_the_same_bytes(folder: Path, tm
         tables.append((tmp_path / f"{jobs}.parquet").read_bytes())
     assert tables[0] == tables[1] == tables[2]
     late = folder / PLACES[1] / "late.txt"
-    for step in range(3):
-        if step == 0:
-            late.write_text(biotracer(90))
-        elif step == 1:
-            late.write_text("no trace")
-        else:
+    for step, text in enumerate((biotracer(90), "no trace", None)):
+        if text is None:
             late.unlink()
+        else:
+            late.write_text(text)
         emmclab("fleet", folder, "-o", "1.parquet", cwd=tmp_path)
         emmclab("fleet", folder, "-o", f"new-{step}.parquet", cwd=tmp_path)
         assert (tmp_path / "1.parquet").read_bytes() == (tmp_path / f"new-{step}.parquet").read_bytes()
@@ -119,34 +113,24 @@ def kept_rows(state: Path) -> int:
     return sum('"row": {' in line for line in state.read_text().splitlines(True) if line.endswith("\n"))
 
 
-def profiled(folder: Path, table: Path) -> int:
-    """Run the command; return the number of recordings that it profiled."""
-    done = emmclab("fleet", folder, "-o", table, "--json")
-    assert done.returncode in (0, 1), done.stderr
-    count: int = json.loads(done.stdout)["tables"][0]["run"]["profiled"]
-    return count
-
-
 def test_only_what_is_new_or_changed_is_profiled(folder: Path, tmp_path: Path) -> None:
     table = tmp_path / "fleet.parquet"
-    assert profiled(folder, table) == 14
-    assert profiled(folder, table) == 0
+    assert profiled(folder, "-o", table) == 14
+    assert profiled(folder, "-o", table) == 0
     first = folder / PLACES[0] / "0000.txt"
     os.utime(first, ns=(1, 1))
-    assert profiled(folder, table) == 0, "the time of change is another, the bytes are the same"
+    assert profiled(folder, "-o", table) == 0, "the time of change is another, the bytes are the same"
     first.write_text(biotracer(41))
-    make(folder, 2, first=100)
-    assert profiled(folder, table) == 3
+    write(folder, recorded(2, first=100))
+    assert profiled(folder, "-o", table) == 3
     (tmp_path / ".fleet.parquet.state").unlink()
-    assert profiled(folder, table) == 0, "digests tell what is unchanged"
-    assert profiled(folder, table) == 0
-    done = emmclab("fleet", folder, "-o", table, "--json", "--only", "op=write")
-    assert json.loads(done.stdout)["tables"][0]["run"]["profiled"] == 16, "other options, other rows"
+    assert profiled(folder, "-o", table) == 0, "digests tell what is unchanged"
+    assert profiled(folder, "-o", table) == 0
+    assert profiled(folder, "-o", table, "--only", "op=write") == 16, "other options, other rows"
 
 
 def test_a_killed_run_keeps_what_it_had_and_the_next_one_goes_on(tmp_path: Path) -> None:
-    folder = tmp_path / "recordings"
-    make(folder, 20)
+    folder = write(tmp_path / "recordings", recorded(20))
     table = tmp_path / "fleet.parquet"
     state = tmp_path / ".fleet.parquet.state"
     process = blocked_run(folder, "-o", table, "--jobs", "1")
@@ -156,15 +140,14 @@ def test_a_killed_run_keeps_what_it_had_and_the_next_one_goes_on(tmp_path: Path)
     assert kept_rows(state) == 7
     with state.open("a") as file:
         file.write('{"recording": ["torn')
-    assert profiled(folder, table) == 13
+    assert profiled(folder, "-o", table) == 13
     emmclab("fleet", folder, "-o", tmp_path / "whole.parquet")
     assert table.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
     assert kept_rows(state) == 0
 
 
 def test_ctrl_c_says_what_is_kept(tmp_path: Path) -> None:
-    folder = tmp_path / "recordings"
-    make(folder, 20)
+    folder = write(tmp_path / "recordings", recorded(20))
     process = blocked_run(folder, "-o", tmp_path / "fleet.parquet", "--jobs", "2")
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=PATIENCE_S)
@@ -195,26 +178,14 @@ def test_a_row_written_at_the_interrupt_counts(folder: Path, tmp_path: Path, mon
 
 
 def test_a_second_run_on_the_same_table_is_refused(folder: Path, tmp_path: Path) -> None:
-    holder = (
-        "import sys, pathlib; from emmclab.fleet.table_state import State\n"
-        "with State(pathlib.Path(sys.argv[1]), {}): print('held', flush=True); sys.stdin.read()"
-    )
     table = tmp_path / "fleet.parquet"
-    with subprocess.Popen(
-        [sys.executable, "-c", holder, str(table)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        assert_refused(
-            emmclab("fleet", folder, "-o", table), f"error: {table}: another process is working on this table"
-        )
-        assert not table.exists()
-        process.communicate()
-    assert emmclab("fleet", folder, "-o", table).returncode == 1
+    process = blocked_run(folder, "-o", table, "--jobs", "1")
+    message = f"error: {table}: another process is working on this table"
+    assert_refused(emmclab("fleet", folder, "-o", table), message)
+    assert not table.exists()
+    process.kill()
+    process.communicate()
+    emmclab_ok("fleet", folder, "-o", table, status=1)
 
 
 def test_a_file_that_is_no_table_is_not_overwritten(folder: Path, trace: Path, tmp_path: Path) -> None:
@@ -239,29 +210,23 @@ def test_impossible_folders_and_keys_are_refused_before_the_work(folder: Path, t
     ):
         assert_refused(emmclab("fleet", *words, cwd=tmp_path), message)
     shutil.copytree(folder, tmp_path / "twice")
-    (tmp_path / "twice/Model=x").mkdir()
-    (tmp_path / "twice/Model=x/a.txt").write_text(biotracer(40))
+    write(tmp_path / "twice", {"Model=x/a.txt": biotracer(40).encode()})
     done = emmclab("fleet", tmp_path / "twice", cwd=tmp_path)
     assert done.returncode == 2
     assert "the key `model` is `Model` in" in done.stderr or "the key `Model` is `model` in" in done.stderr
-    (tmp_path / "named/requests=5").mkdir(parents=True)
-    (tmp_path / "named/requests=5/a.txt").write_text(biotracer(40))
-    assert_refused(
-        emmclab("fleet", tmp_path / "named", cwd=tmp_path),
-        "the key `requests` of a folder is also the name of a column",
-    )
+    write(tmp_path / "named", {"requests=5/a.txt": biotracer(40).encode()})
+    done = emmclab("fleet", "named", cwd=tmp_path)
+    assert_refused(done, "the key `requests` of a folder is also the name of a column")
 
 
 def test_a_folder_without_one_readable_file_is_bad_input(tmp_path: Path) -> None:
-    (tmp_path / "bad").mkdir()
-    (tmp_path / "bad/a.txt").write_text("nothing\n")
+    write(tmp_path / "bad", {"a.txt": b"nothing\n"})
     assert_fails(emmclab("fleet", "bad", "--html", "bad.html", cwd=tmp_path), "1 of 1 files could not be read")
     assert "none with a read or write" in (tmp_path / "bad.html").read_text()
 
 
 def test_groups_are_side_by_side_and_a_table_is_summed_up_by_itself(folder: Path, tmp_path: Path) -> None:
-    first = emmclab("fleet", folder, "-o", "fleet.parquet", "--by", "model,build", "--json", cwd=tmp_path)
-    output = json.loads(first.stdout)
+    output = emmclab_json("fleet", folder, "-o", "fleet.parquet", "--by", "model,build", cwd=tmp_path, status=1)
     summary = {name: output[name] for name in SummaryFields.__annotations__}
     assert msgspec.convert(summary, SummaryFields) == summary
     groups = {group["group"]: group for group in output["groups"]}
@@ -271,8 +236,8 @@ def test_groups_are_side_by_side_and_a_table_is_summed_up_by_itself(folder: Path
     assert groups["all recordings"]["figures"]["requests"]["p50"] == (by_hand[5] + by_hand[6]) / 2
     assert [item["path"] for item in output["refused"]] == ["empty.txt", "notes.md"]
     shutil.rmtree(folder)
-    rerun = emmclab_ok("fleet", "fleet.parquet", "--by", "model,build", "--json", cwd=tmp_path)
-    assert json.loads(rerun.stdout)["groups"] == output["groups"]
+    rerun = emmclab_json("fleet", "fleet.parquet", "--by", "model,build", cwd=tmp_path)
+    assert rerun["groups"] == output["groups"]
     text = emmclab("fleet", "fleet.parquet", "--by", "build", cwd=tmp_path).stdout
     assert "B1" in text and "Median" in text and "Refused" in text
 
@@ -376,8 +341,8 @@ class Crashing(Serial):
 
 
 def test_a_recording_that_crashes_its_process_is_refused_and_the_others_are_profiled(tmp_path: Path) -> None:
-    make(tmp_path / "recordings", 6)
-    table, counts = profile_fleet(tmp_path / "recordings", tmp_path / "t.parquet", Crashing())
+    folder = write(tmp_path / "recordings", recorded(6))
+    table, counts = profile_fleet(folder, tmp_path / "t.parquet", Crashing())
     assert (counts.recordings, counts.refused) == (6, 1)
     ((path, reason),) = table.refused()
     assert path.endswith("0003.txt") and reason == "reading it crashed: its process was ended by SIGSEGV"
@@ -385,29 +350,25 @@ def test_a_recording_that_crashes_its_process_is_refused_and_the_others_are_prof
 
 
 def test_a_recording_that_is_replaced_by_one_of_the_same_size_and_time_is_profiled(tmp_path: Path) -> None:
-    folder, table = tmp_path / "recordings", tmp_path / "fleet.parquet"
-    folder.mkdir()
-    recording, other = folder / "a.csv", tmp_path / "b.csv"
-    recording.write_text("arrival_ns,op,sector,sectors\n1,R,8,8\n2,W,16,8\n")
+    table, other = tmp_path / "fleet.parquet", tmp_path / "b.csv"
+    folder = write(tmp_path / "recordings", {"a.csv": b"arrival_ns,op,sector,sectors\n1,R,8,8\n2,W,16,8\n"})
+    recording = folder / "a.csv"
     other.write_text("arrival_ns,op,sector,sectors\n1,R,8,8\n2,R,16,8\n")
-    assert profiled(folder, table) == 1
-    assert profiled(folder, table) == 0
+    assert profiled(folder, "-o", table) == 1
+    assert profiled(folder, "-o", table) == 0
     before = recording.stat()
     # The modification time is preserved, as by `cp -p` and rsync.
     os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
     other.replace(recording)
     assert (recording.stat().st_size, recording.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
-    assert profiled(folder, table) == 1
+    assert profiled(folder, "-o", table) == 1
 
 
 def test_a_table_without_units_has_a_row_with_the_reason_and_the_others_are_profiled(tmp_path: Path) -> None:
-    folder = tmp_path / "mixed"
-    folder.mkdir()
-    (folder / "phone.txt").write_text(biotracer(40, first_s=1_400_000_000))
-    (folder / "bare.csv").write_text("arrival,op,sector,sectors\n1,R,0,8\n2000,W,8,8\n")
-    (folder / "stated.csv").write_text("arrival_us,op,sector,sectors\n1,R,0,8\n2000,W,8,8\n")
-    done = emmclab("fleet", folder, "-o", "fleet.parquet", cwd=tmp_path)
-    assert done.returncode == 1, done.stderr
+    requests = b",op,sector,sectors\n1,R,0,8\n2000,W,8,8\n"
+    files = {"phone.txt": biotracer(40).encode(), "bare.csv": b"arrival" + requests}
+    folder = write(tmp_path / "mixed", files | {"stated.csv": b"arrival_us" + requests})
+    emmclab_ok("fleet", folder, "-o", "fleet.parquet", cwd=tmp_path, status=1)
     refused = {row["path"]: row["refused"] for row in rows(tmp_path / "fleet.parquet")}
     assert {path for path, why in refused.items() if why} == {"bare.csv"}
     assert "has no unit in its name; give --time-unit" in refused["bare.csv"]
@@ -438,7 +399,7 @@ def slower(text: str, factor: float) -> str:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pages of a fleet in groups (`one`), of two different fleets (`two`), and of two small fleets (`few`)."""
     place = tmp_path_factory.mktemp("pages")
-    make(place / "before", 24)
+    write(place / "before", recorded(24))
     (place / "before/notes.md").write_text("Phones\n")
     far = place / "before/model=N5/build=B1/far.txt"
     far.write_text(slower(biotracer(80), 40))
@@ -447,21 +408,19 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(slower(path.read_text(), 1.6))
     for name in ("few-before", "few-after"):
-        make(place / name, 3)
+        write(place / name, recorded(3))
     for words in (
         ("before", "--by", "model,build", "--html", "one.html"),
         ("before", "--against", "after", "--html", "two.html"),
         ("few-before", "--against", "few-after", "--html", "few.html"),
     ):
-        done = emmclab("fleet", *words, cwd=place)
-        assert done.returncode == (0 if "few-before" in words else 1), done.stderr
+        emmclab_ok("fleet", *words, cwd=place, status=0 if "few-before" in words else 1)
     return place
 
 
 @pytest.mark.slow
 def test_a_slower_fleet_is_told_from_a_faster_one_and_what_is_the_same_is_not(pages: Path) -> None:
-    done = emmclab("fleet", "before", "--against", "after", "--json", cwd=pages)
-    output = json.loads(done.stdout)
+    output = emmclab_json("fleet", "before", "--against", "after", cwd=pages, status=1)
     comparison = {name: output[name] for name in ComparisonFields.__annotations__}
     assert msgspec.convert(comparison, ComparisonFields) == comparison
     verdicts = {item["figure"]: item["verdict"] for item in output["differences"]}
@@ -474,15 +433,13 @@ def test_a_slower_fleet_is_told_from_a_faster_one_and_what_is_the_same_is_not(pa
     assert verdicts["requests"] == verdicts["write_data_kb"] == "no difference shown"
     assert verdicts["fsyncs"] == "not recorded"
     assert output["headline"].startswith("after has a higher mean response than before: ")
-    assert output["headline"] in " ".join((pages / "two.html").read_text().replace("\u00a0", " ").split()) or (
-        output["headline"] in (pages / "two.html").read_text()
-    )
+    page = (pages / "two.html").read_text()
+    assert output["headline"] in page or output["headline"] in " ".join(page.replace("\u00a0", " ").split())
 
 
 @pytest.mark.slow
 def test_too_few_recordings_are_said_with_p_and_the_number_that_is_needed(pages: Path) -> None:
-    done = emmclab("fleet", "few-before", "--against", "few-after", "--json", cwd=pages)
-    output = json.loads(done.stdout)
+    output = emmclab_json("fleet", "few-before", "--against", "few-after", cwd=pages)
     tested = [row for row in output["differences"] if row["verdict"] != "not recorded"]
     few = [row for row in tested if row["verdict"] == "too few recordings"]
     assert all(0 < row["p"] <= 1 and row["corrected_p"] is None for row in tested)
@@ -520,8 +477,7 @@ def test_fsyncs_of_a_recording_are_among_the_compared_figures() -> None:
 
 @pytest.mark.slow
 def test_the_recording_that_stands_apart_and_the_file_that_was_refused_are_named(pages: Path) -> None:
-    done = emmclab("fleet", "before", "--json", cwd=pages)
-    output = json.loads(done.stdout)
+    output = emmclab_json("fleet", "before", cwd=pages, status=1)
     assert "model=N5/build=B1/far.txt" in {
         row["path"] for row in output["outliers"] if row["figure"] == "mean_service_ms"
     }
@@ -538,11 +494,9 @@ def test_the_same_table_gives_the_same_page(pages: Path, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_fleets_that_were_read_differently_are_compared_with_a_caution(pages: Path, tmp_path: Path) -> None:
-    done = emmclab("fleet", "before", "-o", tmp_path / "writes.parquet", "--only", "op=write", cwd=pages)
-    assert done.returncode == 1, done.stderr
+    emmclab_ok("fleet", "before", "-o", tmp_path / "writes.parquet", "--only", "op=write", cwd=pages, status=1)
     words = ("before.fleet.parquet", "--against", tmp_path / "writes.parquet")
-    done = emmclab("fleet", *words, "--json", "--html", tmp_path / "page.html", cwd=pages)
-    output = json.loads(done.stdout)
+    output = emmclab_json("fleet", *words, "--html", tmp_path / "page.html", cwd=pages)
     assert output["cautions"] == ["The two fleets were read with different options."]
     assert output["cautions"][0] in (tmp_path / "page.html").read_text()
     verdicts = {row["figure"]: row["verdict"] for row in output["differences"]}

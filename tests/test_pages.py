@@ -31,7 +31,7 @@ from emmclab.pages.profiles import write_report
 from emmclab.pages.run_figures import waits
 from emmclab.pages.simulation import write_simulation_report
 from emmclab.real_devices.probe import Place, Point, Probe
-from fleets import make as make_fleet
+from fleets import recorded, write
 from repository import complain, place, tracked
 
 #: Settings and devices of a small sweep.
@@ -142,7 +142,7 @@ def _solutions(folder: Path, page: Path) -> None:
 def _fleet(folder: Path, page: Path, *more: str) -> None:
     for name, count in (("before", 8), ("after", 8)):
         if not (folder / name).is_dir():
-            make_fleet(folder / name, count)
+            write(folder / name, recorded(count))
     _run("fleet", "before", *more, "--html", page, cwd=folder)
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -20,13 +21,13 @@ from emmclab.crash import Workload, record_run
 from emmclab.crash.explore import Exploration
 from emmclab.crash.shards import _stored_share, as_json
 from emmclab.crash.stored_log import Session
-from emmclab.errors import ConfigError, EmmclabError, InputError
+from emmclab.errors import ConfigError, EmmclabError, InputError, UnsupportedError
 from emmclab.fleet import Table, profile_fleet, summarise
 from emmclab.fleet.table_state import state_of
 from emmclab.runtime import checksummed
 from emmclab.runtime.checksummed import from_checked_json, to_checked_json
 from emmclab.runtime.parquet import write_parquet
-from emmclab.runtime.result_storage import Folder
+from emmclab.runtime.result_storage import Folder, place_of
 from emmclab.simulation.device import Device
 from emmclab.studies import Results, Serial, Study, run
 from emmclab.studies.query import query_one_trace, query_studies
@@ -409,3 +410,10 @@ def test_a_file_that_another_tool_rewrote_is_read_as_one_of_that_tool(tmp_path: 
     ours, theirs = profile(path), profile(copy)
     differing = {name for name in ours if ours[name] != theirs[name]}
     assert differing <= {"header", "name", "trace_digest"}, differing
+
+
+def test_a_missing_library_is_named_with_the_line_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(UnsupportedError) as refused:
+        place_of("s3://sweeps/x", "small")
+    assert "pip install 'emmclab[bucket]'" in str(refused.value.hint)
