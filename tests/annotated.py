@@ -10,7 +10,7 @@ from emmclab import Trace
 
 SYNC, FUA, META, JOURNAL = 1, 2, 8, 256
 _LOG_START, _LOG_BLOCKS = 1_000_000, 4_096
-_NOTES = ("role", "role_sectors", "home_sector", "changed_sectors", "transaction")
+#: The columns of notes.
 _TYPES = {
     "role": pyarrow.string(),
     "role_sectors": pyarrow.uint32(),
@@ -40,8 +40,8 @@ def rows(commits: int = 300, seed: int = 1) -> list[dict[str, Any]]:
             "op": op,
             "flags": flags,
         }
-        columns = zip(*notes, strict=True) if notes else ([],) * len(_NOTES)
-        row.update({name: list(values) or None for name, values in zip(_NOTES, columns, strict=True)})
+        columns = zip(*notes, strict=True) if notes else ([],) * len(_TYPES)
+        row.update({name: list(values) or None for name, values in zip(_TYPES, columns, strict=True)})
         requests.append(row)
         now = row["complete_ns"]
 

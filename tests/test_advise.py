@@ -20,11 +20,13 @@ from emmclab.simulation.result import Result
 from emmclab.studies import Serial, Study
 from emmclab.studies.advise_deep import Deep, advise_deep, space_of, trial_options
 
+#: The smallest bundled trace.
+SOURCE = min(api.bundled(), key=lambda path: path.stat().st_size)
+
 
 @pytest.fixture(scope="module")
 def trace() -> api.Trace:
-    """Return the smallest bundled trace."""
-    return api.read(min(api.bundled(), key=lambda path: Path(path).stat().st_size))
+    return api.read(SOURCE)
 
 
 def test_options_are_ranked_with_what_they_cost(trace: api.Trace) -> None:
@@ -53,9 +55,8 @@ def test_options_are_ranked_with_what_they_cost(trace: api.Trace) -> None:
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> Deep:
     need_library("optuna")
-    source = min(api.bundled(), key=lambda path: Path(path).stat().st_size)
     place = Folder(tmp_path_factory.mktemp("deep"))
-    return advise_deep("emmc51-tlc", [str(source)], place, Serial(), budget=6, settings={"cache.size_kb": 0})
+    return advise_deep("emmc51-tlc", [str(SOURCE)], place, Serial(), budget=6, settings={"cache.size_kb": 0})
 
 
 def test_options_are_tried_together_and_alone_and_useless_ones_left_out(together: Deep, trace: api.Trace) -> None:
@@ -93,8 +94,7 @@ def test_options_that_share_a_setting_are_never_taken_together() -> None:
 @pytest.mark.slow
 def test_deep_advice_is_in_every_form_and_refused_before_the_work(tmp_path: Path) -> None:
     need_library("optuna")
-    source = min(api.bundled(), key=lambda path: Path(path).stat().st_size)
-    words = ("advise", source, "--device", "emmc51-tlc", "--new", "--deep", "--budget", 2)
+    words = ("advise", SOURCE, "--device", "emmc51-tlc", "--new", "--deep", "--budget", 2)
     words = (*words, "--jobs", 1, "--results", tmp_path / "results")
     page = tmp_path / "advice.html"
     deep = emmclab_json(*words, "--html", page)["together"]
@@ -139,8 +139,7 @@ def test_a_lifetime_is_that_of_a_device_in_use(trace: api.Trace) -> None:
 
 
 def test_a_ranking_by_lifetime_shows_the_lifetime_of_each_option_beside_it() -> None:
-    source = min(api.bundled(), key=lambda path: Path(path).stat().st_size)
-    words = ("advise", source, "--device", "small-1gb", "--set", "geometry.block_groups.0.erase_limit=3000")
+    words = ("advise", SOURCE, "--device", "small-1gb", "--set", "geometry.block_groups.0.erase_limit=3000")
     words = (*words, "--wrap-addresses", "--new", "--by", "lifetime")
     advice = emmclab_json(*words)
     lines = emmclab(*words).stdout.splitlines()
@@ -151,11 +150,10 @@ def test_a_ranking_by_lifetime_shows_the_lifetime_of_each_option_beside_it() -> 
         assert f" {life['host_gb'] / 1024:,.2f} " in line, line
 
 
-def test_a_lifetime_is_measured_in_the_state_that_was_asked_for() -> None:
-    source = api.read(min(api.bundled(), key=lambda path: Path(path).stat().st_size))
+def test_a_lifetime_is_measured_in_the_state_that_was_asked_for(trace: api.Trace) -> None:
     # A year of use would wear out blocks that endure 100 erases.
     device = Device.preset("small-1gb").set({"geometry.block_groups.0.erase_limit": 100})
-    advised = advise(device, [source], by="lifetime", wrap_addresses=True, precondition="steady:1")
+    advised = advise(device, [trace], by="lifetime", wrap_addresses=True, precondition="steady:1")
     assert advised.life is not None and all(option.life for option in advised.options)
     assert advised.refused.keys().isdisjoint({"write buffer", "SLC cache"})
     assert "steady:1" in measurement_text(advised.life, advised.base)
@@ -225,12 +223,11 @@ def test_without_commits_in_the_trace_modes_are_not_judged_with_a_reason(trace: 
     device = Device.preset("emmc51-cache")
     assert "no block notes" in advise(device, [trace], precondition="none").journal.headline
     data = [row for row in annotated.rows(20) if row["role"] == ["data"]]
-    assert advise(device, [annotated.trace(data)], precondition="none").journal.reason == (
-        "the trace has no commit of a journal"
-    )
+    journal = advise(device, [annotated.trace(data)], precondition="none").journal
+    assert journal.reason == "the trace has no commit of a journal"
     plain = annotated.write(tmp_path / "data.parquet", data)
-    done = emmclab("advise", plain, "--device", "emmc51-cache", "--new")
-    assert done.returncode == 0 and "Layer below the journal: the trace has no commit" in done.stdout
+    done = emmclab_ok("advise", plain, "--device", "emmc51-cache", "--new")
+    assert "Layer below the journal: the trace has no commit" in done.stdout
 
 
 def test_the_modes_stand_in_text_page_and_json(tmp_path: Path) -> None:

@@ -39,19 +39,6 @@ def overloaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _arrivals(tmp_path_factory.mktemp("traces") / "heavy.csv", [50] * 4_000)
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A device that is full after 128 writes of 4 KB."""
-    path = tmp_path_factory.mktemp("devices") / "tiny.toml"
-    path.write_text(
-        'name = "tiny"\n[geometry]\n[[geometry.block_groups]]\npage_kb = 4\nblocks = 8\n'
-        "pages_per_block = 16\n"
-        "read_us = 50\nprogram_us = 500\nerase_us = 1000\n"
-        "[capacity]\nover_provisioning_pct = 0\n[gc]\npolicy = 'none'\n"
-    )
-    return path
-
-
 def test_recorded_is_beside_simulated_in_json_text_and_page(trace: Path, tmp_path: Path, browser: Browser) -> None:
     page = tmp_path / "page.html"
     result = emmclab_json("simulate", trace, *FAST, "--html", page)
@@ -80,12 +67,8 @@ def test_without_recorded_times_a_dash_stands_there_and_null_in_json(light: Path
     assert (pair["recorded_ms"], pair["error_pct"]) == (None, None) and pair["simulated_ms"] > 0
     text = emmclab("simulate", light, *FAST).stdout
     assert "no response times are recorded" in text and "Recorded and simulated" not in text
-    row = next(
-        line
-        for line in emmclab("compare", light, "--devices", "small-1gb", "--wrap-addresses").stdout.splitlines()
-        if line.startswith("small-1gb  ")
-    )
-    assert "–" in row.split()
+    lines = emmclab("compare", light, "--devices", "small-1gb", "--wrap-addresses").stdout.splitlines()
+    assert "–" in next(line for line in lines if line.startswith("small-1gb  ")).split()
 
 
 def test_closed_loop_is_the_default_where_completions_are_recorded(trace: Path, light: Path) -> None:
@@ -106,9 +89,7 @@ def test_closed_loop_is_the_default_where_completions_are_recorded(trace: Path, 
 
 def test_a_pipe_is_replayed_in_the_mode_that_its_beginning_allows(trace: Path) -> None:
     with trace.open("rb") as file:
-        done = emmclab("simulate", "/dev/stdin", *FAST, "--json", stdin=file)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["run"]["mode"] == "closed"
+        assert emmclab_json("simulate", "/dev/stdin", *FAST, stdin=file)["run"]["mode"] == "closed"
 
 
 def test_open_loop_warns_where_requests_wait_for_the_device(tmp_path: Path) -> None:
@@ -175,37 +156,38 @@ def test_advise_never_ranks_on_overload_without_a_word(overloaded: Path) -> None
     assert all("overloaded" in option["note"] for option in options if not option["trusted"])
 
 
-def test_an_early_end_is_at_the_top_and_status_3(light: Path, tiny: Path, tmp_path: Path, browser: Browser) -> None:
+def test_an_early_end_is_at_the_top_and_status_3(
+    light: Path, tiny_device: Path, tmp_path: Path, browser: Browser
+) -> None:
     page = tmp_path / "page.html"
     arguments = (light, "--wrap-addresses")
-    done = emmclab("simulate", *arguments, "--device", tiny, "--html", page)
-    assert done.returncode == 3
+    done = emmclab_ok("simulate", *arguments, "--device", tiny_device, "--html", page, status=3)
     first = done.stdout.splitlines()[0]
     assert first.startswith("warning: ended early, after 128 requests") and "full" in first
     visit = Visit(browser, page)
     assert "ended early, after 128 requests" in visit.page.locator("main").inner_text()[:400]
     visit.page.close()
-    done = emmclab("simulate", *arguments, "--device", tiny, "--json")
-    assert done.returncode == 3 and "ended early" in done.stderr and json.loads(done.stdout)["run"]["stopped"]
-    done = emmclab("compare", *arguments, "--devices", f"small-1gb,{tiny}")
-    assert done.returncode == 3 and "tiny: ended early, after 128 requests" in done.stdout.splitlines()[0]
+    done = emmclab_ok("simulate", *arguments, "--device", tiny_device, "--json", status=3)
+    assert "ended early" in done.stderr and json.loads(done.stdout)["run"]["stopped"]
+    done = emmclab_ok("compare", *arguments, "--devices", f"small-1gb,{tiny_device}", status=3)
+    assert "tiny: ended early, after 128 requests" in done.stdout.splitlines()[0]
     assert "only small-1gb served the whole trace and kept up with it" in done.stdout
-    assert emmclab("advise", *arguments, "--device", tiny).returncode == 3
+    emmclab_ok("advise", *arguments, "--device", tiny_device, status=3)
     for command in ("simulate", "compare", "advise", "run"):
         assert "Exit status 3" in emmclab(command, "--help-all").stdout
 
 
-def test_a_study_with_an_early_end_marks_the_cell_and_exits_with_3(light: Path, tiny: Path, tmp_path: Path) -> None:
+def test_a_study_with_an_early_end_marks_the_cell_and_exits_with_3(
+    light: Path, tiny_device: Path, tmp_path: Path
+) -> None:
     study = tmp_path / "mine.toml"
     study.write_text(
         f'name = "mine"\ninputs = ["{light}"]\n[[grid]]\nname = "g"\n'
-        f'devices = ["small-1gb", "{tiny}"]\nwrap_addresses = true\n'
+        f'devices = ["small-1gb", "{tiny_device}"]\nwrap_addresses = true\n'
     )
     results = ("--results", tmp_path / "results", "--jobs", "1")
-    done = emmclab("run", study, *results)
-    assert done.returncode == 3 and "ended early: light on tiny (g)" in done.stdout
-    done = emmclab("run", study, *results, "--json")
-    assert [cell["device"] for cell in json.loads(done.stdout)["ended_early"]] == ["tiny"]
+    assert "ended early: light on tiny (g)" in emmclab_ok("run", study, *results, status=3).stdout
+    assert [cell["device"] for cell in emmclab_json("run", study, *results, status=3)["ended_early"]] == ["tiny"]
 
 
 def test_advise_takes_used_devices_where_nothing_is_recorded_and_nothing_is_asked_for(light: Path) -> None:
@@ -281,9 +263,7 @@ def test_one_seed_feeds_preconditioning_wake_up_times_and_choices_of_collection(
     runs = emmclab_json(*words)["runs"]
     assert [run["options"]["seed"] for run in runs] == [1, 2, 3]
     second = emmclab_json(*words[:-2], "--seed", "2")
-    assert {key: second[key] for key in ("flash", "gc", "response")} == {
-        key: runs[1][key] for key in ("flash", "gc", "response")
-    }
+    assert all(second[key] == runs[1][key] for key in ("flash", "gc", "response"))
     device = api.Device.preset("nexus5").set({"gc.policy": "d_choices", "gc.seed": 7, "power.seed": 5})
 
     def seeds(of: api.Device) -> dict[str, str]:

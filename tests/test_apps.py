@@ -5,7 +5,6 @@ import re
 import shutil
 from math import ceil
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet
 import pytest
@@ -159,9 +158,8 @@ def test_what_if_names_the_part_that_dominates(small: Path) -> None:
     run = emmclab_json("apps", "run", small, "--what-if", "partition=data", "--json", *on, *NEW)
     [row] = run["what_if"]
     assert row["part"] == "partition=data"
-    assert row["runtime_ns"] == base["app"]["runtime_ns"] - sum(
-        base["app"]["states"][state] for state in ("read", "fsync", "throttled")
-    )
+    waits_ns = sum(base["app"]["states"][state] for state in ("read", "fsync", "throttled"))
+    assert row["runtime_ns"] == base["app"]["runtime_ns"] - waits_ns
 
 
 def test_layers_stand_between_the_application_and_the_device(small: Path) -> None:
@@ -192,9 +190,8 @@ def test_wrong_words_are_refused_with_a_hint(words: tuple[str, ...], problem: st
 
 
 def test_python_gives_what_the_command_line_prints(small: Path) -> None:
-    printed: dict[str, Any] = emmclab_json("apps", "run", small, "--json", *NEW)
     result = run_application(str(small), "nexus5", precondition="none").to_dict()
-    assert json.dumps(result["app"]) == json.dumps(printed["app"])
+    assert json.dumps(result["app"]) == json.dumps(emmclab_json("apps", "run", small, *NEW)["app"])
     with pytest.raises(ConfigError):
         run_application("nothing", "nexus5")
 
@@ -229,10 +226,8 @@ def test_the_requests_of_an_application_are_a_trace(tmp_path: Path) -> None:
     assert trace.ledger["kept"] == done["device"]["requests"]["total"]
     rows = trace.to_arrow().to_pylist()
     assert all(row["complete_ns"] >= row["arrival_ns"] for row in rows)
-    assert (
-        sum(row["sectors"] for row in rows if row["op"] == "write") * 512
-        == (done["device"]["requests"]["bytes_written"])
-    )
+    written_sectors = sum(row["sectors"] for row in rows if row["op"] == "write")
+    assert written_sectors * 512 == done["device"]["requests"]["bytes_written"]
     # The flags show what a sync requests.
     durable = sum(bool(row["flags"] & 6) or row["op"] == "flush" for row in rows)
     assert durable == done["device"]["durable"]["requests"] > 0

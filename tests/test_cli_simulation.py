@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import emmclab as api
-from conftest import assert_refused, emmclab, emmclab_json
+from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok
 from emmclab.simulation.result_fields import result_fields
 
 #: Keys that other programs search at any depth of the JSON, so that each must be unique.
@@ -106,23 +106,11 @@ def test_passes_repeat_the_trace_and_the_checker_agrees(trace: Path) -> None:
     assert result["requests"]["total"] == 3 * 400
 
 
-def _without_collection(folder: Path) -> Path:
-    """Write a device of 512 KB that is full when each of its pages has been written once."""
-    small = folder / "tiny.toml"
-    small.write_text(
-        "[geometry]\n[[geometry.block_groups]]\npage_kb = 4\nblocks = 8\npages_per_block = 16\n"
-        "read_us = 50\nprogram_us = 500\nerase_us = 1000\n"
-        "[capacity]\nover_provisioning_pct = 0\n[gc]\npolicy = 'none'\n"
-    )
-    return small
-
-
-def test_a_run_that_served_nothing_has_no_response_times(tmp_path: Path) -> None:
+def test_a_run_that_served_nothing_has_no_response_times(tiny_device: Path, tmp_path: Path) -> None:
     path = tmp_path / "one.csv"
     path.write_text("arrival_ns,sector,sectors,op\n0,0,8,write\n")
-    device = ("--device", _without_collection(tmp_path), "--precondition", "sequential:100")
-    done = emmclab("simulate", path, *device)
-    assert done.returncode == 3 and "no request was served" in done.stdout
+    done = emmclab_ok("simulate", path, "--device", tiny_device, "--precondition", "sequential:100", status=3)
+    assert "no request was served" in done.stdout
     stdout = [line.split() for line in done.stdout.splitlines() if line.startswith("Mean response")]
     assert all(words[-2:] == ["–", "ms"] for words in stdout) and len(stdout) == 3
 
@@ -222,10 +210,8 @@ def test_blocking_collection_of_large_blocks_delays_a_write_by_seconds_increment
     messages = tmp_path / "messages.parquet"
     assert emmclab("synth", "Messaging", messages, "--seed", 1).returncode == 0
     full = ("--capacity", "1GB", "--precondition", "steady:1", "--wrap-addresses")
-    slowest_ms = {
-        mode: emmclab_json("simulate", messages, "--device", "emmc51-tlc", *full, "--set", f"gc.mode={mode}")[
-            "response"
-        ]["max_ms"]
+    blocking, incremental = (
+        emmclab_json("simulate", messages, "--device", "emmc51-tlc", *full, "--set", f"gc.mode={mode}")["response"]
         for mode in ("blocking", "incremental")
-    }
-    assert slowest_ms["blocking"] > 1_000 and slowest_ms["incremental"] < 100
+    )
+    assert blocking["max_ms"] > 1_000 and incremental["max_ms"] < 100

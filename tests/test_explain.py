@@ -2,7 +2,6 @@
 
 import json
 import tomllib
-from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -61,8 +60,7 @@ def test_the_ledger_is_explained_as_a_word_as_a_group_and_by_each_of_its_counts(
 
 @pytest.mark.parametrize("word", ["lifetime", "wear", "p99", "queue", "EXT_CSD", "fsync", "TBW", "latency", "overload"])
 def test_words_that_engineers_ask_are_in_the_glossary(word: str) -> None:
-    done = emmclab_ok("explain", word)
-    assert ": " in done.stdout
+    assert ": " in emmclab_ok("explain", word).stdout
 
 
 def test_two_devices_show_only_the_settings_in_which_they_differ() -> None:
@@ -102,7 +100,8 @@ def test_only_the_changed_settings_of_a_device_are_listed_on_request(tmp_path: P
     assert all(row["origin"] != "default" for row in preset)
     for words in (("rate",), ("nexus5", "ufs31")):
         done = emmclab("explain", *words, "--changed")
-        assert done.returncode == 2 and "--changed" in done.stderr.partition("hint:")[0], done.stderr
+        assert_refused(done)
+        assert "--changed" in done.stderr.partition("hint:")[0]
 
 
 def test_when_writes_complete_is_the_same_words_in_a_run_and_in_its_explanation(trace: Path, tmp_path: Path) -> None:
@@ -111,8 +110,7 @@ def test_when_writes_complete_is_the_same_words_in_a_run_and_in_its_explanation(
         ("nexus5", "when programmed"),
     ):
         result = tmp_path / f"{device}.json"
-        done = emmclab("simulate", trace, "--device", device, "--json")
-        result.write_text(done.stdout)
+        result.write_text(emmclab_ok("simulate", trace, "--device", device, "--json").stdout)
         explained = [line.split(maxsplit=1) for line in emmclab("explain", result).stdout.splitlines()]
         assert ["configuration.write_complete", words] in [[part.strip() for part in row] for row in explained]
         # The words are those of the device, also for a trace that does not use the buffer.
@@ -246,29 +244,26 @@ def test_a_file_of_several_results_is_named_with_a_number(trace: Path, tmp_path:
         assert_refused(emmclab("explain", wrong, f"{path}#2"), "2 results", f"{path}#1")
 
 
-def _refused(arguments: Sequence[object], *problems: str) -> None:
-    assert_refused(emmclab("explain", *arguments), *problems)
-
-
 def test_what_is_no_result_is_refused_with_its_place(simulated: Any, trace: Path, tmp_path: Path) -> None:
     good = simulated("good")
-    cut = tmp_path / "cut.json"
+    cut, other, page, rows = (tmp_path / name for name in ("cut.json", "other.json", "page.html", "rows.parquet"))
     cut.write_text(good.read_text()[:400])
-    _refused([good, cut], "cut.json", "line 1", "not JSON")
-    other = tmp_path / "other.json"
     other.write_text('{"a": [1, 2]}')
-    _refused([other, good], "other.json", "not a result", "--against")
-    page = tmp_path / "page.html"
     page.write_text("<html><body>hello</body></html>")
-    _refused([good, page], "page.html", "not a result")
-    rows = tmp_path / "rows.parquet"
     rows.write_bytes(b"PAR1 nothing")
-    _refused([good, rows], "rows.parquet", "not a result")
-    _refused([good, tmp_path / "gone.json"], "gone.json", "found")
-    _refused([good, "nexus5"], "nexus5", "good.json")
-    _refused([good, good, "--trace", trace], "--trace")
-    _refused(["nexus5", "ufs31", "--one-at-a-time"], "--trace")
-    _refused(["nexus5", "--one-at-a-time"], "explain A B")
+    cases: list[tuple[tuple[object, ...], tuple[str, ...]]] = [
+        ((good, cut), ("cut.json", "line 1", "not JSON")),
+        ((other, good), ("other.json", "not a result", "--against")),
+        ((good, page), ("page.html", "not a result")),
+        ((good, rows), ("rows.parquet", "not a result")),
+        ((good, tmp_path / "gone.json"), ("gone.json", "found")),
+        ((good, "nexus5"), ("nexus5", "good.json")),
+        ((good, good, "--trace", trace), ("--trace",)),
+        (("nexus5", "ufs31", "--one-at-a-time"), ("--trace",)),
+        (("nexus5", "--one-at-a-time"), ("explain A B",)),
+    ]
+    for words, problems in cases:
+        assert_refused(emmclab("explain", *words), *problems)
 
 
 def test_a_result_without_provenance_is_compared_by_its_options_and_not_repeated(simulated: Any) -> None:
@@ -288,9 +283,9 @@ def test_a_trace_that_is_gone_or_has_changed_is_named(simulated: Any, trace: Pat
     pair = [simulated("first", source=copy), simulated("second", *BUFFER, source=copy)]
     lines = copy.read_text().splitlines(keepends=True)
     copy.write_text("".join(lines[:-1]))
-    _refused([*pair, "--one-at-a-time"], "copy.txt", "changed", "first.json")
+    assert_refused(emmclab("explain", *pair, "--one-at-a-time"), "copy.txt", "changed", "first.json")
     copy.unlink()
-    _refused([*pair, "--one-at-a-time"], "copy.txt", "file not found", "first.json")
+    assert_refused(emmclab("explain", *pair, "--one-at-a-time"), "copy.txt", "file not found", "first.json")
 
 
 def test_a_device_is_made_again_of_the_settings_in_a_result() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import emmclab as api
-from conftest import emmclab, emmclab_json, emmclab_ok
+from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok
 from emmclab.apps.closed_loop import order_note_of, run_application
 from emmclab.calibration.fit_sources import Fitted, order_note, pair_note, runs_note
 from emmclab.simulation.device import Device
@@ -142,9 +142,8 @@ def test_words_go_to_stderr_and_the_preset_to_its_file(trace: Path, tmp_path: Pa
 def test_the_curves_of_a_probe_are_no_service_times_and_refused_with_a_cure(tmp_path: Path) -> None:
     path, out = tmp_path / "probe.json", tmp_path / "out.toml"
     assert emmclab("probe", "small-1gb", "--span-mb", "64", "-o", path).returncode == 0
-    done = emmclab("calibrate", path, "-o", out)
-    assert done.returncode == 2 and not out.exists()
-    assert f"{path}: the result of a probe has mean bandwidths" in done.stderr
-    assert "emmclab record" in done.stderr and "fio --iodepth=1" in done.stderr
+    problem = f"{path}: the result of a probe has mean bandwidths"
+    assert_refused(emmclab("calibrate", path, "-o", out), problem, "emmclab record", "fio --iodepth=1")
+    assert not out.exists()
     with pytest.raises(api.UnsupportedError, match="the result of a probe"):
         api.calibrate(path)
