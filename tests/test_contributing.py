@@ -10,6 +10,7 @@ import textwrap
 import tomllib
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,8 @@ def _page(title: str) -> str:
 
 
 def _blocks(page: str, language: str) -> list[str]:
-    matches = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+    """Return the blocks of a page in a language, which is a pattern."""
+    matches = re.findall(rf"```(?:{language})\n(.*?)```", page, re.DOTALL)
     assert matches, f"the page has no {language} block"
     # They are in items of a list, indented by three spaces.
     return [re.sub(r"(?m)^ {3}", "", text) for text in matches]
@@ -175,33 +177,22 @@ def package(tmp_path: Path) -> Path:
     return tmp_path / "python" / "emmclab"
 
 
-def blocks(title: str, language: str = "python") -> list[str]:
-    """Return the blocks of a page in a language, which is a pattern."""
-    page = (ROOT / "CONTRIBUTING.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
-    # They are in items of a list, indented by three spaces.
-    matches = re.findall(rf"```(?:{language})\n(.*?)```", page, re.DOTALL)
-    return [re.sub(r"(?m)^ {3}", "", text) for text in matches]
-
-
 def insert(path: Path, before: str, text: str) -> None:
     """Insert a text before the only occurrence of `before`."""
-    old = path.read_text()
-    assert old.count(before) == 1, (path, before)
-    path.write_text(old.replace(before, text + before))
+    _replace(path, before, text + before)
 
 
-def run(package: Path, *words: object) -> str:
+def run(package: Path, *words: object, command: list[str] = COMMAND, cwd: Path | None = None) -> str:
     """Run a command of the copy; return its output."""
     env = environment() | {"PYTHONPATH": f"{package.parent}:{PYTHONPATH}"}
-    done = subprocess.run(
-        [*COMMAND, *map(str, words)], env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    usual: dict[str, Any] = {"capture_output": True, "text": True, "timeout": PATIENCE_S, "check": False}
+    done = subprocess.run([*command, *map(str, words)], env=env, cwd=cwd, **usual)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_a_command_is_a_file_and_a_name(package: Path, trace: Path) -> None:
-    (file,) = blocks("Add a command")
+    (file,) = _blocks(_page("Add a command"), "python")
     (package / "cli" / "span.py").write_text(file)
     insert(package / "cli" / "__init__.py", '"fleet"),', '"span", ')
     assert re.fullmatch(r"[\d.]+ s\n", run(package, "span", trace))
@@ -211,7 +202,7 @@ def test_a_command_is_a_file_and_a_name(package: Path, trace: Path) -> None:
 
 @pytest.mark.slow
 def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: Path, tmp_path: Path) -> None:
-    (declaration,) = blocks("Add an option of a run")
+    (declaration,) = _blocks(_page("Add an option of a run"), "python")
     insert(package / "simulation" / "run_options.py", "    images: Annotated[\n", textwrap.indent(declaration, "    "))
     insert(
         package / "simulation" / "device.py",
@@ -244,7 +235,7 @@ def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: 
 def test_a_paper_is_a_folder(package: Path, tmp_path: Path) -> None:
     folder = package / "papers" / "queues26"
     folder.mkdir()
-    for text in blocks("Add a paper, a study or a claim", "toml|python"):
+    for text in _blocks(_page("Add a paper, a study or a claim"), "toml|python"):
         name = re.match(r"\W+ (\S+)", text)
         assert name
         (folder / name[1]).write_text(text)
@@ -260,7 +251,7 @@ def test_a_paper_is_a_folder(package: Path, tmp_path: Path) -> None:
 
 
 def test_an_option_of_crash_is_a_field_and_its_effect(package: Path) -> None:
-    declaration, effect = blocks("Add an option of crash or serve")
+    declaration, effect = _blocks(_page("Add an option of crash or serve"), "python")
     explore = package / "crash" / "explore.py"
     insert(explore, "    recovery_cuts: Annotated[", f"    {declaration}")
     insert(explore, "        self.core()\n", textwrap.indent(effect, " " * 8))
@@ -272,8 +263,7 @@ def test_an_option_of_crash_is_a_field_and_its_effect(package: Path) -> None:
 
 @pytest.mark.slow
 def test_a_declared_figure_is_in_every_output(package: Path, trace: Path, tmp_path: Path) -> None:
-    title = "Add a figure of a result"
-    (path,) = blocks(title, "text")
+    (path,) = _blocks(_page("Add a figure of a result"), "text")
     # The row that `make generate` writes for the field.
     declared = {"path": "gc.moved_units", "unit": "map unit", "label": "Units moved", "digits": 0, "better": "lower"}
     declared["about"] = "valid map units in the blocks that were collected for space"
@@ -301,16 +291,12 @@ def test_a_declared_figure_is_in_every_output(package: Path, trace: Path, tmp_pa
         f'name = "small"\ninputs = ["{trace}"]\n[[grid]]\nname = "g"\ndevices = ["nexus5"]\n'
         'modes = ["open"]\n[search]\n[[search.setting]]\nname = "gc.policy"\nchoices = ["greedy", "fifo"]\n'
     )
-    results_options = ("--results", tmp_path / "results")
-    run(package, "run", study, *results_options)
-    answer = run(package, "query", "select gc_moved_units from runs", "--csv", *results_options)
+    stored = ("--results", tmp_path / "results")
+    run(package, "run", study, *stored)
+    answer = run(package, "query", "select gc_moved_units from runs", "--csv", *stored)
     assert answer.split() == ["gc_moved_units", "31000"]
-    assert "gc_moved_units 31,000" in run(
-        package, "search", study, "--minimize", "gc_moved_units", "--budget", 1, *results_options
-    )
-    env = environment() | {"PYTHONPATH": f"{package.parent}:{PYTHONPATH}"}
+    found = run(package, "search", study, "--minimize", "gc_moved_units", "--budget", 1, *stored)
+    assert "gc_moved_units 31,000" in found
     line = "import generate_reference; print(generate_reference.result_page())"
-    done = subprocess.run(
-        [sys.executable, "-c", line], env=env, cwd=ROOT / "scripts", capture_output=True, text=True, check=True
-    )
-    assert f"| `{declared['path']}` | map unit | {about} | {label} | lower | `gc_moved_units` |" in done.stdout
+    page_text = run(package, "-c", line, command=[sys.executable], cwd=ROOT / "scripts")
+    assert f"| `{declared['path']}` | map unit | {about} | {label} | lower | `gc_moved_units` |" in page_text
