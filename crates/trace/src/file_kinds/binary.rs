@@ -101,31 +101,3 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
         head.has(510, &[0x55, 0xaa]) && (head.bytes.len() > 512 || head.has(0, &[0xeb])) && head.bytes.contains(&0)
     }),
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::super::tests::named;
-
-    #[test]
-    fn archives_recordings_and_images_are_named() {
-        let at = |offset: usize, mark: &[u8]| {
-            let mut bytes = vec![0; 4096];
-            bytes[offset..offset + mark.len()].copy_from_slice(mark);
-            bytes
-        };
-        for (bytes, word) in [
-            (at(0, b"PK\x03\x04"), "zip archive"),
-            (at(257, b"ustar"), "tar archive"),
-            (at(0, b"PERFILE2"), "perf.data"),
-            (at(0, b"rhswfsj\0"), "dm-log-writes"),
-            (at(0, b"EMMCRASH"), "power cuts"),
-            (at(0x438, &[0x53, 0xef]), "ext4"),
-            (at(0x400, &[0x10, 0x20, 0xf5, 0xf2]), "F2FS"),
-            (at(510, &[0x55, 0xaa]), "boot sector"),
-            (at(0, b"\x7fELF"), "ELF"),
-        ] {
-            let name = named(&bytes);
-            assert!(name.starts_with("this is no trace, but a") && name.contains(word), "{word}: {name}");
-        }
-    }
-}

@@ -108,29 +108,4 @@ fn refusal(kind: &'static ForeignFileKind) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_kind_has_a_name_of_its_own_and_a_cure() {
-        let mut names = std::collections::BTreeSet::new();
-        for kind in kinds().chain(first_kinds()) {
-            assert!(names.insert(kind.noun_phrase), "{} stands twice", kind.noun_phrase);
-            assert!(kind.hint.len() > 20, "{}", kind.noun_phrase);
-            assert!(!kind.hint.ends_with('.') && !kind.noun_phrase.ends_with('.'), "{}", kind.noun_phrase);
-        }
-    }
-
-    /// The name of the kind of a file with these first bytes.
-    pub(super) fn named(head: &[u8]) -> String {
-        let error = recognise_first(head).or_else(|| recognise(head));
-        error.map_or_else(|| "unknown".to_owned(), |error| error.to_string())
-    }
-
-    #[test]
-    fn other_texts_and_bytes_stay_unknown() {
-        for head in [&b""[..], b"\n\n", b"a,b,c\n1,2,3\n", b"1 2 3 4 5 6 7 8\n", &[0; 511], &[7; 4096], b"hello world\n"] {
-            assert_eq!(named(head), "unknown", "{:?}", &head[..head.len().min(20)]);
-        }
-    }
-}
+mod tests;

@@ -79,27 +79,3 @@ fn is_source(head: &FileHead) -> bool {
     };
     head.has(0, b"#!/") || head.has_many(2, is_code)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::tests::named;
-
-    #[test]
-    fn programs_and_output_of_benchmarks_are_named() {
-        for (text, word) in [
-            ("\"\"\"Doc.\"\"\"\n\nimport os\nfrom pathlib import Path\n\n\ndef main() -> None:\n", "program as text"),
-            ("print(open(\"x\"))  # one\nlog(a)  # two\nimport os\nimport re\n", "program as text"),
-            ("#!/bin/sh\nset -e\n", "program as text"),
-            ("// A driver.\n#include <stdio.h>\n#include \"a.h\"\n", "program as text"),
-            ("//! Doc.\n\nuse std::fs::File;\n\npub fn open() {\n", "program as text"),
-            ("1, 123456, 0, 4096, 0\n3, 99123, 1, 4096, 8192\n", "_lat.log"),
-            ("500, 2048, 0, 0\n1000, 2049, 1, 0\n", "_bw.log"),
-            ("3;fio-3.33;job;0;0;40960;1023\n", "terse"),
-            (" Performance counter stats for 'dd':\n\n  12 block:block_rq_issue\n", "perf stat"),
-            ("100+0 records in\n100+0 records out\n409600 bytes (410 kB, 400 KiB) copied, 0.12 s, 3.4 MB/s\n", "benchmark"),
-        ] {
-            let name = named(text.as_bytes());
-            assert!(name.starts_with("this is no trace, but ") && name.contains(word), "{word}: {name}");
-        }
-    }
-}

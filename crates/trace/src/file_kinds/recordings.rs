@@ -123,39 +123,3 @@ fn is_of_own_format(head: &FileHead) -> bool {
         })
         && is_certain
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::tests::named;
-
-    #[test]
-    fn recordings_in_forms_without_a_reader_are_named() {
-        let etl = [&[0; 0x48][..], &[2, 0, 2, 0xc0]].concat();
-        for (bytes, word) in [
-            (&[0x57, 0x1d, 0xd1, 0x75, 0, 0][..], "CTF trace"),
-            (&etl, ".etl"),
-            (b"[19:01:18.964188721] (+0.000002273) host block_bio_queue: { cpu_id = 0 }, { dev = 8, rwbs = 17 }\n", "babeltrace"),
-            (b"BeginHeader\n DiskRead, TimeStamp, Process Name ( PID)\nEndHeader\n", "xperf"),
-            (
-                b"# tracer: nop\n#\n# latency: 0 us, #4/4, CPU#0 | (M:PREEMPT VP:0)\n#\n dd-2 0..... 0us : x: y\n",
-                "latency format",
-            ),
-            (b"      dd-2391      0.....  104us!: block_rq_issue: 179,0 W 4096 () 8 + 8 [dd]\n", "latency format"),
-            (
-                b"version = 7\ncpus=4\n  my dd-2391 12d.h1 5833.164811: block_rq_issue: 179,0 W 4096 () 8 + 8 [dd]\n",
-                "trace-cmd report -l",
-            ),
-            (
-                b"    0.000000000, 276, kworker/0:1H, D, 98394, 64\n    0.000843237, 0, swapper/3, C, 98394, 64\n",
-                "format of your own",
-            ),
-            (b"  8,52 ,0.000843237,C,DS,983947432,64\n  8,52 ,0.001754614,C,W,982757456,128\n", "format of your own"),
-            (b"100\n200\n100\n300", "list of numbers"),
-        ] {
-            assert!(named(bytes).contains(word), "{word}: {}", named(bytes));
-        }
-        for other in ["0.000843237 R 8 8\n0.000843238 W 8 8\n", "7-1 0.5: x\n", "1 2\n3 4\n5 6\n"] {
-            assert_eq!(named(other.as_bytes()), "unknown", "{other}");
-        }
-    }
-}

@@ -26,32 +26,3 @@ pub(super) fn damaged(head: &[u8]) -> Option<Error> {
     let problem = format!("this is no trace; it looks like an EXT_CSD register, but is not valid: {fault}");
     Some(Error::new(ErrorClass::UnknownFormat, problem).hint(fault.hint_text().unwrap_or_default()))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::tests::named;
-
-    #[test]
-    fn a_register_that_is_cut_short_or_empty_is_named_with_its_fault() {
-        for (bytes, fault) in [
-            ("ab".repeat(350).into_bytes(), "350 bytes, and the register 512"),
-            ("00".repeat(512).into_bytes(), "every byte is 0"),
-            (vec![0; 512], "every byte is 0"),
-            (vec![0xff; 512], "every byte is 0xff"),
-        ] {
-            let name = named(&bytes);
-            assert!(name.contains("EXT_CSD") && name.contains(fault), "{name}");
-        }
-        assert_eq!(named("ab".repeat(20).as_bytes()), "unknown");
-    }
-
-    #[test]
-    fn registers_are_named() {
-        let sentences = "=====\n  Extended CSD rev 1.8 (MMC 5.1)\n=====\n\nCard Supported Command sets [S_CMD_SET: 0x01]\n";
-        assert!(named(sentences.as_bytes()).contains("EXT_CSD"));
-        for text in ["device_descriptor/queue_depth:0x20\n", "Device Descriptor: [Byte offset 0x21]: bQueueDepth = 0x20\n"] {
-            assert!(named(text.as_bytes()).contains("UFS"), "{text}");
-        }
-        assert_eq!(named(b"00000000: 7f 45 4c 46\n"), "unknown");
-    }
-}
