@@ -44,7 +44,7 @@ def test_simulate_gives_every_described_field_with_the_ledger(trace: Path) -> No
     not_here = {"space.gain_ratio", "layers", "second_device", "first_writes", "setting_changes"}
     not_here |= {"percentiles", "response_distribution", "over_time"}
     described = {field.path for field in result_fields()} - not_here
-    described = {path for path in described if not path.startswith(("ufs.", "durable."))}
+    described = {path for path in described if not path.startswith(("ufs.", "durable.", "fio."))}
     for path in described:
         _require(result, path)
     groups = {name: group for name, group in result.items() if name not in ("ledger", "options", "provenance")}

@@ -40,6 +40,7 @@ from emmclab.studies import Study
 from emmclab.studies.grid import AXES
 from emmclab.studies.summary import METRICS
 from emmclab.studies.tables import rows_of
+from emmclab.traces.reading import bundled_by_name
 
 #: Options of commands that have the name of a run option but another meaning.
 OTHERS = {
@@ -52,6 +53,8 @@ OTHERS = {
     # Options with a different meaning.
     *(("devices", "check"), ("crash", "check"), ("crash", "second"), ("durability", "check")),
 }
+#: A job file of fio.
+JOB_FILE = bundled_by_name()["matrix"]
 #: Defaults of the command line, by the corresponding default in Python.
 SAME: dict[Any, Any] = {(): []}
 
@@ -102,8 +105,10 @@ def test_the_core_has_each_word_of_the_mode() -> None:
 
 @pytest.mark.parametrize("name", [name for name in AXES if name not in ("second", "precondition")])
 def test_a_result_repeats_an_option_and_is_simulated_again_with_it(name: str, tmp_path: Path) -> None:
-    trace = lab.read(lab.bundled()[0])
-    value = True if isinstance(DEFAULTS[name], bool) else 2
+    is_of_jobs = RUN_OPTIONS[name].panel == "Job file"
+    trace = lab.read(JOB_FILE if is_of_jobs else lab.bundled()[0])
+    of_jobs = {"rw": "randwrite", "bs": "8k", "fio_host": "none"}
+    value = True if isinstance(DEFAULTS[name], bool) else of_jobs.get(name, 2)
     values: Any = {name: value, "layers": ["pass-through"]}
     first = lab.Device.preset("nexus5").simulate(trace, **values)
     assert first["options"][name.removesuffix("_ns")] == value
@@ -284,6 +289,12 @@ VALUES = {
     "--set": "nand.read_us=500",
     "--used": "30d",
     "--against": "Messaging",
+    "--bs": "8k",
+    "--fio-host": "none",
+    "--fio-json": "fio.json",
+    "--iodepth": "3",
+    "--numjobs": "2",
+    "--rw": "write",
 }
 #: Options that do not change the result of this trace: they select resources, allow what the trace lacks, or check.
 NEUTRAL = {

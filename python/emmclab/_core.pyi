@@ -238,6 +238,20 @@ class Simulation:
         self, ledger: Mapping[str, int | None], header: dict[str, str | None], about: str | None = None
     ) -> dict[str, Any]: ...
 
+class FioRun:
+    def __init__(
+        self,
+        simulation: Simulation,
+        path: str,
+        seed: int,
+        host: HostSetup | None,
+        wrap: bool,
+        replaced: list[tuple[str, str]],
+    ) -> None: ...
+    def advance(self, requests: int) -> bool: ...
+    def progress(self) -> tuple[int, int | None, int]: ...
+    def finish(self, about: str | None = None) -> dict[str, Any]: ...
+
 class Live:
     def __init__(
         self,

@@ -99,6 +99,19 @@ class FieldRow(FieldMapping):
 class Finding(FieldMapping):
     id: str; kind: str; number: int; title: str; rule: str; measured: float | None; unit: str; shown: str
     meaning: str
+class FioLatency(FieldMapping):
+    min_us: float; max_us: float; mean_us: float; stddev_us: float
+class FioPercentile(FieldMapping):
+    percentile: float; clat_us: float
+class FioOperationResult(FieldMapping):
+    requests: int; bytes: int; iops: float; mb_per_s: float; slat: FioLatency | None; clat: FioLatency
+    lat: FioLatency; percentiles: list[FioPercentile]
+class FioJobResult(FieldMapping):
+    name: str; group: int; copies: int; queue_depth: int; options: dict[str, str]; runtime_s: float
+    read: FioOperationResult | None; write: FioOperationResult | None; trim: FioOperationResult | None
+    sync: FioOperationResult | None
+class FioResult(FieldMapping):
+    iops: float; mb_per_s: float; lat_us: float; jobs: list[FioJobResult]
 class FittedFigure(FieldMapping):
     source: str; figure: str; unit: str; published: float; here: float; deviation_pct: float; least: float
     most: float
@@ -234,10 +247,10 @@ class SimulationResult(FieldMapping):
     space: SpaceUse; write_amplification: WriteAmplification; flash: FlashOperations; utilisation: Utilisation
     map: MapCounts; gc: GcSummary; wear: WearSummary; slc: SlcCounts; cache: CacheCounts | None
     power: PowerStateTimes; energy: EnergyUse; host: HostCounts | None; ledger: dict[str, int | None]
-    computing: ComputeCost; durable: DurableTimes | None; first_writes: list[tuple[int, int]]
-    layers: list[dict[str, Any]]; over_time: list[RunTimeRow]; percentiles: list[ResponsePercentileRow]
-    response_distribution: list[ResponseHistogramRow]; second_device: SecondDevice | None
-    setting_changes: list[SettingChange]; ufs: UfsUse | None
+    computing: ComputeCost; durable: DurableTimes | None; fio: FioResult | None
+    first_writes: list[tuple[int, int]]; layers: list[dict[str, Any]]; over_time: list[RunTimeRow]
+    percentiles: list[ResponsePercentileRow]; response_distribution: list[ResponseHistogramRow]
+    second_device: SecondDevice | None; setting_changes: list[SettingChange]; ufs: UfsUse | None
 
 
 class ReplayOptions(TypedDict, total=False):

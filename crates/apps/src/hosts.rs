@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use emmclab_base::{ByteSize, Error, ErrorClass, Result};
+use emmclab_base::{ByteSize, Error, ErrorClass, Nanos, Result};
 use emmclab_host::{BarrierMode, FileClass, FilesystemKind, HostConfig, Mount, MountId, MountOptions, SyncedClasses};
+use emmclab_replay::FioHostCost;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -198,6 +199,19 @@ impl HostSetup {
     /// Errors: as [`HostSetup::kernel`].
     pub fn sends_flushes(&self) -> Result<bool> {
         Ok(self.kernel()?.barrier == BarrierMode::Flush)
+    }
+
+    /// The cost of fio's requests on this host.
+    /// Errors: as [`HostSetup::kernel`].
+    pub fn fio_cost(&self) -> Result<FioHostCost> {
+        let cpu = self.kernel()?.cpu;
+        let on_core = |ns: f64| Nanos((ns * self.cpu_factor) as i64);
+        Ok(FioHostCost {
+            cores: self.cores,
+            call: on_core(cpu.operation_ns as f64),
+            request: on_core(cpu.request_ns as f64),
+            switch: on_core(self.switch_us * 1e3),
+        })
     }
 
     /// The settings of the kernel: the defaults of its era, overridden by the settings of the host.

@@ -72,7 +72,7 @@ impl PyProgram {
 
 /// A simulated host (kernel, page cache, partitions, networks) on which programs run.
 #[pyclass(name = "HostSetup", module = "emmclab._core", frozen)]
-pub(crate) struct PyHostSetup(HostSetup);
+pub(crate) struct PyHostSetup(pub(crate) HostSetup);
 
 #[pymethods]
 impl PyHostSetup {

@@ -59,8 +59,8 @@ mod _core {
     use crate::schemas::schemas;
     #[pymodule_export]
     use crate::simulate::{
-        PyDeviceConfig, PyDirectIo, PyPrecondition, PySimulation, bandwidths, check_traces, device_presets, device_schema,
-        fitted_figures, layer_kinds, precondition, preconditioned_bytes, replay_defaults,
+        PyDeviceConfig, PyDirectIo, PyFioRun, PyPrecondition, PySimulation, bandwidths, check_traces, device_presets,
+        device_schema, fitted_figures, layer_kinds, precondition, preconditioned_bytes, replay_defaults,
     };
     #[pymodule_export]
     use crate::synth::{PyFitter, PyGeneratedTrace, PyWorkloadModel, benchmark_names, workload_presets};

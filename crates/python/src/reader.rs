@@ -2,9 +2,9 @@
 
 use std::io::Read;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
-use emmclab_trace::formats::{CSV_COLUMNS, FORMATS};
+use emmclab_trace::formats::{CSV_COLUMNS, FORMATS, TraceFormat};
 use emmclab_trace::{
     DecompressedInput, Error, Ledger, MendClock, Nanos, ReadOptions, ReissueWindow, RequestFilter, TraceColumn, TraceCombiner,
     TraceHeader, TraceInput, TraceReader, TraceSlice,
@@ -14,6 +14,10 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::batch::{ArrowRecordSource, PyBatch};
 use crate::errors::run;
+
+/// The formats of other crates than `emmclab_trace`.
+static FURTHER_FORMATS: LazyLock<Vec<&TraceFormat>> =
+    LazyLock::new(|| emmclab_record::FORMATS.iter().copied().chain([&emmclab_synth::fio::FORMAT]).collect());
 
 /// A file that is decompressed while it is read, within the limits for traces.
 #[pyclass(name = "Unpacked", module = "emmclab._core")]
@@ -104,7 +108,7 @@ impl PyReader {
             one_device: false,
             slice: slice
                 .map(|(origin_ns, groups)| TraceSlice { origin: Nanos(origin_ns), groups: groups.map(|(from, to)| from..to) }),
-            further: emmclab_record::FORMATS,
+            further: &FURTHER_FORMATS,
         };
         Self::open(py, vec![TraceInput { path, options, ..TraceInput::default() }], 1)
     }
@@ -210,7 +214,7 @@ pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &TraceHeader) -> Py
 pub(crate) fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     FORMATS
         .iter()
-        .chain(emmclab_record::FORMATS)
+        .chain(FURTHER_FORMATS.iter())
         .map(|format| {
             let out = PyDict::new(py);
             out.set_item("name", format.name)?;

@@ -7,13 +7,15 @@ use emmclab_base::ByteSize;
 use emmclab_device::{AnnouncedCapabilities, DeviceConfig, presets};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{
-    DirectIo, ImageStore, Precondition, ReplayOptions, RequestRows, RunOverTime, RunRecorder, RunTracks, Simulation,
-    age_by_traces, bandwidth, fitted_figures as figures, preflight, prepare, prepare_by_traces,
+    DirectIo, FioHostCost, FioRun, ImageStore, Precondition, ReplayOptions, RequestRows, RunOverTime, RunRecorder, RunTracks,
+    Simulation, age_by_traces, bandwidth, fitted_figures as figures, preflight, prepare, prepare_by_traces,
 };
-use emmclab_trace::{Error, ErrorClass, Op, Result};
+use emmclab_synth::fio::FioLoad;
+use emmclab_trace::{ByteCount, Error, ErrorClass, Op, Result, SECTOR_BYTES, read_settings};
 use pyo3::prelude::*;
 use serde_json::json;
 
+use crate::apps::PyHostSetup;
 use crate::batch::PyBatch;
 use crate::errors::{run, to_python};
 use crate::options::{OptionsFromPython, run_to_python};
@@ -286,6 +288,78 @@ impl PySimulation {
             recorder.finish(&mut result, about.as_deref())?;
             Ok(result)
         })
+    }
+}
+
+/// The jobs of a fio job file on a simulated device.
+#[pyclass(name = "FioRun", module = "emmclab._core")]
+pub(crate) struct PyFioRun(Mutex<Option<(FioRun, PolicyException)>>);
+
+impl PyFioRun {
+    fn inner(&mut self) -> &mut Option<(FioRun, PolicyException)> {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl PyFioRun {
+    /// Prepares the jobs of a file for a run that has not started, which ends. `seed` is that of the offsets, and `host` the host whose
+    /// processor issues the requests; with None, issuing takes no time. With `wrap`, addresses may be beyond the
+    /// device. `replaced` are options of fio, with values, that replace those of every job.
+    #[new]
+    fn new(
+        py: Python<'_>, simulation: &mut PySimulation, path: PathBuf, seed: u64, host: Option<&PyHostSetup>, wrap: bool,
+        replaced: Vec<(String, String)>,
+    ) -> PyResult<Self> {
+        let RunningSimulation { simulation, recorder, fault } =
+            simulation.inner().take().ok_or_else(|| to_python(py, &ended()))?;
+        run(py, || {
+            let text = read_settings(&path)?;
+            let capacity = simulation.sectors().saturating_mul(SECTOR_BYTES);
+            let variable = |name: &str| std::env::var(name).ok();
+            let load = FioLoad::new(&text, seed, capacity, &variable, &replaced).map_err(|error| error.in_file(&path))?;
+            let end = load.end.saturating_mul(SECTOR_BYTES);
+            if end > capacity && !wrap {
+                let problem =
+                    format!("the files of the jobs need {}, more than the {} of the device", ByteCount(end), ByteCount(capacity));
+                return Err(Error::new(ErrorClass::Config, problem)
+                    .in_file(&path)
+                    .hint("make size= smaller, use a larger device (--capacity), or wrap the addresses (--wrap-addresses)"));
+            }
+            let cost = host.map_or(Ok(FioHostCost::default()), |host| host.0.fio_cost())?;
+            Ok(Self(Mutex::new(Some((FioRun::new(simulation, recorder, load, cost), fault)))))
+        })
+    }
+
+    /// Simulates until about `requests` more requests are submitted. Returns false at the end.
+    fn advance(&mut self, py: Python<'_>, requests: u64) -> PyResult<bool> {
+        py.check_signals()?;
+        let goes_on = run(py, || self.inner().as_mut().ok_or_else(ended)?.0.advance(requests));
+        if let Some(fault) = self.inner().as_ref().and_then(|(_, fault)| fault.take()) {
+            *self.inner() = None;
+            return Err(fault);
+        }
+        goes_on
+    }
+
+    /// Simulated time so far and in total in ns, and number of requests so far. The total is None if a job ends after a number of requests.
+    fn progress(&mut self) -> (i64, Option<i64>, u64) {
+        self.inner()
+            .as_ref()
+            .map_or((0, None, 0), |(fio, _)| (fio.simulated().0, fio.duration().map(|duration| duration.0), fio.requests()))
+    }
+
+    /// Ends the run and returns the result. Moves the files of rows and of the picture to their paths; `about` describes the run in the file
+    /// of rows.
+    #[pyo3(signature = (about=None))]
+    fn finish<'py>(&mut self, py: Python<'py>, about: Option<String>) -> PyResult<Bound<'py, PyAny>> {
+        let (fio, fault) = self.inner().take().ok_or_else(|| to_python(py, &ended()))?;
+        let finished = run_to_python(py, || {
+            let (mut result, recorder) = fio.finish()?;
+            recorder.finish(&mut result, about.as_deref())?;
+            Ok(result)
+        });
+        fault.take().map_or(finished, Err)
     }
 }
 

@@ -76,7 +76,7 @@ pub(crate) struct PyGeneratedTrace {
 impl PyGeneratedTrace {
     fn new(stream: impl Iterator<Item = Batch> + Send + 'static, what: &str, instead: &'static str) -> Self {
         let header = TraceHeader {
-            format: "synthetic".to_owned(),
+            format: emmclab_trace::formats::GENERATED.to_owned(),
             recorded: Some(RecordedFeatures::ALL),
             clock: "relative".to_owned(),
             ..TraceHeader::default()

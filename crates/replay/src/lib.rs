@@ -35,6 +35,6 @@ pub use recorder::{RunOverTime, RunRecorder, RunTimeRow};
 pub use request_rows::RequestRows;
 pub use result::*;
 pub use run_measurement::RunMeasurement;
-pub use simulation::{ClosedLoop, Simulation, simulate};
+pub use simulation::{ClosedLoop, FioHostCost, FioRun, Simulation, simulate};
 pub use time_histogram::TimeSummary;
 pub use tracks::RunTracks;

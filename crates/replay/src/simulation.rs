@@ -2,6 +2,7 @@
 #![expect(clippy::inline_always, reason = "a run lies on the stack of the loop that feeds it, where no pointer to it is needed")]
 
 mod closed_loop;
+mod fio_run;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,6 +16,7 @@ use emmclab_trace::{
 };
 
 pub use self::closed_loop::ClosedLoop;
+pub use self::fio_run::{FioHostCost, FioRun};
 use crate::arrival_pacer::{ArrivalPacer, CommandBuilder, PeriodicFlushes};
 use crate::disk::SimulatedDisk;
 use crate::engine::ReplayEngine;
@@ -91,6 +93,11 @@ impl Simulation {
     /// The device.
     pub fn device(&self) -> &Device {
         &self.engine.main.device
+    }
+
+    /// Number of addressable sectors, above all layers.
+    pub fn sectors(&self) -> u64 {
+        self.engine.capacity()
     }
 
     /// The measurement of the run so far.

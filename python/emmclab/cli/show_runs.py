@@ -12,6 +12,7 @@ from emmclab.comparison.comparison_tables import by_layers, comparison_tables, r
 from emmclab.comparison.recorded_vs_simulated import ComparedSpread, comparison_notes, comparison_spread
 from emmclab.comparison.seed_statistics import comparison_headlines
 from emmclab.runtime.number_format import signed
+from emmclab.simulation.fio_figures import fio_table
 from emmclab.simulation.result import Result, wait_figures
 from emmclab.simulation.result_fields import result_field
 from emmclab.simulation.result_tables import part_tables, run_table
@@ -73,6 +74,8 @@ def show_result(console: Console, result: Result) -> None:
     show_provenance(console, [result])
     if result.recorded.response.all.recorded_ms is not None:
         show_recorded_vs_simulated(console, [result])
+    if result.fio:
+        show_table(console, fio_table([result]))
     show_table(console, run_table(result))
     show_notes(console, [result])
     if (most := max(value for _, value in wait_figures(result))) > 0:
@@ -124,6 +127,8 @@ def show_comparison(console: Console, results: Sequence[Result]) -> None:
     for line in comparison_headlines(results):
         console.print(Text(line, "bold"), soft_wrap=True)
     show_provenance(console, results)
+    if results[0].fio and not has_seeds:
+        show_table(console, fio_table(results))
     for table in comparison_tables(results):
         show_table(console, table)
     if has_seeds:

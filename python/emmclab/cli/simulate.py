@@ -26,6 +26,7 @@ from emmclab.cli.simulation_options import (
     refuse_single_outputs,
     warn,
 )
+from emmclab.errors import ConfigError
 
 
 @command("emmclab simulate trace.txt --device nexus5 --set timing.parallelism=both")
@@ -42,6 +43,14 @@ def simulate(
     seeds: Seeds = None,
     events: Events = None,
     perfetto: Perfetto = None,
+    fio_json: Annotated[
+        Path | None,
+        option(
+            "Also write the figures of a fio job file in the form of `fio --output-format=json`.",
+            advanced=True,
+            callback=in_a_folder,
+        ),
+    ] = None,
     html: Annotated[Path | None, option("Also write the report page.", callback=in_a_folder)] = None,
     as_json: AsJson = False,
     reading: Reading,
@@ -54,11 +63,18 @@ def simulate(
     device_settings, layer_settings = layered(settings, layers)
     configuration = configured(device, device_settings, capacity)
     opened = [reading.open(path) for path in traces]
+    if fio_json is not None and not opened[0].is_job_file:
+        problem = f"{opened[0].name} is not a job file of fio"
+        raise ConfigError(problem, field="--fio-json", hint="give a job file, or use --json for the figures of a trace")
     partner = None if second is None else configured(second, [])
     software: AboveDevice = {"layers": layers, "layer_settings": layer_settings, "second": partner, "drain": drain}
     if seeds is not None:
         refuse_single_outputs(
-            ("--events", events), ("--perfetto", perfetto), ("--html", html), ("--over-time", replay.over_time)
+            ("--fio-json", fio_json),
+            ("--events", events),
+            ("--perfetto", perfetto),
+            ("--html", html),
+            ("--over-time", replay.over_time),
         )
         from emmclab.comparison.seed_statistics import check_random
 
@@ -79,6 +95,12 @@ def simulate(
 
         write_simulation_report([result], [configuration], html, made=result.provenance)
         print_stderr(f"report: {html}")
+    if fio_json is not None:
+        from emmclab.runtime.files import write_atomically
+        from emmclab.simulation.fio_figures import fio_json as json_of_fio
+
+        write_atomically(fio_json, json_of_fio(result))
+        print_stderr(f"figures of fio: {fio_json}")
     replay.write([result])
     if as_json:
         warn([result])

@@ -127,8 +127,10 @@ def _kind(option: Option) -> Any:
 
 
 def _with_run_options(kind: type[Kind]) -> type[Kind]:
-    """Add the run options of the help panel Replay to a class of options, as fields."""
-    options = [option for option in RUN_OPTIONS.values() if option.panel == "Replay" and option.command_line]
+    """Add the run options of the help panels Replay and Job file to a class of options, as fields."""
+    options = [
+        option for option in RUN_OPTIONS.values() if option.panel in ("Replay", "Job file") and option.command_line
+    ]
     fields = {option.name: Annotated[_kind(option), declared(option.name)] for option in options}
     kind.__annotations__ = {**fields, **kind.__annotations__}
     for name in fields:

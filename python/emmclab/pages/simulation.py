@@ -16,6 +16,7 @@ from emmclab.runtime.document import Cells, Charts, Column, Folded, Note, Part, 
 from emmclab.runtime.files import write_atomically
 from emmclab.runtime.number_format import change_pct, signed
 from emmclab.simulation.device import Device
+from emmclab.simulation.fio_figures import fio_table
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import ResultField, result_field, shown_fields
 from emmclab.simulation.result_tables import FIGURES, part_tables, response_table, run_table
@@ -116,6 +117,8 @@ def _results(results: Sequence[Result]) -> list[Part]:
             [run.trace, run.run_name, *(field.cell(run.measured(field.path)) for field in fields)] for run in results
         ]
         tables.append(TextTable("Other figures", ["Trace", "Device", *(field.heading for field in fields)], rows, 2))
+    if results[0].fio:
+        tables.insert(0, fio_table(results))
     gain = (
         "A gain in space utilisation is a ratio to another device, or the difference from a device with 4 KB "
         "pages, whose utilisation is 1."

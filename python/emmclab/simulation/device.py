@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from emmclab import _core
 from emmclab.core_types import AnnouncedCapabilities, FittedFigure, SettingExplanation
@@ -16,7 +16,7 @@ from emmclab.simulation.layers import refuse_lines, stack
 from emmclab.simulation.preconditioning import parse_precondition
 from emmclab.simulation.provenance import Provenance
 from emmclab.simulation.result import Result
-from emmclab.simulation.run_options import RunOptions, SimulationProgress, complete_options, stored_options
+from emmclab.simulation.run_options import DEFAULTS, RunOptions, SimulationProgress, complete_options, stored_options
 from emmclab.traces.profile_options import bin_ns, percentiles_of
 from emmclab.traces.reading import combine, read
 from emmclab.traces.trace import Ledger, Trace
@@ -307,10 +307,12 @@ class Device:
             "precondition": "none" if isinstance(aging, Path) else aging.text,
             "percentiles": percentiles_of(values["percentiles"]),
         }
+        job_file = _job_file(traces, values)
         source = traces[0] if len(traces) == 1 else combine(traces)
-        stream = (source.repeated(values["passes"]) if values["passes"] > 1 else source).open(one_device=True)
         paced = replay
-        if isinstance(stream, _core.Reader):
+        if job_file is None:
+            stream = (source.repeated(values["passes"]) if values["passes"] > 1 else source).open(one_device=True)
+        if job_file is None and isinstance(stream, _core.Reader):
             chosen = _core.check_traces(self._config, replay, [stream])
             paced = replay | {"mode": chosen["mode"], "mode_reason": chosen["reason"]}
         if isinstance(values["second"], str):
@@ -332,16 +334,23 @@ class Device:
             over_time=_bin_ns(values["over_time"]),
             perfetto=_path(values["perfetto"]),
         )
-        try:
-            ledger = _drive(run, stream, values["progress"])
-        except FormatError as error:
-            # The device does not know where a rejected request is in the trace, so only the file is added to the error.
-            raise error.in_file(str(source.path or source.name)) from None
+        if job_file is None:
+            try:
+                ledger = _drive(run, stream, values["progress"])
+            except FormatError as error:
+                # The device does not know where a rejected request is in the trace, so only the file is added.
+                raise error.in_file(str(source.path or source.name)) from None
+        else:
+            replaced = [(name, str(values[name])) for name in _OF_JOBS if values[name]]
+            host = _host(values["fio_host"])
+            jobs = _core.FioRun(run, job_file, values["seed"], host, values["wrap_addresses"], replaced)
+            _drive_jobs(jobs, values["progress"])
         stored = stored_options(values)
         provenance_fields = {} if provenance is None else {"provenance": provenance.to_dict()}
         description = {"trace": source.name, "device": self.name, **provenance_fields, "options": stored}
         with note_written_files(values["events"], values["perfetto"]):
-            result = run.finish(ledger, stream.header(), json.dumps(description))
+            about = json.dumps(description)
+            result = run.finish(ledger, stream.header(), about) if job_file is None else jobs.finish(about)
         return Result({"trace": source.name, **result, **provenance_fields, "options": stored})
 
 
@@ -371,6 +380,58 @@ def _drive(run: _core.Simulation, stream: _core.Reader, progress: SimulationProg
         if progress is not None:
             progress(*stream.progress(), requests, run.simulated_ns() / 1e9)
     return stream.ledger()
+
+
+#: Number of requests of a job file between two reports of the progress.
+_REQUESTS_AT_ONCE = 1 << 14
+#: Options of a run that replace those of the same name in a job file.
+_OF_JOBS = ("rw", "bs", "iodepth", "numjobs")
+#: Options that a job file excludes, each with what replaces it.
+_NOT_FOR_JOBS = {
+    "passes": "set loops= in the job file",
+    "rate": "set rate= or rate_iops= in the job file",
+    "flush_every": "set fsync= in the job file",
+}
+
+
+def _job_file(traces: Sequence[Trace], values: Mapping[str, Any]) -> str | None:
+    """Return the path of the fio job file that runs in closed loop; None if there is none."""
+    jobs = [trace for trace in traces if trace.is_job_file]
+    if not jobs or values["mode"] not in ("auto", "closed"):
+        for option in (*_OF_JOBS, "fio_host"):
+            if values[option] != DEFAULTS[option]:
+                problem = f"`{option}` has an effect only on fio job files in closed loop"
+                raise ConfigError(problem, field=option, hint="leave it out, or give a job file as the only trace")
+        return None
+    name = jobs[0].name
+    if len(traces) > 1:
+        raise ConfigError(f"{name} is a fio job file, which runs alone", hint="write all jobs into one file")
+    for option, instead in _NOT_FOR_JOBS.items():
+        if values[option] != DEFAULTS[option]:
+            raise ConfigError(f"`{option}` has no effect on the fio job file {name}", field=option, hint=instead)
+    if jobs[0].reading:
+        option = next(iter(jobs[0].reading))
+        raise ConfigError(
+            f"`{option}` has no effect on the fio job file {name}, which runs in closed loop",
+            field=option,
+            hint="leave it out, or use `--mode open`",
+        )
+    return jobs[0].path
+
+
+def _host(name: str) -> _core.HostSetup | None:
+    """Return the host of this name or path; None for `none`."""
+    if name == "none":
+        return None
+    return _core.HostSetup.file(name) if "/" in name or name.endswith(".toml") else _core.HostSetup.preset(name)
+
+
+def _drive_jobs(run: _core.FioRun, progress: SimulationProgress | None) -> None:
+    """Run the jobs of a file until they end or the device stops."""
+    while run.advance(_REQUESTS_AT_ONCE):
+        if progress is not None:
+            simulated_ns, duration_ns, requests = run.progress()
+            progress(simulated_ns, duration_ns, requests, simulated_ns / 1e9)
 
 
 def lie_of(device: Device) -> str:

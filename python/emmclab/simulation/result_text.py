@@ -6,6 +6,7 @@ from typing import Any
 from emmclab.core_types import RefusedRequests, SettingChange
 from emmclab.runtime.lists import joined
 from emmclab.runtime.number_format import duration, signed
+from emmclab.simulation.fio_figures import fio_headline
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import result_field
 
@@ -40,6 +41,8 @@ def headline(result: Result) -> str:
         return "no request was served"
     if not result.timed():
         return "no read or write was served"
+    if result.fio:
+        return fio_headline(result)
     mean, recorded = result.response.mean_response_ms, result.recorded.response.all
     if recorded.recorded_ms is None:
         p99 = f"{_P99.short} {_P99.in_words(result.response.p99_ms)}"

@@ -74,6 +74,64 @@ class OptionsOfAnyLayers(ReplayOptions, total=False):
             stored="layers",
         ),
     ]
+    rw: Annotated[
+        str,
+        Option(
+            "",
+            "Access pattern of all jobs of a fio job file, for example randread, in place of the one in the file.",
+            metavar="PATTERN",
+            panel="Job file",
+            advanced=True,
+            stored="set",
+        ),
+    ]
+    bs: Annotated[
+        str,
+        Option(
+            "",
+            "Block size of all jobs of a fio job file, for example 4k, in place of the one in the file.",
+            metavar="SIZE",
+            panel="Job file",
+            advanced=True,
+            stored="set",
+        ),
+    ]
+    iodepth: Annotated[
+        int,
+        Option(
+            0,
+            "Queue depth of all jobs of a fio job file, in place of the one in the file; 0 keeps it.",
+            least=0,
+            metavar="N",
+            panel="Job file",
+            advanced=True,
+            stored="set",
+        ),
+    ]
+    numjobs: Annotated[
+        int,
+        Option(
+            0,
+            "Number of copies of each job of a fio job file, in place of the one in the file; 0 keeps it.",
+            least=0,
+            metavar="N",
+            panel="Job file",
+            advanced=True,
+            stored="set",
+        ),
+    ]
+    fio_host: Annotated[
+        str,
+        Option(
+            "phone-2020",
+            "Host whose processor issues the requests of a fio job file: a preset (`emmclab apps`), a TOML file, or "
+            "none, for which issuing takes no time.",
+            metavar="HOST|FILE",
+            panel="Job file",
+            advanced=True,
+            stored="set",
+        ),
+    ]
     victim: Annotated[
         VictimPolicy | None,
         Option(

@@ -377,10 +377,12 @@ def _refuse_too_many(study: Study) -> None:
 
 
 def _profiled(study: Study, sources: Sources) -> Iterator[Input]:
-    """Yield the inputs that are profiled; a recorded trace is profiled once, independent of the seeds."""
+    """Yield the inputs that are profiled, except job files; a recorded trace once, independent of the seeds."""
     first, *others = study.seeds
     for name in _resolved(study.inputs):
         source = sources.trace(name, first)
+        if source.is_job_file:
+            continue
         yield source
         if source.synthetic:
             yield from (sources.trace(name, seed) for seed in others)

@@ -12,7 +12,7 @@ from emmclab.traces.profile_options import percentile_label
 
 #: Groups of result fields that contain settings and are stored as JSON.
 _SETTINGS = ("settings", "options.layer_settings")
-_OPTIONAL_GROUPS = ("cache", "host", "wear.lifetime")
+_OPTIONAL_GROUPS = ("cache", "host", "wear.lifetime", "fio")
 #: Groups of fields of applications that become tables of their own: requests by class, and time bins.
 _LEFT_OUT = ("app.requests", "app.over_time")
 

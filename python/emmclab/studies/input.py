@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from emmclab import _core
-from emmclab.errors import ConfigError
+from emmclab.errors import ConfigError, EmmclabError
 from emmclab.runtime.local_copies import file_digest, local_path
 from emmclab.simulation.layers import Setting
 from emmclab.studies.program import Program
@@ -37,6 +37,8 @@ class Input:
     reading: str = "{}"
     #: Program of a live study that runs instead of a trace, as JSON; empty for a trace.
     program: str = ""
+    #: Whether the file is a job file of fio, which is not profiled because its requests depend on the device.
+    is_job_file: bool = False
 
     @staticmethod
     def of(source: str, seed: int, requests: int = 0, reading: Mapping[str, Setting] = MappingProxyType({})) -> Input:
@@ -69,7 +71,7 @@ class Input:
             source, reading = str(bundled_by_name()[source]), {}
         options = json.dumps({**reading, "only": only} if only else dict(reading), sort_keys=True)
         path = str(Path(source).resolve())
-        return Input(name, path, False, file_digest(source), seed, reading=options)
+        return Input(name, path, False, file_digest(source), seed, reading=options, is_job_file=_is_job_file(source))
 
     @staticmethod
     def _generated(source: str, seed: int, requests: int) -> Input | None:
@@ -91,6 +93,14 @@ class Input:
         if self.synthetic:
             return Workload.named(local_path(self.source)).trace(self.seed, requests=self.requests or None)
         return read(local_path(self.source), **json.loads(self.reading))
+
+
+def _is_job_file(source: str) -> bool:
+    """Return whether a file is a job file of fio; False if it cannot be read, which the run of the cell reports."""
+    try:
+        return read(local_path(source)).is_job_file
+    except EmmclabError:
+        return False
 
 
 def _number(source: str, text: str) -> int:
@@ -152,6 +162,8 @@ def open_cached(source: Input) -> Trace:
     A trace of several devices is rejected, because each device has its own address space.
     """
     trace = source.open()
+    if trace.is_job_file:
+        return trace
     batches: list[_core.Batch] = []
     requests = 0
     for batch in trace.batches(one_device=True):

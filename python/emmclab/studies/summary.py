@@ -214,6 +214,11 @@ METRICS = tuple(
 )
 #: Metrics that only runs of applications have.
 RUNTIME = Metric("runtime", "Runtime", "s", ("app.runtime_s",))
+#: Metrics that only some runs have: those of applications, and those of fio job files.
+_OPTIONAL = (
+    RUNTIME,
+    *(Metric.field(f"fio_{name}", result_field(f"fio.{name}")) for name in ("iops", "mb_per_s", "lat_us")),
+)
 
 #: Field of the 99th percentile, whose format all percentiles use.
 _P99 = result_field("response.p99_ms")
@@ -240,7 +245,7 @@ def _fields_read() -> dict[str, tuple[str, ...]]:
     """Return the result fields that `summaries` reads, by group; a field outside of groups has an empty tuple."""
     groups: dict[str, list[str]] = {}
     options = (f"options.{name}" for name in (*_OPTIONS, "layer_settings"))
-    for path in (*_READ, *options, *(path for metric in (*METRICS, RUNTIME) for path in metric.paths)):
+    for path in (*_READ, *options, *(path for metric in (*METRICS, *_OPTIONAL) for path in metric.paths)):
         group, _, field = path.partition(".")
         groups.setdefault(group, []).extend([field] if field else [])
     return {group: tuple(fields) for group, fields in groups.items()}
@@ -380,10 +385,10 @@ def summaries(results: Results) -> list[Summary]:
             grids.setdefault(run.grid, []).append(run)
     metrics = metrics_of(results.about.get("percentiles", ()))
 
-    def with_runtime(runs: list[Run]) -> tuple[Metric, ...]:
-        return (*metrics, RUNTIME) if any(RUNTIME.of(run) is not None for run in runs) else metrics
+    def present(runs: list[Run]) -> tuple[Metric, ...]:
+        return (*metrics, *(metric for metric in _OPTIONAL if any(metric.of(run) is not None for run in runs)))
 
-    return [_summary(grid, runs, with_runtime(runs)) for grid, runs in grids.items()]
+    return [_summary(grid, runs, present(runs)) for grid, runs in grids.items()]
 
 
 def overloaded(summaries: Iterable[Summary]) -> list[Point]:

@@ -19,7 +19,7 @@ Only = str | Sequence[str] | Mapping[str, Any]
 
 #: Extensions that are not a part of the name of a trace.
 _ENDINGS = {
-    *(".csv", ".dat", ".html", ".iolog", ".log", ".parquet", ".perfetto-trace", ".pftrace", ".trace", ".txt"),
+    *(".csv", ".dat", ".fio", ".html", ".iolog", ".log", ".parquet", ".perfetto-trace", ".pftrace", ".trace", ".txt"),
     *(".gz", ".xz", ".zst", ".zstd"),
 }
 
@@ -213,7 +213,8 @@ def bundled_by_name() -> dict[str, Path]:
     'chat.parquet'
     """
     modelled = sorted((_DATA / "modelled").glob("*.parquet"))
-    return {path.stem: path for path in (*bundled(), *bundled(annotated=True), *modelled)}
+    jobs = _DATA.glob("*.fio")
+    return {path.stem: path for path in (*bundled(), *bundled(annotated=True), *modelled, *jobs)}
 
 
 def or_bundled(path: Path) -> Path:

@@ -104,6 +104,8 @@ def _frame(table: Any, name: str) -> _core.Frame:
 
 
 Header = dict[str, str | None]
+#: The format of fio's job files.
+JOB_FILE = "fio-job"
 #: Counts of what the reader of a trace did, by name; None for counts that the input format cannot provide.
 Ledger = dict[str, int | None]
 #: Callback after each batch: bytes read, total bytes (None = unknown), and requests so far.
@@ -301,7 +303,18 @@ class Trace:
         >>> emmclab.read(emmclab.bundled()[0]).is_synthetic
         False
         """
-        return self.header["format"] == "synthetic" or (self._can_repeat and not self._of_files)
+        is_generated = self.header["format"] in ("synthetic", JOB_FILE)
+        return is_generated or (self._can_repeat and not self._of_files)
+
+    @property
+    def is_job_file(self) -> bool:
+        """Whether the trace is a job file of fio, whose requests depend on the device in a simulated run.
+
+        >>> import emmclab
+        >>> emmclab.read(emmclab.bundled()[0]).is_job_file
+        False
+        """
+        return [name for name, _ in self.recognised] == [JOB_FILE]
 
     def open(self, *, one_device: bool = False) -> _core.Reader:
         """Open the trace at its beginning, as a stream of batches.

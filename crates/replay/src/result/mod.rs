@@ -11,6 +11,7 @@
 //!
 //! A `whole` struct is one field. `make generate` writes the types and the table of fields for Python from these structs.
 
+mod fio;
 mod flash;
 mod ftl;
 mod times;
@@ -30,6 +31,7 @@ use crate::recorder::RunTimeRow;
 use crate::run_measurement::{OperationTotals, RecordedTotals, RunMeasurement};
 use crate::time_histogram::TimeSummary;
 
+pub use fio::*;
 pub use flash::*;
 pub use ftl::*;
 pub use times::*;
@@ -111,6 +113,9 @@ pub struct SimulationResult {
     #[schemars(extend("of" = "of flushes and synchronous writes"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durable: Option<DurableTimes>,
+    /// Figures of fio for the jobs of a job file; absent for a trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fio: Option<FioResult>,
     /// First sector and length of the first writes to the device. The option `first_writes` is the number of these writes.
     #[schemars(extend("unit" = "sector"))]
     #[serde(skip_serializing_if = "Vec::is_empty")]

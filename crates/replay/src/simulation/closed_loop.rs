@@ -33,6 +33,21 @@ impl ClosedLoop {
         Self { simulation, recorder, numbers: SequenceMap::default(), completions: Vec::new() }
     }
 
+    /// Returns an error if no device has stopped, so that unfinished requests must complete.
+    pub(super) fn refuse_unless_stopped(&self) -> Result<()> {
+        match self.simulation.engine.stop() {
+            Some(_) => Ok(()),
+            None => Err(Error::new(ErrorClass::Value, "requests are unfinished, but the device has no further event")
+                .hint("report this run with its job file and device settings: it is a fault of emmclab")),
+        }
+    }
+
+    /// The run with the reason for its mode in the result.
+    pub(super) fn because(mut self, reason: &str) -> Self {
+        self.simulation.options.mode_reason = Some(reason.to_owned());
+        self
+    }
+
     /// Number of addressable sectors.
     pub fn sectors(&self) -> u64 {
         self.simulation.engine.capacity()
@@ -41,18 +56,22 @@ impl ClosedLoop {
     /// Submits a request; `at` must not be before the previous request. `notes` describe the roles of its blocks and may be empty.
     /// Errors: for a request beyond the device, if a device has stopped, and for a broken invariant under `check`.
     pub fn submit(&mut self, at: Nanos, number: u64, request: &Request, notes: &[BlockNote]) -> Result<()> {
-        self.numbers.push(number);
-        let is_taken = if self.recorder.is_on() {
-            self.simulation.submit(at, request, notes, &mut self.recorder.listeners())
-        } else {
-            self.simulation.submit(at, request, notes, &mut NullObserver)
-        };
-        if is_taken? {
+        if self.try_submit(at, number, request, notes)? {
             return Ok(());
         }
         let reason = self.simulation.engine.stop().map_or("the device has stopped", StopReason::reason);
         Err(Error::new(ErrorClass::Value, format!("{reason}, at {at}"))
             .hint("use a larger device, or one with garbage collection and over-provisioning"))
+    }
+
+    /// Submits a request, as [`ClosedLoop::submit`]. Returns false if a device has stopped.
+    pub(super) fn try_submit(&mut self, at: Nanos, number: u64, request: &Request, notes: &[BlockNote]) -> Result<bool> {
+        self.numbers.push(number);
+        if self.recorder.is_on() {
+            self.simulation.submit(at, request, notes, &mut self.recorder.listeners())
+        } else {
+            self.simulation.submit(at, request, notes, &mut NullObserver)
+        }
     }
 
     /// Time of the next event that may complete a request.

@@ -5,6 +5,7 @@ mod beside_recorded;
 mod closed_loop;
 mod common;
 mod driving;
+mod fio_jobs;
 mod fitted_presets;
 mod host_queue;
 mod images;

@@ -1,5 +1,7 @@
 //! A job, from a fio job file or from a workload described by a few figures: what is read and written, at which addresses, and when.
 
+use std::collections::BTreeMap;
+
 use emmclab_trace::{Error, ErrorClass, Op, Result};
 
 use super::offsets::{BlockCoverage, OffsetDistribution};
@@ -63,6 +65,8 @@ pub(super) enum FioRates {
 pub(super) struct FioJob {
     pub name: String,
     pub line: u64,
+    /// All options with their values as text, `1` for those without a value.
+    pub options: BTreeMap<String, String>,
     pub pattern: FioPattern,
     pub sequencer: FioSequencer,
     /// Sizes of reads, writes and trims.
@@ -83,7 +87,15 @@ pub(super) struct FioJob {
     /// Percentage of random requests in a random pattern, for reads, writes and trims.
     pub random_pct: u64,
     pub iodepth: u64,
+    /// Number of unfinished requests to which a full queue drains before the job issues again; `None` for `iodepth` - 1.
+    pub iodepth_low: Option<u64>,
+    /// Number of requests that the job submits together.
+    pub submit_batch: u64,
+    /// Least number of completions that the job waits for when it waits.
+    pub complete_batch: u64,
     pub in_flight: bool,
+    /// Whether the engine waits for each discard.
+    pub discards_wait: bool,
     /// Number of writes between two syncs; 0 for no syncs.
     pub fsync: u64,
     pub end_fsync: bool,
@@ -107,6 +119,16 @@ pub(super) struct FioJob {
     pub start_ns: u64,
     pub runtime_ns: Option<u64>,
     pub time_based: bool,
+    /// Time at the start of the job whose requests are not measured.
+    pub ramp_ns: u64,
+    /// Whether the copies of the jobs of a reporting group are measured together.
+    pub group_reporting: bool,
+    /// Whether the job begins a reporting group.
+    pub new_group: bool,
+    /// Whether the jobs of its group end when this one ends.
+    pub exit_all: bool,
+    /// Percentiles of the latencies; empty for those of fio.
+    pub percentiles: Vec<f64>,
 }
 
 impl Default for FioJob {
@@ -116,6 +138,7 @@ impl Default for FioJob {
         Self {
             name: "global".to_owned(),
             line: 1,
+            options: BTreeMap::new(),
             pattern: FioPattern { ops: FioOperations::Only(Op::Read), random: false, run: 1, hole: 0 },
             sequencer: FioSequencer::Sequential,
             sizes: [usual.clone(), usual.clone(), usual],
@@ -132,7 +155,11 @@ impl Default for FioJob {
             read_pct: 50,
             random_pct: 100,
             iodepth: 1,
+            iodepth_low: None,
+            submit_batch: 1,
+            complete_batch: 1,
             in_flight: false,
+            discards_wait: true,
             fsync: 0,
             end_fsync: false,
             direct: false,
@@ -153,6 +180,11 @@ impl Default for FioJob {
             start_ns: 0,
             runtime_ns: None,
             time_based: false,
+            ramp_ns: 0,
+            group_reporting: false,
+            new_group: false,
+            exit_all: false,
+            percentiles: Vec::new(),
         }
     }
 }
@@ -164,22 +196,58 @@ impl FioJob {
         Error::new(ErrorClass::Config, problem).of_field(option, 0, value.as_bytes()).at_line(self.line)
     }
 
-    /// Refuses a job without an end, and options that contradict each other. `cut` is true if the trace ends after a number of requests
-    /// that the user gives.
+    pub fn too_many_copies(&self) -> Error {
+        self.invalid_value("numjobs", &self.numjobs.to_string(), "the job file results in more than 4,096 copies of jobs")
+            .hint("give the jobs a smaller numjobs")
+    }
+
+    /// Refuses a job that cannot become a trace: without an end that is known before it runs. `cut` is true if the trace ends after a number
+    /// of requests that the user gives.
     pub fn check(&self, cut: bool) -> Result<()> {
+        self.check_consistency()?;
+        if self.exit_all {
+            return Err(self
+                .invalid_value("exitall", "1", "exitall ends the other jobs at a time that depends on the device")
+                .hint("set exitall=0, or simulate the job file"));
+        }
+        let limited = cut || self.number_ios.is_some() || self.is_paced() && self.runtime_ns.is_some();
+        if self.time_based && !limited {
+            return Err(self
+                .invalid_value("time_based", "1", "the job runs for a time in which the number of requests depends on the device")
+                .hint("give the number of requests with --requests, or give the job a rate for each operation"));
+        }
+        Ok(())
+    }
+
+    /// Refuses a job that cannot run in closed loop on a device: one that uses the page cache.
+    pub fn check_closed_loop(&self) -> Result<()> {
+        self.check_consistency()?;
+        if !self.direct {
+            return Err(self
+                .invalid_value(
+                    "direct",
+                    "0",
+                    "the job measures the page cache, which a simulation of the device does not contain",
+                )
+                .hint("set direct=1; for files in the page cache of a simulated host use `emmclab apps run`"));
+        }
+        Ok(())
+    }
+
+    /// Maximum number of unfinished requests of a copy.
+    pub fn queue_depth(&self) -> u64 {
+        if self.in_flight { self.iodepth } else { 1 }
+    }
+
+    /// Refuses options that contradict each other, and a job without a size.
+    fn check_consistency(&self) -> Result<()> {
         let Some(size) = self.size.or(self.file_size) else {
             return Err(self
                 .invalid_value("size", "", "the job has no size, and the size of its file is not known here")
                 .hint("give the fio job an option size=, such as size=1g"));
         };
-        let limited = cut || self.number_ios.is_some() || self.is_paced() && self.runtime_ns.is_some();
         if self.time_based && self.runtime_ns.is_none() {
             return Err(self.invalid_value("time_based", "1", "time_based needs a runtime").hint("set a runtime, such as 10s"));
-        }
-        if self.time_based && !limited {
-            return Err(self
-                .invalid_value("time_based", "1", "the job runs for a time in which the number of requests depends on the device")
-                .hint("give the number of requests with --requests, or give the job a rate for each operation"));
         }
         if self.file_length() < self.largest() {
             let problem = "the size is too small for one block in each file of the job";

@@ -43,7 +43,7 @@ impl FioOption {
             text if text.ends_with('z') => self
                 .invalid_option("the value is a number of zones, whose size is not known here")
                 .hint("give the value as a number of bytes, such as 512m"),
-            _ => self.invalid_option(&format!("is not {what}")),
+            _ => self.invalid_option("the value is not valid for this option").hint(format!("give {what}")),
         };
         read(self.text()).ok_or_else(error)
     }
@@ -59,16 +59,20 @@ impl FioOption {
     /// A whole number of at least 1.
     pub fn count(&self) -> Result<u64> {
         let value = self.number()?;
-        if value == 0 { Err(self.invalid_option("is 0")) } else { Ok(value) }
+        if value == 0 { Err(self.invalid_option("the number is 0").hint("give 1 or more")) } else { Ok(value) }
     }
 
     pub fn percent(&self) -> Result<u64> {
         let value = self.number()?;
-        if value > 100 { Err(self.invalid_option("the share is more than 100 percent")) } else { Ok(value) }
+        if value > 100 {
+            Err(self.invalid_option("the share is more than 100 percent").hint("give a share of 0 to 100"))
+        } else {
+            Ok(value)
+        }
     }
 
     pub fn flag(&self) -> Result<bool> {
-        flag(self.value.as_deref()).ok_or_else(|| self.invalid_option("the option must be 0 or 1"))
+        flag(self.value.as_deref()).ok_or_else(|| self.invalid_option("the option must be 0 or 1").hint("give 0 or 1"))
     }
 
     /// A time in nanoseconds; a number without a unit is multiplied by `usual` ns.
@@ -188,7 +192,7 @@ pub(super) fn bytes(text: &str, base: KbBase) -> Option<u64> {
     // After `0x`, the suffix `b` is read as a hexadecimal digit, as in fio.
     let (digits, unit) = digits.split_at(end.unwrap_or(digits.len()));
     let number = u64::from_str_radix(digits, if is_hex { 16 } else { 10 }).ok()?;
-    let (letter, rest) = unit.split_at(unit.len().min(1));
+    let (letter, rest) = unit.split_at_checked(1).unwrap_or((unit, ""));
     let power = match letter {
         "" | "b" if rest.is_empty() => 0,
         "k" => 1,
@@ -289,7 +293,9 @@ fn of_each<T: Clone>(option: &FioOption, read: impl Fn(&str) -> Option<T>, what:
         match parts.next().map(str::trim) {
             Some("") => {}
             Some(part) => {
-                last = Some(read(part).ok_or_else(|| option.invalid_option(&format!("is not {what}")))?);
+                last = Some(read(part).ok_or_else(|| {
+                    option.invalid_option("the value is not valid for this option").hint(format!("give {what}"))
+                })?);
                 value.clone_from(&last);
             }
             None => value.clone_from(&last),

@@ -10,9 +10,11 @@
 
 mod job;
 mod lines;
+mod load;
 mod offsets;
 mod options;
 mod runner;
+mod trace_format;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +25,8 @@ use job::FioJob;
 use runner::FioRunner;
 
 pub use job::WorkloadPattern;
+pub use load::{FioLoad, FioReport, FioWorker};
+pub use trace_format::FORMAT;
 
 /// Alignment of the regions of files, in sectors.
 const REGION_ALIGN: u64 = 1 << 11;
@@ -63,9 +67,7 @@ impl FioJobs {
             job.check(requests.is_some())?;
             copies = copies.saturating_add(job.numjobs);
             if copies > MOST_JOBS {
-                return Err(job
-                    .invalid_value("numjobs", &job.numjobs.to_string(), "the job file results in more than 4,096 copies of jobs")
-                    .hint("give the jobs a smaller numjobs"));
+                return Err(job.too_many_copies());
             }
             let process = names.intern(&job.name);
             let mut runners = Vec::new();

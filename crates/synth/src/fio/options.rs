@@ -3,7 +3,7 @@
 use emmclab_trace::{Error, ErrorClass, Result};
 
 use super::job::{FioFileOrder, FioJob, FioRates};
-use super::lines::{FioOption, distribution, one_size, pattern, range, rates, sections, sequencer, set_sizes, split};
+use super::lines::{FioOption, KbBase, distribution, one_size, pattern, range, rates, sections, sequencer, set_sizes, split};
 
 const MICROSECOND: u64 = 1_000;
 const SECOND: u64 = 1_000_000_000;
@@ -36,12 +36,24 @@ pub(super) fn jobs(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Res
     Ok(jobs)
 }
 
-/// Applies an option to a job. The functions for the different subjects of options are tried one after another.
-fn set(job: &mut FioJob, option: &FioOption) -> Result<()> {
-    if !(set_requests(job, option)? || set_places(job, option)? || set_times(job, option)?) {
-        check_other(option)?;
+/// Replaces options of a job.
+/// Errors: as [`jobs`].
+pub(super) fn replace(job: &mut FioJob, options: &[(String, String)]) -> Result<()> {
+    for (name, value) in options {
+        let option = FioOption { line: job.line, name: name.clone(), value: Some(value.clone()), base: KbBase::Binary };
+        set(job, &option)?;
     }
     Ok(())
+}
+
+/// Applies an option to a job. The functions for the different subjects of options are tried one after another.
+fn set(job: &mut FioJob, option: &FioOption) -> Result<()> {
+    job.options.insert(option.name.clone(), option.value.clone().unwrap_or_else(|| "1".to_owned()));
+    let is_known = set_requests(job, option)
+        .and_then(|done| Ok(done || set_places(job, option)?))
+        .and_then(|done| Ok(done || set_times(job, option)?));
+    let checked = is_known.and_then(|is_known| if is_known { Ok(()) } else { check_other(option) });
+    checked.map_err(|error| error.hint("correct the value; fio's HOWTO lists the values of each option"))
 }
 
 /// Applies an option that describes the requests, such as `rw` or `bs`. Returns false for other options.
@@ -77,8 +89,14 @@ fn set_requests(job: &mut FioJob, option: &FioOption) -> Result<bool> {
             }
         }
         "writefua" => job.sync |= option.flag()?,
-        "ioengine" => job.in_flight = keeps_in_flight(option)?,
+        "ioengine" => {
+            job.in_flight = keeps_in_flight(option)?;
+            job.discards_wait = !option.text().starts_with("io_uring");
+        }
         "iodepth" => job.iodepth = option.count()?,
+        "iodepth_low" => job.iodepth_low = Some(option.number()?).filter(|low| *low > 0),
+        "iodepth_batch" | "iodepth_batch_submit" => job.submit_batch = option.count()?,
+        "iodepth_batch_complete" | "iodepth_batch_complete_min" => job.complete_batch = option.number()?,
         "verify" => job.verify = option.text() != "0",
         "do_verify" => job.do_verify = option.flag()?,
         _ => return Ok(false),
@@ -146,6 +164,11 @@ fn set_times(job: &mut FioJob, option: &FioOption) -> Result<bool> {
         "startdelay" => job.start_ns = option.time(SECOND)?,
         "runtime" | "timeout" => job.runtime_ns = Some(option.time(SECOND)?).filter(|ns| *ns > 0),
         "time_based" => job.time_based = option.flag()?,
+        "ramp_time" => job.ramp_ns = option.time(SECOND)?,
+        "exitall" => job.exit_all = option.flag()?,
+        "group_reporting" => job.group_reporting = option.flag()?,
+        "new_group" => job.new_group = option.flag()?,
+        "percentile_list" => job.percentiles = percentiles(option)?,
         _ => return Ok(false),
     }
     Ok(true)
@@ -171,6 +194,19 @@ fn check_other(option: &FioOption) -> Result<()> {
         .hint("leave this fio option out if it does not change what is read and written, or record the job with blktrace"))
 }
 
+/// Percentiles separated by colons, as in `99:99.9`.
+fn percentiles(option: &FioOption) -> Result<Vec<f64>> {
+    const MOST: usize = 20;
+    let read = |text: &str| {
+        let all: Option<Vec<f64>> = text.split(':').map(|each| each.trim().parse().ok()).collect();
+        all.filter(|all| all.len() <= MOST && all.iter().all(|each| *each > 0.0 && *each <= 100.0))
+    };
+    let mut all = option.read(read, "a list of at most 20 percentiles above 0, separated by colons")?;
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    Ok(all)
+}
+
 /// Whether an engine keeps several requests in flight.
 fn keeps_in_flight(option: &FioOption) -> Result<bool> {
     let name = option.text();
@@ -191,21 +227,19 @@ pub(super) const WITHOUT_EFFECT: &str = "
     buffer_compress_chunk buffer_compress_percentage buffer_pattern bwavgtime cgroup cgroup_nodelete cgroup_weight
     clat_percentiles clocksource cmd_type cmdprio cmdprio_bssplit cmdprio_class cmdprio_hint cmdprio_percentage comm
     cpumask cpus_allowed cpus_allowed_policy create_fsync create_on_open create_serialize dataplacement dedupe_global
-    dedupe_mode dedupe_percentage dedupe_working_set_percentage description directory disable_bw
-    disable_bw_measurement disable_clat disable_lat disable_slat disk_util error_dump eta-newline exec_postrun
-    exec_prerun fadvise_hint fallocate fdp fdp_pli filename_format fixedbufs force_async gid group_reporting gtod_cpu
-    gtod_reduce hipri hugepage-size invalidate io_submit_mode iodepth_batch iodepth_batch_complete
-    iodepth_batch_complete_max iodepth_batch_complete_min iodepth_batch_max iodepth_batch_submit iodepth_low iomem
-    iomem_align iopsavgtime ioscheduler kb_base lat_percentiles libblkio_driver
-    libblkio_force_enable_completion_eventfd libblkio_num_entries libblkio_path libblkio_pre_connect_props
-    libblkio_pre_start_props libblkio_queue_size libblkio_wait_mode lockmem log_alternate_epoch
-    log_alternate_epoch_clock_id log_avg_msec log_compression log_entries log_hist_coarseness log_hist_msec
-    log_issue_time log_max_value log_offset log_prio log_unix_epoch log_window_value max_latency md_per_io_size mem
-    mem_align minimal name new_group nice nonvectored numa_cpu_nodes numa_mem_policy overwrite per_job_logs
-    percentile_list pi_act pi_chk plid_select plids prio prioclass priohint ramp_time random_generator randrepeat
-    randseed rate_cycle rate_iops_min rate_min ratecycle ratemin refill_buffers registerfiles scramble_buffers
-    significant_figures slat_percentiles softrandommap sqthread_poll sqthread_poll_cpu stats thinktime_spin thread uid
-    uncached unified_rw_reporting unique_filename unit_base unlink unlink_each_loop userspace_reap verify_async
+    dedupe_mode dedupe_percentage dedupe_working_set_percentage description directory disable_bw disable_bw_measurement
+    disable_clat disable_lat disable_slat disk_util error_dump eta-newline exec_postrun exec_prerun fadvise_hint
+    fallocate fdp fdp_pli filename_format fixedbufs force_async gid gtod_cpu gtod_reduce hipri hugepage-size invalidate
+    io_submit_mode iodepth_batch_complete_max iodepth_batch_max iomem iomem_align iopsavgtime ioscheduler kb_base
+    lat_percentiles libblkio_driver libblkio_force_enable_completion_eventfd libblkio_num_entries libblkio_path
+    libblkio_pre_connect_props libblkio_pre_start_props libblkio_queue_size libblkio_wait_mode lockmem
+    log_alternate_epoch log_alternate_epoch_clock_id log_avg_msec log_compression log_entries log_hist_coarseness
+    log_hist_msec log_issue_time log_max_value log_offset log_prio log_unix_epoch log_window_value max_latency
+    md_per_io_size mem mem_align minimal name nice nonvectored numa_cpu_nodes numa_mem_policy overwrite per_job_logs
+    pi_act pi_chk plid_select plids prio prioclass priohint random_generator randrepeat randseed rate_cycle
+    rate_iops_min rate_min ratecycle ratemin refill_buffers registerfiles scramble_buffers significant_figures
+    slat_percentiles softrandommap sqthread_poll sqthread_poll_cpu stats thinktime_spin thread uid uncached
+    unified_rw_reporting unique_filename unit_base unlink unlink_each_loop userspace_reap verify_async
     verify_async_cpus verify_dump verify_fatal verify_header_seed verify_interval verify_offset verify_pattern
     verify_pattern_interval verify_state_save verify_write_sequence write_bw_log write_hint write_hist_log write_iolog
     write_iops_log write_lat_log xnvme_admin xnvme_async xnvme_dev_nsid xnvme_dev_subnqn xnvme_iovec xnvme_mem
@@ -223,7 +257,6 @@ pub(super) const IN_FLIGHT: &[&str] =
 pub(super) const REFUSED_IF_SET: &[(&str, &str)] = &[
     ("create_only", "makes the files and issues no request"),
     ("pre_read", "reads the file before the job begins"),
-    ("exitall", "ends the other jobs at a time that depends on the device"),
     ("fill_device", "ends when the device is full, and its size is not known here"),
     ("fill_fs", "ends when the file system is full, and its size is not known here"),
     ("bs_unaligned", "has sizes of any number of bytes"),

@@ -103,6 +103,25 @@ impl FioRunner {
         Ok(runner)
     }
 
+    /// Issues requests when earlier ones complete, instead of at times that do not depend on the device.
+    pub fn in_closed_loop(mut self) -> Self {
+        self.pace.step = 0;
+        self.pace.is_closed = true;
+        self
+    }
+
+    /// Returns the next request without removing it; it is planned at `now`, in ns after the start of the group, unless it was planned
+    /// before.
+    pub fn peek_at(&mut self, now: u64) -> Option<Request> {
+        self.pace.reach(now);
+        self.peek()
+    }
+
+    /// Ends the copy.
+    pub fn stop(&mut self) {
+        (self.next, self.phase) = (None, RunnerPhase::Over);
+    }
+
     /// Returns the next request without removing it.
     pub fn peek(&mut self) -> Option<Request> {
         if self.next.is_none() && self.phase != RunnerPhase::Over {
@@ -169,9 +188,12 @@ impl FioRunner {
         every > 0 && self.writes > 0 && self.writes.is_multiple_of(every) && !self.is_synced
     }
 
-    /// Whether the job's runtime has ended. Always false without rates, because the number of requests then depends on the device.
+    /// Whether the job's runtime has ended. Outside a closed loop always false without rates, because the number of requests then depends
+    /// on the device.
     fn is_late(&self) -> bool {
-        self.job.is_paced() && self.job.runtime_ns.is_some_and(|limit| self.pace.next() >= limit)
+        let Some(limit) = self.job.runtime_ns else { return false };
+        let is_rate_late = self.job.is_paced() && self.pace.next() >= limit.saturating_add(self.job.ramp_ns);
+        is_rate_late || self.pace.is_closed && self.pace.elapsed() >= limit.saturating_add(self.job.ramp_ns)
     }
 
     /// The next request of the pass over the files; `None` at the end of the pass.
@@ -381,6 +403,10 @@ const SECOND_NS: f64 = 1e9;
 pub(super) struct FioPacing {
     start: u64,
     now: u64,
+    /// Time between requests that no rate limits, ns.
+    step: u64,
+    /// Whether completions determine the issue times, and think times begin at completions.
+    is_closed: bool,
     issued: u64,
     /// Times at which the next read, write and trim are due, in ns after the start of the job.
     next: [u64; 3],
@@ -392,7 +418,17 @@ pub(super) struct FioPacing {
 impl FioPacing {
     pub fn new(job: &FioJob) -> Self {
         let start = job.start_ns;
-        Self { start, now: start, issued: 0, next: [start; 3], bytes: [0; 3], requests: [0; 3] }
+        Self { start, now: start, step: STEP_NS, is_closed: false, issued: 0, next: [start; 3], bytes: [0; 3], requests: [0; 3] }
+    }
+
+    /// Advances the clock to `now`, if it is earlier.
+    pub fn reach(&mut self, now: u64) {
+        self.now = self.now.max(now);
+    }
+
+    /// Time since the start of the job, in ns.
+    pub fn elapsed(&self) -> u64 {
+        self.now.saturating_sub(self.start)
     }
 
     /// Earliest issue time of the next request of a job with rates, in ns after the start of the job.
@@ -437,12 +473,12 @@ impl FioPacing {
                 self.next[of] = self.due_after(job, rate, of, dice);
                 at
             }
-            _ if self.issued.is_multiple_of(in_flight(job)) => self.now + STEP_NS,
+            _ if self.issued.is_multiple_of(in_flight(job)) => self.now + self.step,
             _ => self.now,
         };
         self.now = at;
         self.issued += 1;
-        if job.think_ns > 0 && self.issued.is_multiple_of(job.think_requests) {
+        if job.think_ns > 0 && !self.is_closed && self.issued.is_multiple_of(job.think_requests) {
             self.now = at.saturating_add(job.think_ns);
         }
         at
@@ -468,7 +504,7 @@ impl FioPacing {
 
     /// Returns the issue time of a request that no rate limits: a sync, or a read for verification.
     pub fn unpaced(&mut self) -> u64 {
-        self.now = self.now.saturating_add(STEP_NS);
+        self.now = self.now.saturating_add(self.step);
         self.now
     }
 }

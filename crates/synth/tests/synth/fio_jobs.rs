@@ -165,6 +165,7 @@ fn what_is_not_understood_is_refused_by_name_and_line() {
         ("[j]\nrw=read\nsize=50%\n", "size", 3),
         ("[j]\nrw=read\nsize=(4*1024)\n", "size", 3),
         ("[j]\nrw=read\nbs=4q\nsize=1m\n", "bs", 3),
+        ("[j]\nrw=read\nbs=4Å\nsize=1m\n", "bs", 3),
         ("[j]\nrw=read\nsize=1m\nrandom_distribution=zoned:50/5\n", "random_distribution", 4),
         ("[j]\nrw=read\nsize=${SIZE}\n", "size", 3),
         ("[j]\nrw=read\nsize=4*$pagesize\n", "size", 3),

@@ -136,6 +136,9 @@ pub fn file_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
     file_kinds::named()
 }
 
+/// The name of the format of generated traces, in their headers.
+pub const GENERATED: &str = "synthetic";
+
 /// A trace that is open for reading.
 pub(crate) struct OpenedTrace {
     pub source: Box<dyn TraceSource>,
@@ -180,8 +183,8 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<OpenedTrace> {
     let source = (format.open)(input, options)?;
     let header = source.header();
     let by_name = |name: &str| options.further.iter().chain(FORMATS).find(|format| format.name == name);
-    // If the times of the original format are inexact, so are those of a converted trace.
-    let loose = by_name(&header.format).is_some_and(|first| first.times == FormatTimes::Loose);
+    // If the times of the original format are inexact, so are those of a converted trace. A generated trace has no unit that could be wrong.
+    let loose = header.format == GENERATED || by_name(&header.format).is_some_and(|first| first.times == FormatTimes::Loose);
     let times = source.times().unwrap_or(if loose { FormatTimes::Loose } else { format.times });
     let guard = UnitGuard::new(times, options)?;
     let of_format = |name: &str| by_name(name).map_or_else(|| of_own(name), |format| format.recorded);

@@ -1,0 +1,406 @@
+//! The jobs of a fio job file on a simulated device: each copy of a job keeps `iodepth` requests unfinished.
+//!
+//! A copy of a job is a thread, as in fio: it submits requests until its queue is full, waits for a completion, reaps all requests that are
+//! complete, and submits again. Submitting, reaping and waking up cost processor time, for which the threads share the cores of the host.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use emmclab_synth::fio::{FioLoad, FioWorker};
+use emmclab_trace::{Nanos, Op, Request, Result, interrupt};
+
+use super::{ClosedLoop, Simulation};
+use crate::recorder::RunRecorder;
+use crate::result::{FioResult, FioTotals, SimulationResult};
+
+/// Number of events between two checks for an interrupt.
+const CHECKED_AFTER: u32 = 1 << 12;
+
+/// Processor time of the host's work for fio, on a core of the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FioHostCost {
+    /// Number of cores; 0 for any number.
+    pub cores: u32,
+    /// Time of a system call.
+    pub call: Nanos,
+    /// Time of the block layer, the driver and the interrupt for each request.
+    pub request: Nanos,
+    /// Time until a thread that waited runs again.
+    pub switch: Nanos,
+}
+
+/// A request from its preparation until its completion is reaped.
+#[derive(Clone, Copy, Debug)]
+struct FioRequest {
+    worker: u32,
+    op: Op,
+    bytes: u64,
+    /// When the thread began to prepare the request.
+    begun: Nanos,
+    submitted: Nanos,
+}
+
+/// The next action of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ThreadAction {
+    /// Prepares a request, or waits for completions.
+    Continue,
+    /// Sends the prepared requests, for which the processor's work has ended.
+    Send,
+    /// Waits until the number of unfinished requests is at most this, without an end of its own.
+    Wait { most: usize },
+    /// Has ended.
+    Over,
+}
+
+/// A copy of a job while its group runs.
+struct FioThread {
+    worker: FioWorker,
+    action: ThreadAction,
+    /// Prepared requests that are not submitted yet.
+    prepared: Vec<(Request, Nanos)>,
+    unfinished: usize,
+    /// Completed requests that are not reaped yet, by their slots.
+    completed: Vec<u32>,
+    /// Completions of reads, writes and discards so far, and their number at the end of the last think time.
+    completions: u64,
+    thought_at: u64,
+    /// Whether the last submitted request is one for which the thread waits, although its engine is asynchronous.
+    is_blocked: bool,
+}
+
+/// An event: its time, a number that orders events of the same time, and what occurs.
+type FioEvent = Reverse<(Nanos, u64, FioEventKind)>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum FioEventKind {
+    /// A request in this slot completes.
+    Complete(u32),
+    /// A thread of the running group acts.
+    Act(u32),
+}
+
+/// A run of the jobs of a fio job file.
+pub struct FioRun {
+    device: ClosedLoop,
+    cost: FioHostCost,
+    groups: Vec<Vec<FioWorker>>,
+    running: Vec<FioThread>,
+    /// Number of threads of the running group that have not ended.
+    alive: usize,
+    /// Start of the running group.
+    begin: Nanos,
+    now: Nanos,
+    events: BinaryHeap<FioEvent>,
+    event_number: u64,
+    /// When each core becomes free.
+    cores: Vec<Nanos>,
+    requests: Vec<FioRequest>,
+    free_slots: Vec<u32>,
+    completed: Vec<(u64, Nanos)>,
+    totals: Vec<FioTotals>,
+    sent: u64,
+    /// Whether the device has stopped.
+    is_stopped: bool,
+    duration: Option<Nanos>,
+}
+
+impl FioRun {
+    /// Prepares the jobs of a load for a simulation that has not started, with a recorder for its events.
+    pub fn new(simulation: Simulation, recorder: RunRecorder, load: FioLoad, cost: FioHostCost) -> Self {
+        let begin = simulation.options.start_offset;
+        let duration = load.duration();
+        let mut groups = load.groups;
+        groups.reverse();
+        let mut run = Self {
+            device: ClosedLoop::with_recorder(simulation, recorder).because("each job keeps iodepth requests unfinished"),
+            cost,
+            groups,
+            running: Vec::new(),
+            alive: 0,
+            begin,
+            now: begin,
+            events: BinaryHeap::new(),
+            event_number: 0,
+            cores: vec![begin; cost.cores as usize],
+            requests: Vec::new(),
+            free_slots: Vec::new(),
+            completed: Vec::new(),
+            totals: load.reports.into_iter().map(FioTotals::new).collect(),
+            sent: 0,
+            is_stopped: false,
+            duration,
+        };
+        run.begin_group();
+        run
+    }
+
+    /// Simulated time since the start.
+    pub fn simulated(&self) -> Nanos {
+        self.now
+    }
+
+    /// Requests submitted so far.
+    pub fn requests(&self) -> u64 {
+        self.sent
+    }
+
+    /// The simulated duration, if each job ends by its runtime; `None` if a job ends after a number of requests.
+    pub fn duration(&self) -> Option<Nanos> {
+        self.duration
+    }
+
+    /// Simulates until about `requests` more requests are submitted. Returns false at the end of the run. It can be interrupted.
+    /// Errors: for a request beyond the device without wrapped addresses, and a broken invariant under `check`.
+    pub fn advance(&mut self, requests: u64) -> Result<bool> {
+        let target = self.sent.saturating_add(requests);
+        let mut events = 0;
+        while self.sent < target {
+            events += 1;
+            if events % CHECKED_AFTER == 0 {
+                interrupt::check()?;
+            }
+            if self.is_stopped || self.alive == 0 && !self.begin_group() {
+                return Ok(false);
+            }
+            self.step()?;
+        }
+        Ok(true)
+    }
+
+    /// Ends the run and returns its result. The files of the returned recorder must still be moved into place.
+    pub fn finish(mut self) -> Result<(SimulationResult, RunRecorder)> {
+        // The device may have stopped while jobs were running.
+        let is_running = |thread: &FioThread| thread.action != ThreadAction::Over;
+        for thread in self.running.iter().filter(|thread| is_running(thread)) {
+            self.totals[thread.worker.report].ran(self.now - self.begin - thread.worker.measured_from());
+        }
+        let (mut result, recorder) = self.device.finish()?;
+        result.fio = Some(FioResult::new(self.totals));
+        Ok((result, recorder))
+    }
+
+    /// Starts the next group. Returns false if there is none.
+    fn begin_group(&mut self) -> bool {
+        let Some(group) = self.groups.pop() else { return false };
+        self.begin = self.now;
+        self.events.clear();
+        self.running = group.into_iter().map(FioThread::new).collect();
+        self.alive = self.running.len();
+        for number in 0..self.running.len() {
+            let start = self.begin.saturating_add(self.running[number].worker.start());
+            self.schedule(start, FioEventKind::Act(number as u32));
+        }
+        self.alive > 0
+    }
+
+    fn schedule(&mut self, at: Nanos, kind: FioEventKind) {
+        self.event_number += 1;
+        self.events.push(Reverse((at, self.event_number, kind)));
+    }
+
+    /// Handles the next event of the device or of a thread.
+    fn step(&mut self) -> Result<()> {
+        let next = self.events.peek().map(|Reverse((at, ..))| *at);
+        if let Some(at) = self.device.next_event().filter(|at| next.is_none_or(|next| *at <= next)) {
+            self.device.advance(at)?;
+            self.take_completed();
+            return Ok(());
+        }
+        let Some(Reverse((at, _, kind))) = self.events.pop() else {
+            // Only a device that has stopped does not complete a request.
+            self.is_stopped = true;
+            return self.device.refuse_unless_stopped();
+        };
+        self.now = self.now.max(at);
+        match kind {
+            FioEventKind::Complete(slot) => self.complete(at, slot),
+            FioEventKind::Act(number) => match self.running[number as usize].action {
+                ThreadAction::Continue => self.continue_thread(at, number),
+                ThreadAction::Send => self.send(at, number)?,
+                ThreadAction::Wait { .. } | ThreadAction::Over => {}
+            },
+        }
+        Ok(())
+    }
+
+    /// Schedules the completions that have become known.
+    fn take_completed(&mut self) {
+        let mut completed = std::mem::take(&mut self.completed);
+        self.device.take_completed(&mut completed);
+        for (slot, at) in completed.drain(..) {
+            self.schedule(at, FioEventKind::Complete(slot as u32));
+        }
+        self.completed = completed;
+    }
+
+    /// Runs work of a thread on the core that is free first. Returns its end.
+    fn on_core(&mut self, at: Nanos, work: Nanos) -> Nanos {
+        let Some(core) = self.cores.iter_mut().min_by_key(|free| **free) else { return at + work };
+        *core = at.max(*core) + work;
+        *core
+    }
+
+    /// A thread prepares its next requests, thinks, or waits for completions.
+    fn continue_thread(&mut self, at: Nanos, number: u32) {
+        let elapsed = at - self.begin;
+        let thread = &mut self.running[number as usize];
+        if std::mem::take(&mut thread.is_blocked) && thread.unfinished > 0 {
+            return self.wait(at, number, 0);
+        }
+        if let Some((think, every)) = thread.worker.think()
+            && thread.completions >= thread.thought_at + every
+        {
+            if thread.unfinished > 0 {
+                return self.wait(at, number, 0);
+            }
+            thread.thought_at = thread.completions;
+            return self.schedule(at + think, FioEventKind::Act(number));
+        }
+        let depth = thread.worker.queue_depth();
+        while thread.unfinished + thread.prepared.len() < depth && thread.prepared.len() < thread.worker.submit_batch() {
+            let Some(next) = thread.worker.peek(elapsed) else { break };
+            let due = self.begin + next.arrival;
+            if due > at {
+                if !thread.prepared.is_empty() {
+                    break;
+                }
+                // As in fio, a job that is ahead of its rate waits for its unfinished requests first.
+                if thread.unfinished > 0 {
+                    return self.wait(at, number, 0);
+                }
+                return self.schedule(due, FioEventKind::Act(number));
+            }
+            // A request for which the thread waits comes alone; with libaio, discards are such requests.
+            let is_alone = thread.worker.waits_for(next.op);
+            if is_alone && thread.unfinished + thread.prepared.len() > 0 {
+                break;
+            }
+            thread.worker.take();
+            thread.prepared.push((next, at));
+            if is_alone {
+                thread.is_blocked = true;
+                break;
+            }
+        }
+        let (prepared, unfinished) = (thread.prepared.len(), thread.unfinished);
+        if prepared > 0 {
+            thread.action = ThreadAction::Send;
+            let work = Nanos(self.cost.call.0 + self.cost.request.0 * prepared as i64);
+            let end = self.on_core(at, work);
+            return self.schedule(end, FioEventKind::Act(number));
+        }
+        if unfinished > 0 {
+            let worker = &thread.worker;
+            let is_full = unfinished >= depth;
+            let most = unfinished.saturating_sub(worker.complete_batch());
+            let most = if is_full { most.min(worker.drains_to()) } else { 0 };
+            return self.wait(at, number, most);
+        }
+        self.end_thread(number);
+    }
+
+    /// A thread waits until at most `most` of its requests are unfinished.
+    fn wait(&mut self, at: Nanos, number: u32, most: usize) {
+        let thread = &mut self.running[number as usize];
+        thread.action = ThreadAction::Wait { most };
+        self.reap_if_enough(at, number, false);
+    }
+
+    /// Sends the prepared requests of a thread to the device.
+    fn send(&mut self, at: Nanos, number: u32) -> Result<()> {
+        let thread = &mut self.running[number as usize];
+        let mut prepared = std::mem::take(&mut thread.prepared);
+        thread.unfinished += prepared.len();
+        thread.action = ThreadAction::Continue;
+        for (request, begun) in prepared.drain(..) {
+            let pending = FioRequest { worker: number, op: request.op, bytes: request.bytes().0, begun, submitted: at };
+            let slot = self.free_slots.pop().unwrap_or(self.requests.len() as u32);
+            if slot as usize == self.requests.len() {
+                self.requests.push(pending);
+            } else {
+                self.requests[slot as usize] = pending;
+            }
+            self.sent += 1;
+            if !self.device.try_submit(at, u64::from(slot), &request, &[])? {
+                self.is_stopped = true;
+                return Ok(());
+            }
+        }
+        self.running[number as usize].prepared = prepared;
+        self.take_completed();
+        self.continue_thread(at, number);
+        Ok(())
+    }
+
+    /// A request completes on the device.
+    fn complete(&mut self, at: Nanos, slot: u32) {
+        let number = self.requests[slot as usize].worker;
+        let thread = &mut self.running[number as usize];
+        thread.completed.push(slot);
+        if let ThreadAction::Wait { .. } = thread.action {
+            self.reap_if_enough(at, number, true);
+        }
+    }
+
+    /// Reaps the completed requests of a waiting thread if there are enough. `has_slept` is whether the thread has left its core.
+    fn reap_if_enough(&mut self, at: Nanos, number: u32, has_slept: bool) {
+        let thread = &mut self.running[number as usize];
+        let ThreadAction::Wait { most } = thread.action else { return };
+        if thread.unfinished - thread.completed.len() > most {
+            return;
+        }
+        let mut work = self.cost.call;
+        if !thread.worker.is_asynchronous() {
+            // The call that submitted the request returns.
+            work = Nanos::ZERO;
+        }
+        if has_slept {
+            work += self.cost.switch;
+        }
+        let reaped = self.on_core(at, work);
+        let thread = &mut self.running[number as usize];
+        thread.action = ThreadAction::Continue;
+        thread.unfinished -= thread.completed.len();
+        let elapsed = reaped - self.begin;
+        let is_measured = elapsed >= thread.worker.measured_from();
+        let totals = &mut self.totals[thread.worker.report];
+        for slot in thread.completed.drain(..) {
+            let request = self.requests[slot as usize];
+            thread.completions += u64::from(matches!(request.op, Op::Read | Op::Write | Op::Discard));
+            if is_measured {
+                let latency = (request.submitted - request.begun, reaped - request.submitted);
+                totals.add(request.op, request.bytes, latency, thread.worker.is_asynchronous());
+            }
+            self.free_slots.push(slot);
+        }
+        self.schedule(reaped, FioEventKind::Act(number));
+    }
+
+    /// A thread has no further request.
+    fn end_thread(&mut self, number: u32) {
+        let thread = &mut self.running[number as usize];
+        thread.action = ThreadAction::Over;
+        self.alive -= 1;
+        let measured = self.now - self.begin - thread.worker.measured_from();
+        self.totals[thread.worker.report].ran(measured);
+        if thread.worker.ends_group() {
+            self.running.iter_mut().for_each(|other| other.worker.stop());
+        }
+    }
+}
+
+impl FioThread {
+    fn new(worker: FioWorker) -> Self {
+        Self {
+            worker,
+            action: ThreadAction::Continue,
+            prepared: Vec::new(),
+            unfinished: 0,
+            completed: Vec::new(),
+            completions: 0,
+            thought_at: 0,
+            is_blocked: false,
+        }
+    }
+}
