@@ -521,7 +521,7 @@ def test_what_changes_while_states_are_judged_is_named(tmp_path: Path, monkeypat
     log = Session(tmp_path / "results").take(tmp_path / "marks.log", ext4_with(tmp_path, "disk", {"log": record(1)}))
     versions = iter("12")
     monkeypatch.setattr("emmclab.crash.verdict_inputs.build", lambda: next(versions))
-    with pytest.raises(EmmclabError, match="changed while states were judged: build"):
+    with pytest.raises(EmmclabError, match="these changed while it ran: build"):
         log.explore(Options(states="boundary", check="append-log"), 1, lambda _state: None)
 
 

@@ -210,5 +210,5 @@ def test_an_exploration_that_is_interrupted_goes_on_where_it_was(crash: Runs) ->
 def test_options_that_do_not_fit_a_log_are_refused(crash: Runs) -> None:
     crash(*DEVICE, "--workload", "append-log", "--operations", "5", "--cuts", "2", "--save-log", crash.log)
     run, facts = open_run(crash.log)
-    with pytest.raises(Exception, match="the moments of the crash log are 0 to"):
+    with pytest.raises(Exception, match="the number of the power cut must be 0 to"):
         explore(run, Options(only=(facts["moments"], 0)))

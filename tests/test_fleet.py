@@ -202,7 +202,7 @@ def test_impossible_folders_and_keys_are_refused_before_the_work(folder: Path, t
         ((tmp_path / "gone",), "folder not found"),
         ((folder, "--files", "*.none"), "the folder contains no recording"),
         ((folder, "--by", "color"), "recordings have no key `color`"),
-        ((folder, "--against", folder), "both fleets would have this table"),
+        ((folder, "--against", folder), "the tables of both fleets would have this path"),
         ((folder, "--against", folder, "--by", "model"), "--by and --against exclude each other"),
         ((folder, "--time-unit", "week"), "week"),
         ((folder, "-o", "fleet.csv"), "the extension of the file does not determine a supported format"),

@@ -333,7 +333,7 @@ def test_a_host_without_ublk_is_told_what_it_takes(folder: Path, more: list[str]
 
 def test_a_device_is_a_loop_device_or_a_ublk_device(folder: Path) -> None:
     assert_fails(
-        emmclab("serve", *TINY, "--ublk", "--loop", "--image", folder / "disk.img"), "either a loop or a ublk device"
+        emmclab("serve", *TINY, "--ublk", "--loop", "--image", folder / "disk.img"), "both a loop and a ublk device"
     )
     assert not (folder / "disk.img").exists()
 

@@ -152,7 +152,7 @@ def rows_of(requests: int, op: str = "write", took_ns: int = 500_000) -> list[st
 
 def test_a_first_half_that_determines_no_device_is_judged_on_a_given_one_only(tmp_path: Path) -> None:
     path = csv_trace(tmp_path / "reads.csv", HEADING, rows_of(200, "read"))
-    assert_refused(emmclab("validate", path), str(path), "calibrated: 4 request sizes, 0 of writes", "--device")
+    assert_refused(emmclab("validate", path), str(path), "calibrated: too few request sizes: 4 in all", "--device")
     (output,) = emmclab_json("validate", path, "--device", OTHER)["recordings"]
     assert [model["name"] for model in output["models"]] == [OTHER, "table of medians"]
     assert "calibrated" in output["refused"] and output["calibration"] is None

@@ -260,7 +260,7 @@ impl FileSetState {
     }
 
     fn none_exists(&self) -> Error {
-        Error::new(ErrorClass::Config, "no file of this file set exists at the time when the program uses one")
+        Error::new(ErrorClass::Config, "the program uses a file of this file set at a time when none of its files exists")
             .of_field("file", 0, self.name.as_bytes())
             .hint("give the file set a `size`, so that its files exist from the start, or `create` a file before it is used")
     }

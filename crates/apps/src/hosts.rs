@@ -353,9 +353,9 @@ fn unique<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
     let mut seen = std::collections::BTreeSet::new();
     for name in names {
         if !seen.insert(name) {
-            return Err(Error::new(ErrorClass::Config, "the host has two entries of this name")
+            return Err(Error::new(ErrorClass::Config, "the settings of the host have two entries of the same name")
                 .of_field(key, 0, name.as_bytes())
-                .hint("give the two entries different names"));
+                .hint("give each entry its own name"));
         }
     }
     Ok(())

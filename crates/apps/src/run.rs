@@ -108,7 +108,7 @@ pub fn run_live(
     let named = setup.mounts(sectors)?;
     check_folders(&named, folders)?;
     if !options.what_if.is_empty() {
-        return Err(Error::new(ErrorClass::Config, "a live run measures a real device, no part of which can be infinitely fast")
+        return Err(Error::new(ErrorClass::Config, "a live run cannot make parts of the storage infinitely fast")
             .in_field("what_if")
             .hint("leave out `what_if`, or simulate the program: `emmclab apps run`"));
     }

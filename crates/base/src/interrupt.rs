@@ -43,7 +43,7 @@ pub fn check() -> Result<()> {
         return Ok(());
     }
     LAST.set(Some(now));
-    if poll() { Err(Error::new(ErrorClass::Interrupted, "interrupted")) } else { Ok(()) }
+    if poll() { Err(Error::new(ErrorClass::Interrupted, "the operation was interrupted")) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub fn calibrate(samples: &ServiceSamples, options: &CalibrateOptions) -> Result
     let (all, half, rest) = (samples.groups(), samples.fitted_half(), samples.held_out());
     let writes = all.iter().filter(|group| group.op == Op::Write).count();
     if writes == 0 || all.len() < 3 {
-        return Err(Error::new(ErrorClass::Value, format!("{} request sizes, {writes} of writes, are too few", all.len()))
+        return Err(Error::new(ErrorClass::Value, format!("too few request sizes: {} in all, {writes} of writes", all.len()))
             .hint("measure reads and writes of several request sizes, from 4 KB to 512 KB"));
     }
     if !(1..=1024).contains(&options.capacity_gb) {

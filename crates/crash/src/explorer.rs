@@ -169,7 +169,7 @@ impl Explorer {
         let cuts = match options.only {
             Some((cut, _)) if cut < all => [(cut..all).find(|place| is_cut(run, *place)).unwrap_or(cut)].into(),
             Some((cut, _)) => {
-                return Err(Error::new(ErrorClass::Config, format!("the moments of the crash log are 0 to {}", all - 1))
+                return Err(Error::new(ErrorClass::Config, format!("the number of the power cut must be 0 to {}", all - 1))
                     .of_field("cut", 0, cut.to_string().as_bytes()));
             }
             None => chosen.into(),

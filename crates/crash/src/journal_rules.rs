@@ -117,7 +117,7 @@ pub fn journal_rules(run: &Arc<CrashLogIndex>, from: usize) -> Result<Vec<RuleVi
     let Some(location) = JournalLocation::inside(&filesystem)? else { return Ok(Vec::new()) };
     let superblock = location.superblock(&disk)?;
     if superblock.features.contains(JournalFeatures::FAST_COMMIT) {
-        return Err(Error::new(ErrorClass::Unsupported, "the journal uses fast commits, whose rules emmclab does not check")
+        return Err(Error::new(ErrorClass::Unsupported, "the journal uses fast commits, which emmclab cannot check")
             .hint("create the file system without fast commits: --mkfs-option -O --mkfs-option ^fast_commit"));
     }
     let ordered = run.marks().iter().any(|mark| &**mark == ORDERED);

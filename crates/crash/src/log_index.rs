@@ -231,7 +231,7 @@ impl CrashLogIndexBuilder {
                 if all.last().is_some_and(|last| last.number >= number || last.command.arrival > at) {
                     return Err(Error::new(
                         ErrorClass::Order,
-                        "a command in the crash log is out of order by its number or time",
+                        "the commands in the crash log must be in the order of their numbers and times",
                     )
                     .of_field("number", 0, number.to_string().as_bytes()));
                 }
@@ -251,7 +251,7 @@ impl CrashLogIndexBuilder {
                     || sector.saturating_add(u64::from(sectors)) > logged.end()
                     || begin > end
                 {
-                    return Err(Error::new(ErrorClass::Value, "a program event has sectors outside of its write command")
+                    return Err(Error::new(ErrorClass::Value, "a page program has sectors outside of its write command")
                         .of_field("number", 0, number.to_string().as_bytes()));
                 }
                 if self.tears {

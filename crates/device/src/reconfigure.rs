@@ -119,7 +119,7 @@ impl DeviceConfig {
                 let reason = reason.map_or(OTHERWISE, |(_, reason)| reason);
                 let problem = format!("`{key}` cannot change from {from} to {to} in a device in use: {reason}");
                 Err(Error::new(ErrorClass::Config, problem)
-                    .hint(format!("these settings of a device in use can change: {}", CHANGEABLE.join(", "))))
+                    .hint(format!("only these settings can change while the device is in use: {}", CHANGEABLE.join(", "))))
             })
             .collect()
     }

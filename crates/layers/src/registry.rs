@@ -190,14 +190,14 @@ impl SettingFaults {
     }
 
     /// Returns an error if there are faults.
-    pub fn check(&self, hint: &str) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         let Self { layer, faults } = self;
         let problem = match faults.as_slice() {
             [] => return Ok(()),
             [fault] => format!("layer `{layer}`: {fault}"),
             all => format!("layer `{layer}`: there are {} faults:\n  - {}", all.len(), all.join("\n  - ")),
         };
-        Err(Error::new(ErrorClass::Config, problem).hint(format!("{hint} --set {layer}.NAME=VALUE")))
+        Err(Error::new(ErrorClass::Config, problem).hint(format!("write a setting of this layer as --set {layer}.NAME=VALUE")))
     }
 }
 

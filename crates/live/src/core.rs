@@ -497,9 +497,7 @@ impl LiveCore {
         self.go_on();
         let hint = "serve the device with the clock `free`, and make sure that no client sends requests meanwhile";
         if self.clock.pace() != ClockPace::Free || self.stack.open() > 0 {
-            return Err(
-                Error::new(ErrorClass::Config, "draining layers needs a free clock and no requests in progress").hint(hint)
-            );
+            return Err(Error::new(ErrorClass::Config, "layers can be drained only with clock `free` and no requests").hint(hint));
         }
         let now = self.clock.now();
         let done = self.stack.drain(now, &mut NullObserver)?;

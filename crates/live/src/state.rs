@@ -88,7 +88,7 @@ pub(crate) fn recoverable(layers: &[LayerConfig]) -> Result<Vec<LayerConfig>> {
         if recovery.as_bool() == Some(false) {
             let name = &layer.name;
             let problem = format!("`{name}.recovery` is false: the layer would lose all data at the end of the run");
-            return Err(Error::new(ErrorClass::Config, problem).hint("leave this setting out, so that the layer can recover"));
+            return Err(Error::new(ErrorClass::Config, problem).hint("leave out `recovery`: the layer recovers data by default"));
         }
     }
     Ok(all)
@@ -323,7 +323,7 @@ fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Op
     let damaged = || {
         Error::new(ErrorClass::Truncated, "this is not the state file of a served device, or it is damaged")
             .in_file(path)
-            .hint("restore a copy of the state file: with layers, the data of the image cannot be found without it; without layers, move it away to serve the image as a new device")
+            .hint("restore a copy of the state file: it locates the data of an image with layers. For an image without layers, you can also move the state file away, and serve the image as a new device")
     };
     let mut mark = [0; 8];
     file.read_exact(&mut mark).map_err(|_| damaged())?;

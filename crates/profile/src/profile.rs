@@ -146,7 +146,7 @@ impl Profile {
         {
             let message = format!("the next piece begins {} before this one ends", last - first);
             return Err(Error::new(ErrorClass::Order, message)
-                .hint("merge consecutive pieces of one recording in order of time, and other recordings as separate ones"));
+                .hint("merge pieces of one recording in their order of time; merge different recordings as separate ones"));
         }
         let aligned = join == MergeRelation::Separate;
         match join {

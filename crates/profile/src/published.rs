@@ -82,7 +82,7 @@ pub fn parse(table_3: &str, table_4: &str) -> Result<Vec<PublishedRow>> {
     let row = |size: &CsvRecord| {
         let name = size.text("application")?;
         let time = timing.records().find(|time| time.text("application").is_ok_and(|other| other == name));
-        let time = time.ok_or_else(|| Error::new(ErrorClass::Syntax, format!("application `{name}` has sizes but no times")))?;
+        let time = time.ok_or_else(|| Error::new(ErrorClass::Syntax, format!("application `{name}` has no row of times")))?;
         Ok(PublishedRow {
             name: name.to_owned(),
             kind: size.text("kind")?.to_owned(),

@@ -201,6 +201,6 @@ impl PyFitter {
     /// Returns the model that was fitted to all batches added.
     fn finish(&mut self, py: Python<'_>) -> PyResult<PyWorkloadModel> {
         let fitter = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        run(py, || fitter.ok_or_else(|| Error::new(ErrorClass::Config, "this fit has ended"))?.finish()).map(PyWorkloadModel)
+        run(py, || fitter.ok_or_else(|| Error::new(ErrorClass::Config, "the fit is finished"))?.finish()).map(PyWorkloadModel)
     }
 }

@@ -127,7 +127,7 @@ impl TargetDisks {
             let names: Vec<_> = self.by_name.values().filter(|disk| disk.sectors > 0).map(|disk| &*disk.name).collect();
             return Err(Error::new(ErrorClass::Config, "the recorded machine has no such block device")
                 .of_field("device", 0, name.as_bytes())
-                .hint(format!("name one of [{}], or a partition or mount point of these", names.join(", "))));
+                .hint(format!("name one of the disks [{}], or one of their partitions or mount points", names.join(", "))));
         }
         Ok(below.iter().filter_map(|name| self.by_name.get(*name)).cloned().collect())
     }

@@ -52,7 +52,7 @@ pub struct HelperStream<R> {
 /// The error for a connection or file that ends too early.
 pub(crate) fn link_lost() -> Error {
     Error::new(ErrorClass::Truncated, "the link to the recorded machine was lost")
-        .hint("use the recorded trace, which is complete up to this moment; the helper removes its tracefs instance by itself")
+        .hint("use the trace, which is complete up to the loss; the recorded machine removes its tracefs instance by itself")
 }
 
 impl<R: Read> HelperStream<R> {
@@ -77,7 +77,7 @@ impl<R: Read> HelperStream<R> {
                 ErrorClass::Unsupported,
                 "the link changes line ends, so that the bytes are not received as they were sent",
             )
-            .hint("update adb, or remove `RequestTTY` from the ssh configuration: the link uses a pseudo-terminal"));
+            .hint("a pseudo-terminal changes line ends: update adb, or remove `RequestTTY` from the ssh configuration"));
         }
         let line = &self.line;
         std::str::from_utf8(line).map(Some).map_err(|_| foreign(line))

@@ -295,7 +295,7 @@ impl RecorderWorker {
         let names: Vec<_> = self.disks.iter().map(|disk| &*disk.name).collect();
         Some(
             Error::new(ErrorClass::Io, format!("no recorded disk exists any more: {}", names.join(", ")))
-                .hint("use the recorded trace, which is complete up to this moment"),
+                .hint("use the recorded trace, which is complete until the last disk was removed"),
         )
     }
 

@@ -83,7 +83,7 @@ impl RingPageLayout {
     pub fn open<'a>(&self, page: &'a [u8]) -> Result<RingPage<'a>> {
         let short = || {
             Error::new(ErrorClass::Truncated, format!("a ring-buffer page of {} bytes is cut short", page.len()))
-                .hint("check the connection, which was closed in the middle of a page")
+                .hint("check the connection to the recorded machine: it was closed before the whole page was sent")
         };
         let time = self.order.unsigned(page, 0, 8).ok_or_else(short)?;
         let commit = self.order.unsigned(page, self.commit_at, self.commit_size).ok_or_else(short)?;
@@ -116,7 +116,7 @@ fn check_header_event(text: &str) -> Result<()> {
         });
         if actual != Some(value) {
             let actual = actual.unwrap_or("");
-            return Err(Error::new(ErrorClass::Unsupported, format!("`header_event` of tracefs must have `{value}` here"))
+            return Err(Error::new(ErrorClass::Unsupported, format!("this entry of events/header_event must be `{value}`"))
                 .of_field(name, 0, actual.as_bytes())
                 .hint("report the kernel version and the contents of its file events/header_event"));
         }

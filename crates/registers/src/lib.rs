@@ -25,7 +25,7 @@ pub fn read(sources: &[RegisterSource<'_>]) -> Result<RegisterReport> {
     let mut registers = sources.iter().filter(is_register).peekable();
     let files: Vec<_> = sources.iter().filter(|source| is_card_file(source.path)).collect();
     match (registers.peek(), of_ufs, sources) {
-        (Some(first), true, _) => Err(Error::new(ErrorClass::Config, "there are both an EXT_CSD register and UFS descriptors")
+        (Some(first), true, _) => Err(Error::new(ErrorClass::Config, "the input has both an EXT_CSD and UFS descriptors")
             .in_file(first.path)
             .hint("give the registers of only one device")),
         (_, true, _) => ufs::UfsDescriptors::read(sources).map(|registers| registers.report()),
@@ -54,7 +54,7 @@ fn common_register<'a>(mut sources: impl Iterator<Item = &'a RegisterSource<'a>>
     let register = ext_csd::ExtCsdRegister::read(first)?;
     for other in sources {
         if ext_csd::ExtCsdRegister::read(other)? != register {
-            return Err(Error::new(ErrorClass::Value, format!("the register contradicts the one in {}", first.path.display()))
+            return Err(Error::new(ErrorClass::Value, format!("the register differs from that in {}", first.path.display()))
                 .in_file(other.path)
                 .hint("give the register of only one device"));
         }

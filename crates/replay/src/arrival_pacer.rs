@@ -192,7 +192,7 @@ fn beyond(end: u64, capacity: u64) -> Error {
     let needed = ByteCount(end.saturating_mul(SECTOR_BYTES));
     Error::new(ErrorClass::Value, format!("a request ends after the last sector ({capacity}) of the device"))
         .of_field("sector", 0, end.to_string().as_bytes())
-        .hint(format!("use a device of at least {needed} (--capacity; more under a layer that reserves a part of the device for its own log), or wrap the addresses around at its capacity (--wrap-addresses; the ledger counts the wrapped requests)"))
+        .hint(format!("use a device of at least {needed} (--capacity), and a larger one if a layer reserves a part of it; or wrap the addresses around at its capacity (--wrap-addresses)"))
 }
 
 #[cfg(test)]

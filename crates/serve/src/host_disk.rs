@@ -118,7 +118,7 @@ impl HostDisk {
         }
         Err(Error::new(ErrorClass::Config, "the device has no partition with this number")
             .in_file(&path)
-            .hint("a loop device shows partitions only on request, and the kernel must support its kind of partition table"))
+            .hint("attach the loop device with partitions, and check that the kernel supports this kind of partition table"))
     }
 
     /// Makes the kernel present a range of the device as a partition; no partition table is needed.
@@ -245,7 +245,7 @@ impl LinuxFileSystem {
     pub fn named(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            Error::new(ErrorClass::Config, format!("no file system is named `{name}`")).hint(format!("file systems: {names}"))
+            Error::new(ErrorClass::Config, format!("no file system is named `{name}`")).hint(format!("use one of {names}"))
         })
     }
 

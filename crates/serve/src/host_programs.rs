@@ -165,8 +165,6 @@ pub(crate) fn name_holders_in(error: Error, folder: &Path) -> Error {
     all.extend(mounts(folder));
     match holder_sentence(all) {
         None => error,
-        Some(problem) => {
-            Error::new(error.kind(), problem).in_file(folder).hint("end the processes that use the folder, or let them leave it")
-        }
+        Some(problem) => Error::new(error.kind(), problem).in_file(folder).hint("end the processes that use the folder"),
     }
 }

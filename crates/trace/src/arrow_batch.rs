@@ -396,8 +396,8 @@ impl BatchNotes {
                 return Ok(None);
             }
             let missing = if roles.is_none() { TraceColumn::Role } else { TraceColumn::RoleSectors };
-            let error = Error::new(ErrorClass::Syntax, "the table lacks this column of block notes").in_field(missing.name());
-            return Err(error.hint("give both columns `role` and `role_sectors`, or no column of block notes"));
+            let error = Error::new(ErrorClass::Syntax, "this column of the block notes is missing").in_field(missing.name());
+            return Err(error.hint("give both columns `role` and `role_sectors`, or remove all columns of block notes"));
         };
         let mut notes = Self::default();
         let mut entries = Vec::new();
@@ -410,7 +410,7 @@ impl BatchNotes {
                 }
                 let what = format!("the list has {} entries in a row in which `role` has {}", range.len(), at.len());
                 let error = Error::new(ErrorClass::Value, what).in_field(TraceColumn::name(column));
-                Err(here(error.hint("all note columns of a row need lists of the same length: one entry for each note")))
+                Err(here(error.hint("in each row, all lists of block notes must have the same length: one entry for each note")))
             };
             let sectors_at = same_length(TraceColumn::RoleSectors, sectors.range(row))?;
             let start = |column, range: Option<Range<usize>>| range.map_or(Ok(0), |range| same_length(column, range));
@@ -446,13 +446,13 @@ fn column_of(record: &RecordBatch, column: TraceColumn) -> Option<&ArrayRef> {
 fn no_entry(column: TraceColumn) -> Error {
     Error::new(ErrorClass::Value, "a list in this column has a missing entry")
         .in_field(column.name())
-        .hint("give each block note a role and a length; only the other columns of notes may lack an entry")
+        .hint("each block note needs an entry in `role` and in `role_sectors`; the other columns can have missing entries")
 }
 
 /// A set of the first `count` sectors of a block. The file stores only the number of changed sectors, not their positions.
 fn changed_sectors(count: u16) -> Result<SectorSet> {
     if count > MOST_CHANGED {
-        let error = Error::new(ErrorClass::Value, format!("a block has only {MOST_CHANGED} sectors that can change"));
+        let error = Error::new(ErrorClass::Value, format!("a block can have at most {MOST_CHANGED} changed sectors"));
         return Err(error.of_field(TraceColumn::ChangedSectors.name(), 0, count.to_string().as_bytes()));
     }
     Ok(SectorSet::first(count.into()))
@@ -519,7 +519,7 @@ impl<'a> RoleColumn<'a> {
             }
             let names = BlockRole::ALL.map(BlockRole::name).join(", ");
             let error = Error::new(ErrorClass::Value, "unknown role of a block");
-            error.of_field(TraceColumn::Role.name(), 0, self.names.value(key).as_bytes()).hint(format!("block roles: {names}"))
+            error.of_field(TraceColumn::Role.name(), 0, self.names.value(key).as_bytes()).hint(format!("the roles are: {names}"))
         })
     }
 }

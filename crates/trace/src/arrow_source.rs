@@ -115,7 +115,7 @@ fn check_columns(schema: &Schema) -> Result<Vec<String>> {
             if let Some(near) = unknown.iter().find(|name| is_meant(name, column)) {
                 return Err(Error::new(
                     ErrorClass::Syntax,
-                    format!("a trace has no column of this name, but a column `{}`", column.name()),
+                    format!("traces have a column `{}`, but none of this name", column.name()),
                 )
                 .in_field(near)
                 .hint(format!("rename the column to `{}`: {}", column.name(), meaning(column))));
@@ -125,7 +125,7 @@ fn check_columns(schema: &Schema) -> Result<Vec<String>> {
             }
             let columns: Vec<&str> = names().collect();
             return Err(Error::new(ErrorClass::Syntax, "the column is missing").in_field(column.name()).hint(format!(
-                "add the column: {}; required are arrival_ns, sector, sectors and op; the table has: {}",
+                "add the missing column ({}); every trace needs arrival_ns, sector, sectors and op, and the table has only: {}",
                 meaning(column),
                 columns.join(", ")
             )));
@@ -248,7 +248,7 @@ fn operations(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)>
         codes[*key as usize].ok_or_else(|| {
             let names = Op::ALL.map(Op::name).join(", ");
             let error = Error::new(ErrorClass::Value, "unknown operation");
-            (row, error.of_field("op", 0, values.value(*key as usize).as_bytes()).hint(format!("operations are: {names}")))
+            (row, error.of_field("op", 0, values.value(*key as usize).as_bytes()).hint(format!("the operations are: {names}")))
         })
     });
     let codes = UInt8Array::from(codes.collect::<std::result::Result<Vec<u8>, _>>()?);

@@ -504,9 +504,9 @@ pub(crate) fn fault_of_notes(request: &Request, notes: &[BlockNote]) -> Option<E
         return None;
     }
     if request.op != Op::Write {
-        let error = Error::new(ErrorClass::Value, "the block note belongs to a request that is not a write");
+        let error = Error::new(ErrorClass::Value, "only a write can have block notes, but this request is not a write");
         let error = error.of_field(TraceColumn::Role.name(), TraceColumn::Role as u64 + 1, notes[0].role.name().as_bytes());
-        return Some(error.hint("leave the lists of block notes of other requests empty, because only writes can have notes"));
+        return Some(error.hint("only writes can have block notes; all other requests need empty lists of block notes"));
     }
     for note in notes {
         if note.sectors == 0 {

@@ -69,7 +69,7 @@ pub(crate) fn no_request(tally: &EventTally, ledger: &Ledger, header: &TraceHead
     };
     if let Some(packets) = tally.packets.as_deref().filter(|_| ledger.unpaired == 0) {
         return error(format!("the trace contains no read or write, but {packets}"))
-            .hint("record while files are read or written: commands of programs, such as INQUIRY or SMART, move no blocks");
+            .hint("record while files are read or written: commands such as INQUIRY or SMART transfer no blocks");
     }
     let commands = commands(header);
     let seen = [vocabulary.issue, vocabulary.complete].map(|name| tally.of(name) > 0);

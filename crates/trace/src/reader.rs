@@ -74,10 +74,10 @@ impl TraceReader {
         let formats::OpenedTrace { source, guard, recognised, recorded } =
             formats::open(path, options).map_err(|error| error.in_file(path))?;
         if let Some(window) = options.reissue_window.filter(|_| source.ledger().reissued.is_some()) {
-            let problem = Error::new(ErrorClass::Config, "the trace already marks the requests that are re-issues");
+            let problem = Error::new(ErrorClass::Config, "the re-issued requests are already marked in this trace");
             return Err(problem
                 .of_field("--reissue-window", 0, window.to_string().as_bytes())
-                .hint("use this option to read the original trace from which this trace was converted")
+                .hint("apply this option when you read the original trace, before its conversion")
                 .in_file(path));
         }
         Ok(Self::of_source(path, source, guard, (recognised, recorded), options))

@@ -317,8 +317,8 @@ class SoftwareOptions(TypedDict, total=False):
         str | None,
         Option(
             None,
-            "The host: a preset (`emmclab apps hosts`) or a TOML file. Default: phone-2020 if a device has a "
-            "volatile cache, which its kernel flushes, else nexusone.",
+            "The host: a preset (`emmclab apps hosts`) or a TOML file. Default: phone-2020, whose kernel sends "
+            "flushes, if a device has a volatile cache; otherwise nexusone.",
             option=None,
             metavar="HOST",
             panel=_PANEL,
@@ -361,8 +361,8 @@ class FileOptions(TypedDict, total=False):
         Names | None,
         Option(
             None,
-            "Only syncs of files of these classes are carried out, those of others return at once: database, "
-            "database_journal, cache, other, with commas; or none.",
+            "Classes of files on which a sync is carried out; on all other files, a sync returns at once. A list "
+            "with commas of database, database_journal, cache and other; or none.",
             metavar="CLASS,...",
             panel=_PANEL,
             parse=_classes,
@@ -393,7 +393,7 @@ class ExecutionOptions(TypedDict, total=False):
         int,
         Option(
             LIMIT_S,
-            "Time limit of a run, simulated seconds; more is an error.",
+            "Limit of the simulated time of a run, in seconds; a longer run fails.",
             least=1,
             metavar="S",
             panel=_PANEL,
@@ -425,8 +425,8 @@ class ApplicationOptions(RunningOptions, FileOptions, total=False):
         str | PathLike[str] | None,
         Option(
             None,
-            "Output file for ui.perfetto.dev (`.pftrace` or `.pftrace.gz`): the states of each thread, the "
-            "critical path, and requests and device as from `Device.simulate`.",
+            "Output file for ui.perfetto.dev (`.pftrace` or `.pftrace.gz`). It shows the states of each "
+            "thread, the critical path, the requests, and the activity of the device.",
         ),
     ]
     events: Annotated[

@@ -133,7 +133,7 @@ def compare_solutions(
         plain_run = plain.get(_run_key(result))
         if plain_run is None:
             raise ConfigError(
-                "there is no plain run to compare this one with",
+                "the results contain no run of the solution `plain` for comparison",
                 field="solution",
                 hint="run the solution `plain` on the same application, device and network",
             )

@@ -339,7 +339,7 @@ def _cut(trace: Trace, recording: Recording) -> Cut:
         raise UnsupportedError(
             f"{_trace_name(trace)}: too few requests of the second half have a completion and ended without "
             f"an error: {count:,}, and at least {_LEAST_JUDGED} are needed",
-            hint="give a recording with completions to its end, or cut it with `--only to=TIME`",
+            hint="give a recording that has completions up to its end, or cut off its end with `--only to=TIME`",
         )
     return Cut(
         row,
@@ -360,7 +360,7 @@ def _no_model(trace: Trace, refused: Mapping[str, str]) -> UnsupportedError:
     reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
     return UnsupportedError(
         f"{_trace_name(trace)}: no device could be tried: {reasons}",
-        hint="if the first half does not determine a device, give a device with `--device`",
+        hint="give a device with `--device` if none can be calibrated on the first half of the recording",
     )
 
 

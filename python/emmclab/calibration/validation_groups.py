@@ -145,7 +145,7 @@ class Recording:
             or recorded.op in ('read', 'write') and recorded.sectors <> run.sectors"""
         )
         if mismatches:
-            raise RuntimeError("the rows of a run are not in the order of its trace")
+            raise RuntimeError("the rows of a simulated run are not in the order of the requests of its trace")
         self._connection.execute(
             """create or replace table judged as
             select recorded.*, run.complete_ns - run.arrival_ns as predicted_response_ns,

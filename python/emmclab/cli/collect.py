@@ -55,5 +55,5 @@ def collect(
         raise EmmclabError(
             incomplete(len(missing), len(cells)),
             kind="failed",
-            hint=f"run the missing cells: `emmclab run {study}` with these results, or the shards that did not finish",
+            hint=f"run `emmclab run {study}` for the missing cells, or run the unfinished shards again",
         )

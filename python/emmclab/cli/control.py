@@ -27,7 +27,7 @@ def control(
     from emmclab.live.control import COMMANDS, ask
 
     if command not in COMMANDS:
-        raise ConfigError(f"there is no command `{command}`", field="COMMAND", hint=f"commands: {', '.join(COMMANDS)}")
+        raise ConfigError(f"there is no command `{command}`", field="COMMAND", hint=f"use one of {', '.join(COMMANDS)}")
     if (command == "set") != (setting is not None):
         raise ConfigError(
             "`set` needs KEY=VALUE; the other commands have no argument",

@@ -111,7 +111,7 @@ def _source(traces: list[Trace], offset: str | None) -> Trace:
         raise ConfigError(
             "--offset applies only if several traces are combined",
             field="--offset",
-            hint="leave out --offset, or give the traces to combine, and the output as `-o OUT`",
+            hint="leave out --offset, or give several traces to combine and the output file with `-o OUT`",
         )
     return combine(traces, offsets_s=seconds)
 

@@ -180,7 +180,7 @@ def _repeat_state(stored: StoredLog, options: Options, save_image: Path | None) 
         _save_image(stored, options, save_image)
     if result.states == 0:
         raise ConfigError(
-            "there is no such state at this cut", field="again", hint="copy the crash state from a finding of this log"
+            "the power cut has no such crash state", field="again", hint="copy the name of a state from a finding"
         )
     return result
 

@@ -271,7 +271,7 @@ def _load_log(session: Session, options: Options, log: Path, base: Path | None, 
 
     if repeat > 1:
         raise ConfigError(
-            "--log is one recorded run, which cannot be repeated",
+            "--repeat cannot be used with --log: the log contains a single run",
             field="repeat",
             hint="leave out --repeat, or record a new log with --device",
         )

@@ -43,7 +43,7 @@ def devices(
     if check is not None:
         if capacity is not None:
             raise ConfigError(
-                "`--check` uses the capacity of the published figures", field="--capacity", hint="leave out --capacity"
+                "`--capacity` cannot be used with `--check`", field="--capacity", hint="leave out --capacity"
             )
         _check(check, as_json)
         return

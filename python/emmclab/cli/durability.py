@@ -147,7 +147,7 @@ def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> N
     is_stream = log == STDOUT
     if is_stream and as_json:
         raise ConfigError(
-            "the line to add to the log and the JSON both go to stdout",
+            "stdout cannot receive both the JSON and the new line of the log",
             field="--json",
             hint="leave out --json, or give the log as a file",
         )

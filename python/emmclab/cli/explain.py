@@ -107,7 +107,7 @@ def explain(
         raise ConfigError(
             "the trace, device or word to explain is missing",
             field=_METAVAR,
-            hint="give a trace, a device, a word, or --glossary",
+            hint="give a trace, a device, or a word of the glossary; --glossary lists all words",
         )
     for text in (str(subject), other or ""):
         if text.startswith("--") and not find_meanings(text):

@@ -104,7 +104,7 @@ def _table_paths(folder: str, output: str | None, against: str | None) -> list[s
     is_table = _is_table(folder)
     if is_table and output is not None:
         raise ConfigError(
-            f"{folder} is a table of recordings, which this command only reads",
+            f"{folder} is already a table of recordings, so --output has nothing to write",
             field="--output",
             hint="leave out -o, or give the folder of recordings in place of the table",
         )
@@ -112,9 +112,9 @@ def _table_paths(folder: str, output: str | None, against: str | None) -> list[s
     second = None if against is None or _is_table(against) else _default_path(against)
     if second is not None and first is not None and Path(first).absolute() == Path(second).absolute():
         raise ConfigError(
-            f"{first}: both fleets would have this table",
+            f"{first}: the tables of both fleets would have this path",
             field="--output",
-            hint="give another table for the first fleet with -o",
+            hint="choose another path for the table of the first fleet with -o",
         )
     return [first, second]
 

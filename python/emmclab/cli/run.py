@@ -126,7 +126,7 @@ def _run_cell(study: Study, place: Place, begin: str, limit: int, as_json: bool)
         raise ConfigError(
             f"{len(cells)} cells of {study.name} have a key that begins with `{begin}`",
             field="--cell",
-            hint="give more digits of the key of the cell, and the options of the run",
+            hint="give more digits of the key, and the same options as for the run that has created the cell",
         )
     with keeping(study, cells, place):
         run_part(place, Serial(), f"cell-{cells[0].key}", cells, images_limit=limit, note=print_stderr)

@@ -246,10 +246,10 @@ def recordings_of(folder: Path | None, papers: Sequence[Paper], reading: Reading
         replacing = [name for name, paper in studies().items() if paper.takes_traces]
         of_traces = [name for name in studies() if Study.named(name).traces is not None]
         raise ConfigError(
-            f"{', '.join(paper.name for paper in papers) or 'findings'}: original traces cannot replace workloads",
+            f"original traces cannot replace workloads of {', '.join(paper.name for paper in papers) or 'findings'}",
             field="--traces",
-            hint=f"--traces applies only to {' and '.join(replacing)}, and in `emmclab reproduce` to "
-            f"{' and '.join(of_traces)}; add another trace with --trace FILE",
+            hint=f"use --traces only for {' and '.join(replacing)}, or in `emmclab reproduce` for "
+            f"{' and '.join(of_traces)}; to add a trace of your own, use --trace FILE",
         )
     from emmclab.papers.iiswc15.recorded_workload import identified
 

@@ -106,7 +106,7 @@ def synth(
     """
     keywords = one_kind.keywords()
     if out is not None and output is not None:
-        raise ConfigError(f"there are two outputs: {out} and {output}", field="--output", hint="leave out one output")
+        raise ConfigError(f"there are two outputs: {out} and {output}", field="--output", hint="give only one output")
     if fio is None and not keywords:
         if name is None and output is None:
             _list(as_json)
@@ -183,14 +183,14 @@ def _require_single_source(
             raise ConfigError(
                 f"both {source} and `{words}` specify the workload of the trace",
                 field=field,
-                hint="leave out one of the two; the output is given with -o",
+                hint="leave out one of the two; to name the output file, use -o",
             )
 
 
 def _of_one_kind(keywords: Mapping[str, Any], seed: int, requests: int | None) -> Trace:
     if requests is None:
         raise ConfigError(
-            "`--requests` is missing, which determines the end of the trace",
+            "`--requests` is missing: it determines the length of the trace",
             field="--requests",
             hint="give the number of requests, for example `--requests 100000`",
         )

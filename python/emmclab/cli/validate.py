@@ -77,7 +77,7 @@ def validate(
             reading.note_changed(trace.name, trace.ledger)
     if not validations:
         raise UnsupportedError(
-            f"none of {len(traces)} recordings can be validated", hint="the reason for each recording is printed above"
+            f"none of {len(traces)} recordings can be validated", hint="the messages above give the reasons"
         )
     _print_findings(validations, sources, devices_to_validate, refusals.printed, html, as_json=as_json)
 

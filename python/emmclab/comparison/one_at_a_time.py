@@ -289,7 +289,7 @@ def _settings(rows: Sequence[RunDifference]) -> Iterator[RecipeChange]:
 
         def apply(recipe: Recipe, setting: RunDifference = setting, values: Mapping[str, Any] = values) -> Recipe:
             if not values:
-                raise ConfigError(f"`{setting.key}` exists only with another setting of the first result")
+                raise ConfigError(f"`{setting.key}` cannot be changed alone: the second result lacks it")
             return replace(recipe, device=with_settings(recipe.device, values))
 
         yield RecipeChange("setting", setting.key, value_text(setting.first), value_text(setting.second), apply, values)

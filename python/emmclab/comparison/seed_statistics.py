@@ -153,8 +153,8 @@ def check_random(devices: Sequence[Device], precondition: str) -> None:
             f"nothing is random in a run on {names} with --precondition {precondition}, so that every seed "
             "gives the same run",
             field="--seeds",
-            hint="precondition at random (random:PCT, steady or used:AGE), or use a device with "
-            "power.wake_quantiles, such as nexus5",
+            hint="use a random precondition (random:PCT, steady or used:AGE), or a device with random wake-up "
+            "times (power.wake_quantiles), such as nexus5",
         )
 
 

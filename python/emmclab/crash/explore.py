@@ -138,8 +138,8 @@ class Options:
         Option(
             ...,
             "Check of the recovered files: sqlite, files, append-log, or a shell command that fails if data "
-            "is lost. It runs in the mounted folder; EMMCLAB_ACKNOWLEDGED names a file with all acknowledged "
-            "lines.",
+            "is lost. The command runs in the mounted folder, and finds the path of a file with all "
+            "acknowledged lines in the variable EMMCLAB_ACKNOWLEDGED.",
             panel=RUN_PANEL,
             metavar="NAME|CMD",
             completes=("sqlite", "files", "append-log"),
@@ -163,7 +163,7 @@ class Options:
         ),
     ] = (0, 1)
     only: Annotated[
-        tuple[int, int | None] | None, Option(..., "Explore only this cut, and only this crash state.", option=None)
+        tuple[int, int | None] | None, Option(..., "Explore one power cut, or one of its crash states.", option=None)
     ] = None
     prune: Annotated[
         bool,
@@ -177,8 +177,8 @@ class Options:
         str | None,
         Option(
             ...,
-            "Record and recover on this kernel, in a virtual machine: its file vmlinuz, with its modules in "
-            "the folders of its package. Needs QEMU.",
+            "Kernel of a virtual machine in which the run is recorded and recovered: its file vmlinuz, with "
+            "the modules in the folders of its package. Needs QEMU.",
             panel=RUN_PANEL,
             metavar="KERNEL",
             advanced=True,
@@ -306,8 +306,8 @@ def no_ext4(recovery: str, problem: str) -> ConfigError:
     return ConfigError(
         f"{problem}, and recovery by {'emmclab' if recovery == 'process' else recovery} supports only ext4",
         field="recovery",
-        hint="let this kernel recover the file system with --recovery mount, or, if it lacks the file system "
-        "(/proc/filesystems; often f2fs), another kernel with --guest KERNEL",
+        hint="use --recovery mount: the running kernel then recovers the file system; if /proc/filesystems does "
+        "not list the file system, add --guest KERNEL to use another kernel",
     )
 
 

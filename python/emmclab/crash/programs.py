@@ -138,7 +138,7 @@ def parse(text: str) -> list[Program]:
             continue
         if words[0] == "program":
             if len(words) != 2:
-                raise ProgramError(number, "`program` needs exactly one name")
+                raise ProgramError(number, "write exactly one name after `program`")
             parsed.append((words[1], []))
             continue
         if not parsed:

@@ -160,7 +160,7 @@ class StoredLog:
         changed = ", ".join(name for name, value in before.items() if value != after.get(name))
         if changed:
             raise EmmclabError(
-                f"changed while states were judged: {changed}",
+                f"the exploration is invalid, because these changed while it ran: {changed}",
                 kind="failed",
                 hint="run the same command again with --fresh, which discards the stored results",
             )

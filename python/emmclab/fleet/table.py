@@ -178,7 +178,7 @@ def _refuse_keys(path: str, taken: set[str]) -> None:
                 f"{path}: the key `{key}` of a folder is also the name of a column of the fleet table",
                 file=path,
                 field=key,
-                hint="rename the key in the name of the folder",
+                hint="rename the folder so that its `KEY=VALUE` has another key",
             )
 
 
@@ -253,7 +253,7 @@ class Table:
                 f"{self.name}: this table of a fleet is damaged, or of an earlier version",
                 kind="syntax",
                 file=self.name,
-                hint="give the folder of its recordings, so that the table is written again",
+                hint="give the folder of the recordings in place of the table: the command then writes the table again",
             )
         with questions() as database:
             described = database.execute("describe select * from read_parquet($path)", {"path": str(path)})

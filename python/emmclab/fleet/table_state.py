@@ -49,7 +49,7 @@ def busy(table: object) -> ConfigError:
     return ConfigError(
         f"{table}: another process is working on this table",
         file=str(table),
-        hint="wait until that process has ended, or use another table with -o",
+        hint="wait until the other process has ended, or choose another table with -o",
     )
 
 

@@ -113,7 +113,7 @@ class Control:
         try:
             request = json.loads(line)
             if not isinstance(request, dict) or request.get("command") not in COMMANDS:
-                raise ConfigError("there is no such command", field="command", hint=f"commands: {', '.join(COMMANDS)}")
+                raise ConfigError("there is no such command", field="command", hint=f"use one of {', '.join(COMMANDS)}")
             match request["command"]:
                 case "status":
                     return {"ok": True, "status": dict(self._live.stats())}

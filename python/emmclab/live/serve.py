@@ -189,7 +189,7 @@ def serve(device: Device | str, **options: Unpack[ServeOptions]) -> LiveDevice:
         loop = not ublk and (needs_disk or (not (nbd or tcp or sdhci or file) and os.geteuid() == 0))
     if loop and ublk:
         raise ConfigError(
-            "a device is either a loop or a ublk device", field="ublk", hint="leave out either --loop or --ublk"
+            "a device cannot be both a loop and a ublk device", field="ublk", hint="leave out either --loop or --ublk"
         )
     if needs_disk and not (loop or ublk):
         raise ConfigError(

@@ -40,7 +40,7 @@ def convert(function: str, *arguments: Any, **options: Any) -> Any:
         command = [sys.executable, "-P", str(Path(__file__).with_name("vega_process.py"))]
         _process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     if _process.stdin is None or _process.stdout is None:
-        raise EmmclabError("the process that draws charts has no input or output", hint="run the same command again")
+        raise EmmclabError("the process that draws charts has no open pipes", hint="run the same command again")
     try:
         pickle.dump((function, arguments, options), _process.stdin)
         _process.stdin.flush()

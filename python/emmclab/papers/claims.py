@@ -313,12 +313,15 @@ def parse(text: str, name: str) -> list[Rule]:
             further = tuple(entry.get("again", ()))
             rule = Rule(**{"study": name, **entry, "checks": checks, "printed_in": printed, "again": further})
         except TypeError as error:
-            raise ConfigError(f"{name}: claim `{entry.get('id')}`: {error}", hint="see `Rule` and `Check`") from error
+            raise ConfigError(
+                f"{name}: claim `{entry.get('id')}`: {error}",
+                hint="the classes `Rule` and `Check` of emmclab.papers.claims describe the fields of a claim",
+            ) from error
         specified = sum(map(bool, (rule.measure, rule.cannot, rule.not_yet)))
         if specified != 1 or (rule.measure and not (rule.checks and rule.tolerance)):
             raise ConfigError(
-                f"{name}: claim `{rule.id}` needs a measure, checks and a tolerance, or the reason in "
-                "`cannot` or `not_yet` why it has none",
+                f"{name}: claim `{rule.id}` must have either `measure`, `checks` and `tolerance`, or a reason why "
+                "it cannot be checked (`cannot` or `not_yet`)",
                 field=rule.id,
                 hint="give `measure`, `checks` and `tolerance`, or one of `cannot` and `not_yet`",
             )
@@ -330,7 +333,7 @@ def parse(text: str, name: str) -> list[Rule]:
                         f"{name}: claim `{rule.id}`: a tolerance of {check.within:g} is more than half of "
                         f"the effect of {effect:g}",
                         field=check.value,
-                        hint="give the check a smaller tolerance `within`",
+                        hint="use a smaller value of `within` for this check of the claim",
                     )
         parsed.append(rule)
     return parsed

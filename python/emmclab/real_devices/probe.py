@@ -126,7 +126,7 @@ def check_size(target: Target, span_kb: int) -> None:
     least_kb = 2 * LONGEST_KB
     if not least_kb <= span_kb <= target.size_kb:
         raise ConfigError(
-            f"a probed span of {span_kb // 1024} MB is impossible on {target.name} of {target.size_kb // 1024} MB",
+            f"cannot measure a span of {span_kb // 1024} MB on {target.name}, which has {target.size_kb // 1024} MB",
             field="--span-mb",
             hint=f"give a span of {least_kb // 1024} to {target.size_kb // 1024} MB",
         )

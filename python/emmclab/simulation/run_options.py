@@ -181,8 +181,8 @@ class OptionsOfAnyLayers(ReplayOptions, total=False):
         bool,
         Option(
             True,
-            "Record the provenance of the result. This takes as long as some hundred requests, so "
-            "studies record it once for all their runs.",
+            "Record the provenance of the result. This takes as long as the simulation of some hundred "
+            "requests, so a study records it only once.",
             option=None,
             stored="never",
         ),
@@ -269,7 +269,7 @@ def complete_options(options: RunOptions) -> dict[str, Any]:
         check(name, value)
     if values["mode"] == "back_to_back" and values["rate"] != DEFAULTS["rate"]:
         raise ConfigError(
-            "`rate` has no effect back to back: each request arrives when the previous one is complete",
+            "`rate` has no effect in the mode back_to_back: each request arrives when the previous one is complete",
             field="rate",
             hint="leave out `rate`, or replay at the recorded arrivals (--mode open)",
         )

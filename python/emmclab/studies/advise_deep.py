@@ -201,7 +201,7 @@ def advise_deep(
     result = run_search(study, place, executor, objectives, budget=budget, seed=seed, ways=WAYS, progress=progress)
     deep = Deep(result, by)
     if deep.base.reason:
-        raise ConfigError(f"{configured.name} without options: {deep.base.reason}", field="--device")
+        raise ConfigError(f"the simulation of {configured.name} failed: {deep.base.reason}", field="--device")
     while points := deep.without_one():
         fewer = replace(study, search=replace(space, fixed=tuple(points)))
         more = run_search(fewer, place, executor, objectives, budget=len(points), ways=("grid",))

@@ -143,7 +143,7 @@ class Study:
                 f"{file}: `{PROFILE}` is not a valid name of a grid",
                 file=file,
                 field="grid",
-                hint="choose another name for the grid: the grid of the inputs' profiles has this name",
+                hint="choose another name for this grid: emmclab uses the name for the profiles of the inputs",
             )
         for name in names:
             if names.count(name) > 1:

@@ -61,9 +61,9 @@ class Input:
             return generated
         if requests:
             raise ConfigError(
-                f"`requests = {requests}` for {source}, which is a recording",
+                f"{source} is a recording, so `requests = {requests}` cannot change its length",
                 field="requests",
-                hint="give the grid other inputs: only the length of a workload can be changed",
+                hint="leave out `requests` for a recording, or use a workload as the input",
             )
         name = f"{trace_name(source)} ({only})" if only else trace_name(source)
         if source in bundled_by_name() and not Path(source).is_file():

@@ -202,5 +202,5 @@ def _script(disk: LiveDevice, program: Program, part: str, text: str, log: Path)
     raise InputError(
         f"{program.name}: the script `{part}` ended with status {status}: {'; '.join(output[-_SAID_LINES:])}",
         kind="failed",
-        hint="see the output of the script above; the file system may be too small for the numbers of the study",
+        hint="read the output of the script in this message; perhaps the file system is too small for the script",
     )

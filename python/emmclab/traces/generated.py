@@ -122,4 +122,4 @@ def _require_numbers(seed: int, requests: int | None) -> None:
 
 def _require(field: str, value: int, least: int) -> None:
     if not least <= value < 1 << 64:
-        raise ConfigError(f"`{value}` is out of range", field=field, hint=f"the range is {least} to 2^64 - 1")
+        raise ConfigError(f"`{value}` is out of range", field=field, hint=f"give {least} to 2^64 - 1")

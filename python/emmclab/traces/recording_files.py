@@ -152,9 +152,9 @@ def metadata_keys(recordings: list[Recording]) -> list[str]:
             first_key, path = keys.setdefault(key.lower(), (key, recording.path))
             if key != first_key:
                 raise ConfigError(
-                    f"{recording.path}: the key `{key}` is `{first_key}` in {path}",
+                    f"{recording.path}: the key `{key}` is spelt `{first_key}` in {path}",
                     file=recording.path,
                     field=key,
-                    hint="spell the key the same in the names of all folders",
+                    hint="use the same upper and lower case letters for the key in the names of all folders",
                 )
     return sorted(key for key, _ in keys.values())

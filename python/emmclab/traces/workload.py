@@ -95,7 +95,7 @@ class Workload:
         """
         for field, value, least in (("seed", seed, 0), ("requests", requests, 1), ("rate_pct", rate_pct, 1)):
             if value is not None and not least <= value < 1 << 64:
-                raise ConfigError(f"`{value}` is out of range", field=field, hint=f"the range is {least} to 2^64 - 1")
+                raise ConfigError(f"`{value}` is out of range", field=field, hint=f"give {least} to 2^64 - 1")
         duration_ns = None if duration_s is None else round(duration_s * 1e9)
 
         def synthesis() -> _core.GeneratedTrace:

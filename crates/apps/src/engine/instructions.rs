@@ -156,7 +156,7 @@ impl<S: StorageBackend> ProgramEngine<'_, S> {
         self.threads[number as usize].status = ThreadStatus::Storage(likely_wait(operation), spec);
         self.storage.begin(CallerId(number), self.now, operation).map_err(|error| {
             let thread = &self.fixed.program.threads[number as usize].name;
-            error.hint(format!("thread `{thread}` requested this operation at {}; check its file sizes", self.now))
+            error.hint(format!("check the file sizes: thread `{thread}` requested this operation at {}", self.now))
         })?;
         self.asking = Some(number);
         self.end_operations()?;

@@ -507,7 +507,7 @@ pub(super) fn only_recorded_calls(calls: &BTreeMap<String, u64>) -> Result<Vec<S
     if has(SYNCS) && !has(WRITES) {
         let problem =
             format!("the recording has syncs but no writes, because it contains only these calls: {}", names.join(", "));
-        return Err(Error::new(ErrorClass::Value, problem).hint(format!("{HOW}, without -e, which leaves calls out")));
+        return Err(Error::new(ErrorClass::Value, problem).hint(format!("{HOW}; leave out -e of strace, which filters calls")));
     }
     Ok(names)
 }

@@ -325,7 +325,7 @@ impl<'a> DeclaredNames<'a> {
         for (key, names) in kinds {
             let mut seen = BTreeSet::new();
             if let Some(twice) = names.iter().find(|name| !seen.insert(**name)) {
-                return fault(key, twice, "the program has two entries of this name", "give the two entries different names");
+                return fault(key, twice, "the program has two entries of this name", "give each entry its own name");
             }
         }
         check_name_exists("user_waits_for", &program.user_waits_for, &self.threads)?;

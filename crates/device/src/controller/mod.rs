@@ -484,7 +484,7 @@ fn invalid_command(command: DeviceCommand) -> Error {
         return Error::new(ErrorClass::Value, "the request transfers no data").of_field("sectors", 0, b"0");
     }
     let at = command.arrival.0.to_string();
-    Error::new(ErrorClass::Order, "a request arrives before the previous request, or more than 73 years from time 0")
+    Error::new(ErrorClass::Order, "the arrival of a request must be neither before the previous request nor later than 73 years")
         .of_field("arrival", 0, at.as_bytes())
         .hint("submit requests in order of arrival")
 }

@@ -311,7 +311,7 @@ fn take_published(given: &mut Table) -> Result<Vec<PublishedFigure>> {
         if entry.is_table() {
             let FittedSource { source, figures } = entry.clone().try_into().map_err(|error: toml::de::Error| {
                 Error::new(ErrorClass::Config, format!("`fitted_to`: {}", error.message()))
-                    .hint("list names, or tables with `source` and `figures`; presets/devices has examples")
+                    .hint("`fitted_to` must list names, or tables with `source` and `figures`, as in presets/devices")
             })?;
             published.extend(figures.into_iter().map(|figure| PublishedFigure { source: source.clone(), ..figure }));
             *entry = Value::String(source);

@@ -120,7 +120,7 @@ impl SimulatedHost {
         if self.busy.contains(&caller) {
             return Err(Error::new(ErrorClass::Value, "the caller has an operation in progress")
                 .of_field("caller", 0, caller.0.to_string().as_bytes())
-                .hint("wait until the operation of this caller has finished"));
+                .hint("wait until the operation has finished before the caller begins another"));
         }
         self.set_time(now);
         let prepared = self.check(operation)?;

@@ -266,7 +266,7 @@ impl AdvilSettings {
         );
         let clusters = original.0.checked_div(page.0).unwrap_or(0);
         need(clusters < 1 << 28, format!("there are {clusters} clustered pages, more than can be counted"));
-        faults.check("write a setting of this layer as")?;
+        faults.check()?;
         let before = ByteSize(before).sectors();
         Ok(AdvilParameters {
             capacity,

@@ -132,7 +132,7 @@ impl LfsSettings {
             need(self.segment.is_none(), "a segment is a zone on a zoned device: remove `segment`".to_owned());
         }
         let disk = self.place(below, &mut need);
-        faults.check("write a setting of this layer as")?;
+        faults.check()?;
         let DiskLayout { segments, segment, log_sector, align, pack, spare } = disk;
         let kept = FOR_CLEANING + 1;
         let share = |pct: u32| kept + (spare - kept.min(spare)) * pct / 100;

@@ -399,7 +399,7 @@ impl NvmBufferSettings {
         need((1..=1024).contains(&depth), format!("`depth` is {depth}; it must be 1 to 1024"));
         let capacity = if second_device { below.main } else { below.main.saturating_sub(size.sectors()) };
         need(capacity > 0, "the buffer leaves no space on the device".to_owned());
-        faults.check("write a setting of this layer as")?;
+        faults.check()?;
         let ring = size.sectors() - u64::from(FIRST);
         let share = |pct: u32| (ring * u64::from(pct) / 100) as u32;
         Ok(NvmBufferParameters {

@@ -253,7 +253,7 @@ impl TraceDatContents {
         for name in ["header_page", "header_event"] {
             let section = parser.word()?;
             if section != name {
-                return Err(Error::new(ErrorClass::Syntax, format!("the file has this section in place of `{name}`"))
+                return Err(Error::new(ErrorClass::Syntax, format!("this section of the trace.dat must be `{name}`"))
                     .of_field("section", 0, section.as_bytes())
                     .hint("copy or record the file again: it is damaged"));
             }

@@ -272,7 +272,7 @@ impl TracefsInstance {
         }
         Err(Error::new(ErrorClass::Io, "this process has 1,000 recordings open")
             .in_file(&instances)
-            .hint("end some of these recordings first"))
+            .hint("end some of the recordings that this process has open"))
     }
 
     /// Reads a file in the folder of the tracefs instance.

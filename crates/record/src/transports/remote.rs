@@ -59,7 +59,7 @@ impl RemoteTransport {
                     .hint(format!("install `{program}`, or check its path"))
             })?;
         let (Some(output), Some(input)) = (child.stdout.take(), child.stdin.take()) else {
-            return Err(Error::new(ErrorClass::Io, "the command that connects to the recorded machine has no input or output"));
+            return Err(Error::new(ErrorClass::Io, "the command that connects to the recorded machine has no open pipes"));
         };
         let input: ChildStdin = input;
         Self::connect(Box::new(output), Box::new(input), Some(child))
@@ -96,7 +96,7 @@ impl RemoteTransport {
                     }
                     None => format!("the command to the recorded machine was ended: {status}"),
                 };
-                Error::new(ErrorClass::Io, problem).hint("the message of the command is above; try the same connection by hand")
+                Error::new(ErrorClass::Io, problem).hint("read the command's message above, and try the connection by hand")
             }
             _ => error,
         }

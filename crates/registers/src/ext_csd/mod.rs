@@ -101,7 +101,7 @@ impl ExtCsdRegister {
                 .hint("give the EXT_CSD register itself: `mmc reg read extcsd all`, or a dump by `md`")
         } else {
             let problem = "there is no EXT_CSD register in this text, and no descriptor of a UFS";
-            Error::new(ErrorClass::UnknownFormat, problem).hint(format!("{HINT}, or the folder of a UFS in sysfs"))
+            Error::new(ErrorClass::UnknownFormat, problem).hint(format!("{HINT}; for a UFS device, give its folder in sysfs"))
         }
     }
 
@@ -387,7 +387,7 @@ fn number(field: RegisterField, value: u64) -> Result<Vec<u8>> {
 }
 
 fn unreadable(field: RegisterField, value: &str) -> Error {
-    Error::new(ErrorClass::Syntax, "the value is not a number as mmc-utils prints it for this field")
+    Error::new(ErrorClass::Syntax, "the value does not have the format in which mmc-utils prints this field")
         .of_field(field.name, 0, value.as_bytes())
         .hint("give the unchanged output of `mmc extcsd read`")
 }

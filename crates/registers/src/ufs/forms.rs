@@ -207,7 +207,7 @@ fn number(text: &str) -> Option<u64> {
 fn unreadable(name: &str, text: &str) -> Error {
     Error::new(ErrorClass::Syntax, "the value of the descriptor field must be a number")
         .of_field(name, 0, text.as_bytes())
-        .hint("read the UFS descriptor again; values are written as in 0x20")
+        .hint("read the UFS descriptor again: its values must be numbers such as 0x20 or 32")
 }
 
 /// Maximum total size of all descriptors of a device, in bytes.

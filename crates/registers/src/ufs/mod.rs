@@ -59,9 +59,8 @@ impl UfsDescriptors {
         if !is_file && let Some(values) = forms::read_raw(source.bytes)? {
             return Ok(values);
         }
-        let content = text_of(source.bytes).ok_or_else(|| {
-            Error::new(ErrorClass::Syntax, "this is neither text nor, by its length and type, a UFS descriptor").hint(HINT)
-        })?;
+        let content = text_of(source.bytes)
+            .ok_or_else(|| Error::new(ErrorClass::Syntax, "this is neither a text nor a binary UFS descriptor").hint(HINT))?;
         if is_file {
             return Ok(forms::of_file(source.path, &content)?.into_iter().collect());
         }
@@ -78,11 +77,11 @@ impl UfsDescriptors {
                 None => path.display().to_string(),
             });
             let problem =
-                format!("contradicts {}, which {} has", format_value(other), place.as_deref().unwrap_or("another file"));
+                format!("the value contradicts {} in {}", format_value(other), place.as_deref().unwrap_or("another file"));
             let error = Error::new(ErrorClass::Value, problem)
                 .in_file(path)
                 .of_field(new.field.name, 0, format_value(&new.value).as_bytes())
-                .hint("give the UFS descriptors of only one device, those of logical units with the path or bUnitIndex of each unit");
+                .hint("give the descriptors of only one UFS device; those of a logical unit need its path or bUnitIndex");
             return Err(match new.line {
                 Some(line) => error.at_line(line),
                 None => error,

@@ -249,7 +249,7 @@ pub(crate) fn build_layers(configs: &[LayerConfig], below: &DisksBelow) -> Resul
     let uses_second = |layer: &dyn Layer| layer.areas().iter().any(|area| area.disk == 1);
     if below.second.is_some() && !layers.iter().any(|layer| uses_second(&**layer)) {
         return Err(Error::new(ErrorClass::Config, "there is a second device, but no layer uses it")
-            .hint("configure a layer to use it, for example --set advil.second_device=true"));
+            .hint("configure a layer so that it uses the second device, for example --set advil.second_device=true"));
     }
     Ok(layers)
 }

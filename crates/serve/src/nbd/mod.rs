@@ -218,7 +218,7 @@ impl ListenAddress {
             Self::Tcp(address) if !address.ip().is_loopback() => {
                 let problem = format!("`{address}` can be reached from other machines");
                 Err(Error::new(ErrorClass::Config, problem)
-                    .hint("use 127.0.0.1 or [::1], and reach it from other machines by ssh -L, because NBD asks for no password"))
+                    .hint("use 127.0.0.1 or [::1], because NBD has no passwords; connect from other machines through `ssh -L`"))
             }
             other => Ok(other),
         }

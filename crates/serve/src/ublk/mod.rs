@@ -206,9 +206,7 @@ impl UblkDevice {
         let path = self.path();
         let held = host_programs::holder_sentence(host_programs::holders(Path::new(&format!("{} (deleted)", path.display()))));
         let problem = held.unwrap_or_else(|| "it is in use".to_owned());
-        Error::new(ErrorClass::Io, problem)
-            .in_file(&path)
-            .hint("next time, end the processes that use the device before you end the device")
+        Error::new(ErrorClass::Io, problem).in_file(&path).hint("before you remove a ublk device, end the processes that use it")
     }
 }
 

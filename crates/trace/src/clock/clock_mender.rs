@@ -42,7 +42,7 @@ impl MendClock {
         }
         match parse_duration(text).filter(|length| (1_000_000..=LONGEST_NS).contains(&length.0)) {
             Some(length) => Ok(Self::Above(length)),
-            None => Err(Error::new(ErrorClass::Config, "the option needs the length of a gap between requests")
+            None => Err(Error::new(ErrorClass::Config, "the value must be the length of a gap between requests, or `auto`")
                 .of_field("--mend-clock", 0, text.as_bytes())
                 .hint("give a length of 1ms or more, for example 90s, 30min, 1h or 2d, or `auto` to cut the clock jumps that are found")),
         }

@@ -136,7 +136,7 @@ impl LineWriter for BiotracerWriter {
     fn line(&mut self, request: &Request, _batch: &Batch, out: &mut Vec<u8>) -> Result<()> {
         let time = |name: &str, time: Option<Nanos>| {
             let missing = || {
-                Error::new(ErrorClass::Unsupported, "a BIOtracer log needs this time for every request")
+                Error::new(ErrorClass::Unsupported, "a BIOtracer log needs all times of a request; this one is missing")
                     .of_field(name, 0, b"")
                     .hint("write the trace as Parquet or CSV, which need not have all times")
             };

@@ -486,7 +486,7 @@ impl BlktraceFileReader {
     pub fn open(input: DecompressedInput) -> Result<Self> {
         let path = input.path().to_owned();
         let order = byte_order(input.head())
-            .ok_or_else(|| Error::new(ErrorClass::Syntax, "there is no blktrace record here").in_file(&path).at_offset(0))?;
+            .ok_or_else(|| Error::new(ErrorClass::Syntax, "the file has no blktrace record").in_file(&path).at_offset(0))?;
         let reader: Box<dyn Read + Send> = Box::new(input.into_reader());
         let mut records = Self {
             path,
@@ -572,7 +572,7 @@ impl BlktraceFileReader {
         }
         let version = magic & 0xff;
         if ![VERSION, WIDE_VERSION].contains(&version) {
-            return Err(Error::new(ErrorClass::Unsupported, format!("blktrace versions are {VERSION} and {WIDE_VERSION}"))
+            return Err(Error::new(ErrorClass::Unsupported, format!("the blktrace version must be {VERSION} or {WIDE_VERSION}"))
                 .of_field("version", 0, version.to_string().as_bytes()));
         }
         Ok(version)

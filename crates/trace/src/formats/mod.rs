@@ -164,7 +164,7 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<OpenedTrace> {
             "clock jumps are found in a first pass over the file, but a pipe can be read only once",
         )
         .of_field("--mend-clock", 0, b"auto")
-        .hint("name the length above which a gap is cut, for example `--mend-clock 1h`, or write the trace to a file first"));
+        .hint("give a length, such as `--mend-clock 1h` to cut all gaps of more than 1 h, or write the trace to a file first"));
     }
     let (format, by) = match &options.format {
         Some(name) => (by_name(name, options.further)?, "--format"),

@@ -460,8 +460,9 @@ pub fn parquet_error(path: &Path, error: ParquetError) -> Error {
 impl TraceSink for ParquetSink {
     fn write(&mut self, batch: &Batch) -> Result<()> {
         if batch.rows_with_notes() > 0 && !self.noted {
-            let error = Error::new(ErrorClass::Config, "requests have block notes, but the header does not declare them");
-            return Err(error.in_file(&self.path).hint("set `block_notes` of the header before the first batch"));
+            let error =
+                Error::new(ErrorClass::Config, "requests have block notes, but the header does not declare `block_notes`");
+            return Err(error.in_file(&self.path).hint("set `block_notes` in the header before the first batch"));
         }
         self.writer.write(&batch.to_record_batch(self.noted)?).map_err(|error| parquet_error(&self.path, error))
     }

@@ -230,7 +230,7 @@ impl UnitGuard {
                     self.responses
                 );
                 return Err(Error::new(ErrorClass::Unit, problem)
-                    .hint("use --mend-clock, which cuts these response times and the jump of the clock"));
+                    .hint("use --mend-clock, which removes the jump of the clock from all times"));
             }
             let problem = format!("a mean response of {} is implausible", Nanos(mean as i64));
             let fits = |unit| mean as f64 * self.times_larger(unit) <= 1e9;
@@ -273,7 +273,7 @@ impl UnitGuard {
                 error.hint(format!("times are probably in {0}: give --time-unit {0}", unit.name()))
             }
             (Some(unit), FormatTimes::Busy(_)) => error.hint(format!(
-                "times are probably in {0}: give --time-unit {0}; if they are in {read_as}, --time-unit {read_as}",
+                "times are probably in {0}: give --time-unit {0}; if the times really are in {read_as}, give --time-unit {read_as}",
                 unit.name()
             )),
             (Some(unit), FormatTimes::Stored) => error.hint(format!(

@@ -158,9 +158,7 @@ impl RequestSelection {
         if self.selected == 0 {
             return Err(Error::new(ErrorClass::Config, "no request satisfies all conditions together")
                 .of_field(OPTION, 0, b"")
-                .hint(
-                    "use fewer conditions or a wider range of time; each condition matches some requests, but none matches all",
-                ));
+                .hint("use fewer conditions or a longer range of times; each condition alone matches some requests"));
         }
         Ok(())
     }
@@ -237,7 +235,7 @@ impl RequestFilter {
         (only.from, only.to) = (times.0.unwrap_or(Nanos::ZERO), times.1);
         if let Some(to) = only.to.filter(|to| *to <= only.from) {
             let from = only.from;
-            return Err(Error::new(ErrorClass::Config, format!("no time is at or after {from} and before {to}"))
+            return Err(Error::new(ErrorClass::Config, format!("the range from {from} to {to} is empty"))
                 .of_field(OPTION, 0, texts.join(",").as_bytes())
                 .hint("`from` must be before `to`; both are times since the first arrival of the trace"));
         }

@@ -144,7 +144,7 @@ def _wrong_device(target: Target, reason: str, *, vouch: bool = True) -> ConfigE
         f"{target.name}: this is not the device of the log's last run: {reason}",
         file=target.name,
         field="TARGET",
-        hint=f"give that device and its log; a run can be checked only until the next run begins{advice}",
+        hint=f"give the device and the log of the same run, which must be the last one on the device{advice}",
     )
 
 

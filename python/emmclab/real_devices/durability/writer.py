@@ -120,7 +120,7 @@ def write(
 def _planned(target: Target, span: int) -> Plan:
     if not LEAST_BYTES <= span <= target.size:
         raise ConfigError(
-            f"a tested span of {span >> 20} MB is impossible on {target.name} of {target.size >> 20} MB",
+            f"cannot test a span of {span >> 20} MB on {target.name}, which has {target.size >> 20} MB",
             field="--span-mb",
             hint=f"give a span of {LEAST_BYTES >> 20} to {target.size >> 20} MB",
         )

@@ -267,19 +267,19 @@ impl OperationCoding {
                     (0 | 1, _) => Some(Op::Write),
                     _ => None,
                 };
-                (op, "neither 0 nor 1")
+                (op, "the operation must be 0 or 1")
             }
             OperationCoding::Scsi => {
-                (of(hexadecimal(field, "op", column)?, opcodes::scsi), "no SCSI command with data, flush or unmap")
+                (of(hexadecimal(field, "op", column)?, opcodes::scsi), "the operation is no SCSI data, flush or unmap command")
             }
             OperationCoding::Nvme => {
-                (of(hexadecimal(field, "op", column)?, opcodes::nvme), "no NVMe command with data, flush or discard")
+                (of(hexadecimal(field, "op", column)?, opcodes::nvme), "the operation is no NVMe data, flush or discard command")
             }
             OperationCoding::Mmc => {
-                (of(number(field, "op", column)?, opcodes::mmc), "no MMC command that reads, writes or erases")
+                (of(number(field, "op", column)?, opcodes::mmc), "the operation is no MMC read, write or erase command")
             }
         };
-        let op = op.ok_or_else(|| Error::new(ErrorClass::Value, format!("operation is {what}")).of_field("op", column, field))?;
+        let op = op.ok_or_else(|| Error::new(ErrorClass::Value, what).of_field("op", column, field))?;
         Ok(Some(op))
     }
 }

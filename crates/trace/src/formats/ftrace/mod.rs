@@ -120,7 +120,7 @@ pub(super) fn range<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, kind: Block
     match (kind, sign) {
         (BlockEventKind::Split(_), b"/") => Ok((sector, 0, BlockEventKind::Split(value))),
         (BlockEventKind::Split(_), _) | (_, b"/") => {
-            Err(Error::new(ErrorClass::Syntax, "a split event has `/`, any other event `+`").of_field("+", 0, sign))
+            Err(Error::new(ErrorClass::Syntax, "the sign is `/` in split events, and `+` in other events").of_field("+", 0, sign))
         }
         (kind, b"+") => {
             let sectors = u32::try_from(value)
@@ -317,7 +317,7 @@ impl FtraceFormat {
     /// Counts an event that is not used. Returns false if the name of the event seems to be cut off.
     fn other(&mut self, line: &FtraceLine, context: &mut ParseContext) -> Result<bool> {
         if context.joining {
-            return Err(Error::new(ErrorClass::Syntax, "this event cannot be a broken line").of_field("event", 0, line.event));
+            return Err(Error::new(ErrorClass::Syntax, "the joined lines are no known event").of_field("event", 0, line.event));
         }
         if let Some(count) = line.event.strip_prefix(b"PERF_RECORD_LOST") {
             let mut numbers = blank_separated(count).filter_map(|word| unsigned(word, "lost", 0).ok());

@@ -309,7 +309,7 @@ impl PacketHandler {
                 ErrorClass::Unsupported,
                 "the trace contains only slices and counters, which are for display, and no kernel events",
             )
-            .hint("read the trace from which they were made, or record with ftrace block events"));
+            .hint("read the trace from which this file was created, or record a trace with ftrace block events"));
         }
         Ok(())
     }
