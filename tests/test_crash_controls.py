@@ -538,7 +538,7 @@ def test_recordings_are_explored_together_and_each_pauses_on_its_own(tmp_path: P
     assert first["run"]["pauses"] == 0 < second["run"]["pauses"]
     assert first["log"]["identity"] != second["log"]["identity"]
     assert result["states"] == first["states"] + second["states"]
-    assert_refused(emmclab("crash", "--log", first["log"]["path"], "--repeat", "2", cwd=tmp_path), "cannot be repeated")
+    assert_refused(emmclab("crash", "--log", first["log"]["path"], "--repeat", "2", cwd=tmp_path), "a single run")
 
 
 def test_an_impossible_recovery_is_refused_early(crash: Runs) -> None:

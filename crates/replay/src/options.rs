@@ -168,7 +168,7 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
                 geometry.capacity(),
                 ByteCount(trace.largest_end.saturating_mul(SECTOR_BYTES)),
             ));
-            hints.push("use a larger device, or wrap the addresses around at its capacity (--wrap-addresses; the ledger counts the wrapped requests)");
+            hints.push("use a larger device, or wrap the addresses around at its capacity (--wrap-addresses)");
         }
         let why_open = match &trace.coarse_clock {
             _ if need.all_complete => None,

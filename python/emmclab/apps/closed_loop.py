@@ -433,8 +433,8 @@ class ApplicationOptions(RunningOptions, FileOptions, total=False):
         str | PathLike[str] | None,
         Option(
             None,
-            "Parquet output file with a row per request, as from `Device.simulate`; it can be read as a "
-            "trace of the requests of the application.",
+            "Parquet output file with one row per request (times, waits by cause). The file is also a trace of "
+            "the application, which emmclab can read.",
         ),
     ]
 
