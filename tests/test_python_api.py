@@ -97,7 +97,7 @@ def test_a_large_frame_is_streamed_without_copies_of_its_numbers() -> None:
 @pytest.mark.parametrize(
     ("changes", "problem", "hint"),
     [
-        *(({name: None}, "missing", "required are arrival_ns, sector, sectors and op") for name in frame()),
+        *(({name: None}, "missing", "every trace needs arrival_ns, sector, sectors and op") for name in frame()),
         *(
             ({"arrival_ns": None, name: [0, 1, 2, 3]}, "a column `arrival_ns`", "the column to `arrival_ns`.* ns ")
             for name in ("arrival", "arrival_us", "Arrival_Time")

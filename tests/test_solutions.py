@@ -114,7 +114,7 @@ def test_solutions_choose_their_own_layers(small: str) -> None:
 def test_layers_of_solutions_exist_and_a_comparison_needs_the_plain_device(small: str) -> None:
     names = {layer["name"] for layer in layers()}
     assert all(set(solution.layers) <= names for solution in SOLUTIONS)
-    with pytest.raises(ConfigError, match="no plain run"):
+    with pytest.raises(ConfigError, match="no run of the solution"):
         compare_solutions([(SOLUTIONS[1], run_application(small, **RUN))])
 
 

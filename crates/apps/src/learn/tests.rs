@@ -468,7 +468,7 @@ fn a_recording_of_some_calls_is_named_and_without_writes_its_syncs_are_refused()
     let synced = "1 10.1 fsync(3</data/a>) = 0 <0.002>\n1 10.2 +++ exited with 0 +++\n";
     let error = learn(format!("{opened}{synced}").as_bytes(), &options()).unwrap_err();
     assert!(error.to_string().ends_with("contains only these calls: fsync, openat"), "{error}");
-    assert!(error.hint_text().unwrap().contains("without -e"));
+    assert!(error.hint_text().unwrap().contains("leave out -e"));
     let written = "1 10.05 write(3</data/a>, \"\"..., 4096) = 4096 <0.0001>\n";
     let (outcome, program) = learned(&format!("{opened}{written}{synced}"));
     assert_eq!(outcome.only_calls, ["fsync", "openat", "write"]);

@@ -434,7 +434,7 @@ fn cleared_figures_hold_what_came_since_and_nothing_else_changes() {
     assert_eq!(client.read(64, 8), stamp(1, 8));
     assert_eq!(device.result().run.drain_s, None, "requests came since");
     device.set_pace(ClockPace::REAL);
-    assert!(device.drain().unwrap_err().to_string().contains("free clock"));
+    assert!(device.drain().unwrap_err().to_string().contains("clock `free`"));
 }
 
 #[test]
