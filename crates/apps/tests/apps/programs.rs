@@ -87,7 +87,7 @@ fn a_file_that_is_used_before_it_exists_is_named() {
         "[[file]]\nname = \"late\"\npartition = \"data\"\n\
          [[thread]]\nname = \"ui\"\nsteps = [{ append = { file = \"late\", size = 5 } }]",
     );
-    assert!(message.contains("`late`: no file of this file set exists"), "{message}");
+    assert!(message.contains("`late`: the program uses a file of this file set"), "{message}");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn impossible_hosts_are_refused() {
         ("[[periodic]]\nname = \"a\"\nevery_ms = 1\ncpu_ms = -1\n", "periodic.cpu_ms"),
         ("[kernel.cpu]\npoll_ns = 200000\n", "cpu.poll_ns"),
         ("[[partition]]\nname = \"a\"\n", "only the last partition"),
-        ("[[partition]]\nname = \"data\"\nsize = 4096\n", "has two entries of this name"),
+        ("[[partition]]\nname = \"data\"\nsize = 4096\n", "have two entries of the same name"),
     ] {
         let message = host(more).unwrap_err().to_string();
         assert!(message.contains(word), "{word}: {message}");

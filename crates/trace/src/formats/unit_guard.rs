@@ -410,7 +410,7 @@ mod tests {
             })
         };
         let busy = FormatTimes::Busy(TimeUnit::Micros);
-        assert!(hint(check_units(busy, log())).contains("--time-unit ns; if they are in us, --time-unit us"));
+        assert!(hint(check_units(busy, log())).contains("--time-unit ns; if the times really are in us, give --time-unit us"));
         let stated = ReadOptions { time_unit: Some("us".into()), ..ReadOptions::default() };
         let mut guard = UnitGuard::new(busy, &stated).unwrap();
         guard.see(batch(&log().collect::<Vec<_>>()).rows());
