@@ -367,7 +367,7 @@ mod tests {
         assert!(reuse.sampling() >= 16);
         let rows = reuse.rows();
         let within: f64 = rows.iter().filter(|row| row.low_kb >= 4 << 17 && row.high_kb.is_some()).map(|row| row.pct).sum();
-        // Two of three rounds have a distance of 399,999 pages.
+        // Two of three accesses have a reuse distance of 399,999 pages.
         assert!((within - 66.7).abs() < 2.0, "{rows:?}");
     }
 }

@@ -91,7 +91,7 @@ class Advised:
     refused: dict[str, str]
     #: Criterion by which the options are ranked: a key of `ORDERS`.
     by: str
-    #: Results for the modes of the layer `journal`. The layer keeps the guarantees of the journal with less work.
+    #: Results for the modes of the layer `journal`.
     journal: JournalAdvice
     #: Value of the ranking criterion for the unchanged device, for each random seed.
     base_by_seed: dict[int, float]

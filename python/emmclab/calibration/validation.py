@@ -332,7 +332,7 @@ def _cut(trace: Trace, recording: Recording) -> Cut:
     if cut is None:
         raise UnsupportedError(
             f"{_trace_name(trace)}: all its requests arrive at the same time, so it cannot be divided into halves",
-            hint="give a recording with different arrival times",
+            hint="give a recording whose requests do not all arrive at the same time",
         )
     row, after_ns, is_idle = cut
     if (count := recording.spread(since=row).requests) < _LEAST_JUDGED:

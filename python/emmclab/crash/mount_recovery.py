@@ -21,7 +21,7 @@ from emmclab.crash.scratch_folders import in_memory, scratch
 _PATIENCE_S = 120.0
 #: Maximum total size of the files from mounted states that are kept in memory, bytes.
 _MOST_KEPT = 256 << 20
-#: Outcome of a mounted crash state: its files, a broken promise, or None if nothing is wrong.
+#: Outcome of a mounted crash state: its files to compare, a broken promise, or None if its check passed.
 Outcome = ReadFiles | Lost | None
 
 

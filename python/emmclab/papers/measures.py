@@ -51,7 +51,9 @@ def find_measure(paper: str, name: str) -> Measure:
         ) from error
     if not getattr(measure, "is_measure", False):
         raise ConfigError(
-            f"{paper}: `{name}` is not marked as a measure", field="measure", hint="mark the function with `@measure`"
+            f"{paper}: `{name}` is not a function with the decorator `measure`",
+            field="measure",
+            hint="mark the function with `@measure`",
         )
     return measure  # type: ignore[no-any-return]
 

@@ -153,7 +153,7 @@ def memory_database(**options: str) -> duckdb.DuckDBPyConnection:
 
 @contextlib.contextmanager
 def refusing(aside: Path) -> Iterator[None]:
-    """Convert the errors of a database that spills data to the folder `aside` to `InputError`s."""
+    """Raise `InputError` in place of the errors of a query engine that stores temporary data in the folder `aside`."""
     try:
         yield
     except duckdb.Error as error:

@@ -34,7 +34,7 @@ pub(super) struct WriteMixture {
     pub by: MixtureUnit,
 }
 
-/// The quantity that a mixture counts.
+/// The quantity whose distribution a mixture of components describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MixtureUnit {
     Writes,

@@ -438,7 +438,7 @@ const SECTORS_OF_LONG: u64 = LONG_BLOCK / SECTOR_BYTES;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CommandBlocks {
     pub(super) first: u64,
-    /// Number of blocks; `None` if the event contains bytes.
+    /// Number of blocks; `None` if the event states its size in bytes instead.
     pub(super) count: Option<u32>,
     /// Number of bytes, if the event contains it.
     pub(super) bytes: u64,

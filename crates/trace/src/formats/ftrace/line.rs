@@ -128,7 +128,7 @@ impl<'a> FtraceLine<'a> {
     pub(super) fn time(&self) -> Result<Nanos> {
         let time = decimal_time(self.time, self.unit, "time", 0)?;
         if !self.time.contains(&b'.') {
-            return Err(Error::new(ErrorClass::Value, "an event time without a decimal point is not in seconds")
+            return Err(Error::new(ErrorClass::Value, "the event times must be in seconds with a decimal point")
                 .of_field("time", 0, self.time)
                 .hint("record with a clock that counts time: `echo mono > trace_clock`"));
         }
