@@ -2,27 +2,20 @@
 
 use std::fmt::Write;
 
-use emmclab_calibrate::{CalibrateOptions, DeviceShape, DeviceTiming, calibrate, samples_of_fio, samples_of_traces};
+use crate::{options, service_us};
+use emmclab_calibrate::{Calibration, DeviceShape, DeviceTiming, calibrate, samples_of_fio, samples_of_traces};
 use emmclab_device::{Device, DeviceCommand, DeviceConfig, NullObserver};
 use emmclab_testing::real_trace;
 use emmclab_trace::{Nanos, Op, TraceCombiner, TraceInput};
 
-fn options() -> CalibrateOptions {
-    CalibrateOptions { name: "found".into(), source: "a test".into(), capacity_gb: 4, seed: 1 }
-}
-
 /// Service time of a single request on the device, us; a read is of data written before.
 fn alone(config: &DeviceConfig, op: Op, kb: u32) -> f64 {
     let mut device = Device::new(config);
-    let sectors = kb * 2;
     if op == Op::Read {
-        let write = DeviceCommand::new(Nanos(0), Op::Write, 0, sectors);
-        device.submit(&write, &mut NullObserver).unwrap();
+        device.submit(&DeviceCommand::new(Nanos(0), Op::Write, 0, kb * 2), &mut NullObserver).unwrap();
     }
     // Less than the time after the write at which the device sleeps.
-    let arrival = Nanos(device.idle_from().0.max(0) + 1000);
-    let done = device.submit(&DeviceCommand::new(arrival, op, 0, sectors), &mut NullObserver).unwrap().unwrap();
-    (done.0 - arrival.0) as f64 / 1e3
+    service_us(&mut device, Nanos(1000), op, kb * 2)
 }
 
 fn preset(shape: &DeviceShape, timing: &DeviceTiming) -> DeviceConfig {
@@ -125,11 +118,16 @@ fn rubbish_from_fio_is_refused_with_the_field() {
     assert!(calibrate(&one, &options()).is_err());
 }
 
+/// The calibration by the Messaging trace; `None` if it is not installed.
+fn of_messaging(skip_packed: bool) -> Option<Calibration> {
+    let input = TraceInput { path: real_trace("nexus5/log106_Messaging.txt")?, ..TraceInput::default() };
+    let mut traces = TraceCombiner::open(vec![input], 1).unwrap();
+    Some(calibrate(&samples_of_traces(&mut traces, skip_packed).unwrap(), &options()).unwrap())
+}
+
 #[test]
 fn one_half_of_messaging_predicts_the_other_within_ten_percent_in_the_median() {
-    let Some(path) = real_trace("nexus5/log106_Messaging.txt") else { return };
-    let mut traces = TraceCombiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
-    let result = calibrate(&samples_of_traces(&mut traces, false).unwrap(), &options()).unwrap();
+    let Some(result) = of_messaging(false) else { return };
     println!("{}", result.toml);
     assert!(result.held_out_request_error_pct <= 10.0, "{}", result.held_out_request_error_pct);
     assert!(result.held_out_median_error_pct <= 15.0, "{}", result.held_out_median_error_pct);
@@ -141,10 +139,9 @@ fn one_half_of_messaging_predicts_the_other_within_ten_percent_in_the_median() {
         wake.value.is_some_and(|us| (2.5e3..3.5e3).contains(&us)) && wake.low <= wake.value && wake.value <= wake.high,
         "{wake:?}"
     );
-    let quantiles = |config: &DeviceConfig| config.settings().power.wake_quantiles.clone();
-    assert_eq!(quantiles(&DeviceConfig::from_toml(&result.toml).unwrap()), quantiles(&DeviceConfig::preset("nexus5").unwrap()));
-    // The bundled preset is the result of this calibration; its last digits may depend on the logarithm function of the machine.
     let (again, preset) = (DeviceConfig::from_toml(&result.toml).unwrap(), DeviceConfig::preset("nexus5").unwrap());
+    assert_eq!(again.settings().power.wake_quantiles, preset.settings().power.wake_quantiles);
+    // The bundled preset is the result of this calibration; its last digits may depend on the logarithm function of the machine.
     for row in &result.sizes {
         let op = if row.op == "read" { Op::Read } else { Op::Write };
         let (again, preset) = (alone(&again, op, row.kb as u32), alone(&preset, op, row.kb as u32));
@@ -154,13 +151,8 @@ fn one_half_of_messaging_predicts_the_other_within_ten_percent_in_the_median() {
 
 #[test]
 fn without_its_packs_messaging_is_met_more_closely() {
-    let Some(path) = real_trace("nexus5/log106_Messaging.txt") else { return };
-    let fit = |skip_packed| {
-        let input = TraceInput { path: path.clone(), ..TraceInput::default() };
-        let mut traces = TraceCombiner::open(vec![input], 1).unwrap();
-        calibrate(&samples_of_traces(&mut traces, skip_packed).unwrap(), &options()).unwrap()
-    };
-    let (all, single) = (fit(false), fit(true));
+    let Some(all) = of_messaging(false) else { return };
+    let single = of_messaging(true).unwrap();
     println!("{}", single.toml);
     assert_eq!((all.packed, single.requests + single.packed), (0, all.requests));
     assert!(single.packed > 900 && single.toml.contains("packed commands are left out"));

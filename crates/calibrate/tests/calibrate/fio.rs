@@ -1,6 +1,7 @@
 //! Results of fio whose latencies are not those of single requests to a device are rejected with the cause.
 
-use emmclab_calibrate::{CalibrateOptions, calibrate, samples_of_fio};
+use crate::options;
+use emmclab_calibrate::{calibrate, samples_of_fio};
 use serde_json::{Value, json};
 
 /// A job of 500 requests of 4 KB, each of 100 us, one at a time.
@@ -82,7 +83,6 @@ fn the_page_cache_is_refused_and_an_unknown_one_is_a_warning() {
     }
     let buffered = changed(&[("job options", json!({"buffered": "1"}))]);
     refused(&result("fio-3.33", &json!({}), &[buffered]), &["page cache", "buffered"]);
-    let options = CalibrateOptions { name: "a".into(), source: "a test".into(), capacity_gb: 4, seed: 1 };
     let sizes = |direct: &str| -> Vec<Value> {
         (0..4_u64)
             .map(|step| {
@@ -95,7 +95,7 @@ fn the_page_cache_is_refused_and_an_unknown_one_is_a_warning() {
             .collect()
     };
     let warned = |direct| {
-        let found = calibrate(&samples_of_fio(&result("fio-3.33", &json!({}), &sizes(direct))).unwrap(), &options).unwrap();
+        let found = calibrate(&samples_of_fio(&result("fio-3.33", &json!({}), &sizes(direct))).unwrap(), &options()).unwrap();
         found.warnings.iter().any(|warning| warning.contains("page cache"))
     };
     assert!(warned("none") && !warned("direct"));

@@ -4,8 +4,9 @@ use std::fmt::Write;
 use std::path::Path;
 use std::{fs, process, thread};
 
-use emmclab_calibrate::{CalibrateOptions, Calibration, calibrate, samples_of_traces};
-use emmclab_device::{Device, DeviceCommand, DeviceConfig, NullObserver};
+use crate::{options, service_us};
+use emmclab_calibrate::{Calibration, calibrate, samples_of_traces};
+use emmclab_device::{Device, DeviceConfig};
 use emmclab_trace::{Nanos, Op, TraceCombiner, TraceInput};
 
 const FUA: u16 = 1 << 1;
@@ -51,10 +52,9 @@ impl Recording {
         fs::write(&path, text).unwrap();
         let input = TraceInput { path: path.clone(), ..TraceInput::default() };
         let mut traces = TraceCombiner::open(vec![input], 1).unwrap();
-        let options = CalibrateOptions { name: "found".into(), source: "a test".into(), capacity_gb: 4, seed: 1 };
         let samples = samples_of_traces(&mut traces, false);
         fs::remove_file(path).unwrap();
-        calibrate(&samples.unwrap(), &options).unwrap()
+        calibrate(&samples.unwrap(), &options()).unwrap()
     }
 }
 
@@ -184,11 +184,8 @@ fn a_flush_and_a_discard_cost_on_the_device_what_they_took() {
     assert!(result.toml.contains("of 30 requests"), "{}", result.toml);
     let mut device = Device::new(&DeviceConfig::from_toml(&result.toml).unwrap());
     for (op, us) in [(Op::Flush, 3_300.0), (Op::Discard, 12_000.0)] {
-        let arrival = Nanos(device.idle_from().0.max(0) + 1_000_000);
-        let sectors = if op == Op::Flush { 0 } else { 1024 };
-        let done = device.submit(&DeviceCommand::new(arrival, op, 0, sectors), &mut NullObserver).unwrap().unwrap();
         let fetch_us = 30.0;
-        let took = (done.0 - arrival.0) as f64 / 1e3 - fetch_us;
+        let took = service_us(&mut device, Nanos::from_millis(1), op, if op == Op::Flush { 0 } else { 1024 }) - fetch_us;
         assert!((took - us).abs() < 1.0, "{op:?}: {took} us");
     }
 }
@@ -245,16 +242,11 @@ fn a_share_of_requests_that_took_far_longer_is_drawn_on_the_device() {
     let [row] = &result.stalls[..] else { panic!("{:?}", result.stalls) };
     assert_eq!((row.op, row.requests, row.stalls, row.median_us.round()), ("write", 640, 20, 8_000.0));
     let mut device = Device::new(&DeviceConfig::from_toml(&result.toml).unwrap());
-    let mut times: Vec<i64> = (0..4_000)
-        .map(|_| {
-            let arrival = Nanos(device.idle_from().0.max(0) + 1_000_000);
-            device.submit(&DeviceCommand::new(arrival, Op::Write, 0, 8), &mut NullObserver).unwrap().unwrap().0 - arrival.0
-        })
-        .collect();
-    times.sort_unstable();
-    let stalled = times.iter().filter(|ns| **ns > 8_000_000).count() as f64 / 4_000.0;
+    let mut times = [0; 4_000].map(|_| service_us(&mut device, Nanos::from_millis(1), Op::Write, 8));
+    times.sort_unstable_by(f64::total_cmp);
+    let stalled = times.iter().filter(|us| **us > 8_000.0).count() as f64 / 4_000.0;
     assert!((stalled - 20.0 / 640.0).abs() < 0.01, "{stalled}");
-    assert!((times[2_000] - 630_000).abs() < 10_000, "the median stays: {}", times[2_000]);
+    assert!((times[2_000] - 630.0).abs() < 10.0, "the median stays: {}", times[2_000]);
     assert!(writes().calibrated().stalls.is_empty());
 }
 
