@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use crate::support::requests;
 use emmclab_synth::benchmarks::{BENCHMARKS, Benchmark};
 use emmclab_trace::{Op, Request};
 
 fn all(name: &str, seed: u64) -> Vec<Request> {
-    let batches: Vec<_> = Benchmark::new(name, seed, None).unwrap().collect();
-    batches.iter().flat_map(|batch| batch.iter().collect::<Vec<_>>()).collect()
+    requests(&Benchmark::new(name, seed, None).unwrap().collect::<Vec<_>>())
 }
 
 #[test]

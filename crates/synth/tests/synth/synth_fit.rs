@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::support::{measure, read, requests, synthesize};
-use emmclab_profile::{Profile, ProfileOptions, ProfileReport};
+use crate::support::{measure, profile, read, requests, synthesize};
+use emmclab_profile::ProfileReport;
 use emmclab_synth::{SynthOptions, Synthesizer, WorkloadFitter, WorkloadModel, presets};
 use emmclab_testing::real_trace;
-use emmclab_trace::{Batch, BatchBuilder, Ledger, NameTable, Nanos, Request, Sector, TraceHeader};
+use emmclab_trace::{Batch, BatchBuilder, NameTable, Nanos, Request, Sector};
 
 const PIXEL: [&str; 8] = [
     "cod_exec", "cod_precond", "genshin_impact_exec", "genshin_impact_precond", "pubg_exec", "pubg_precond", "telegram_exec",
@@ -21,14 +21,6 @@ fn fit(batches: &[Batch]) -> WorkloadModel {
         fitter.push(batch);
     }
     fitter.finish().unwrap()
-}
-
-fn report(batches: &[Batch]) -> ProfileReport {
-    let mut profile = Profile::new(ProfileOptions::default());
-    for batch in batches {
-        profile.update(batch);
-    }
-    profile.finish(&Ledger::default(), &TraceHeader::default())
 }
 
 fn bundled(name: &str) -> PathBuf {
@@ -122,7 +114,7 @@ fn twin_holds(name: &str, batches: &[Batch], limit_pct: f64) {
     let text = model.to_toml().unwrap();
     assert!(text.len() < 40_000, "{name}: the model takes {} bytes", text.len());
     assert_eq!(WorkloadModel::from_toml(&text).unwrap(), model, "{name}: the text is the model");
-    let (real, other) = (report(batches), report(&twin(&model)));
+    let (real, other) = (profile(batches.to_vec()), profile(twin(&model)));
     let worst = compare(name, &table(&real), &table(&other));
     compare(name, &beyond(&real), &beyond(&other));
     println!("{name}: {} bytes of model, worst of Tables III and IV {worst:.2} %", text.len());
@@ -134,23 +126,17 @@ fn twins_of_the_bundled_traces_have_their_tables() {
     for entry in fs::read_dir(bundled("")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "parquet") {
-            twin_holds(&path.file_stem().unwrap().to_string_lossy(), &read(&path).0, 1.0);
+            twin_holds(&path.file_stem().unwrap().to_string_lossy(), &read(&path), 1.0);
         }
     }
 }
 
 #[test]
-fn the_twin_of_the_real_messaging_trace_has_its_tables() {
-    if let Some(path) = real_trace("nexus5/log106_Messaging.txt") {
-        twin_holds("Messaging through fit", &read(&path).0, 1.0);
-    }
-}
-
-#[test]
-fn twins_of_the_pixel_traces_have_their_tables() {
-    for name in PIXEL {
-        if let Some(path) = real_trace(&format!("pixel6a/{name}.csv.gz")) {
-            twin_holds(name, &read(&path).0, 1.0);
+fn twins_of_the_real_messaging_trace_and_of_the_pixel_traces_have_their_tables() {
+    let pixel = PIXEL.map(|name| format!("pixel6a/{name}.csv.gz"));
+    for name in pixel.iter().map(String::as_str).chain(["nexus5/log106_Messaging.txt"]) {
+        if let Some(path) = real_trace(name) {
+            twin_holds(name, &read(&path), 1.0);
         }
     }
 }
@@ -158,7 +144,7 @@ fn twins_of_the_pixel_traces_have_their_tables() {
 #[test]
 fn messaging_from_published_rows_alone_beside_the_real_one() {
     let Some(path) = real_trace("nexus5/log106_Messaging.txt") else { return };
-    let (real, other) = (report(&read(&path).0), report(&twin(&presets::model("Messaging").unwrap())));
+    let (real, other) = (profile(read(&path)), profile(twin(&presets::model("Messaging").unwrap())));
     let worst = compare("Messaging from published rows", &table(&real), &table(&other));
     compare("Messaging from published rows", &beyond(&real), &beyond(&other));
     // The trace itself has 50.81 % temporal and 28.87 % spatial locality, which differs slightly from the published row.
@@ -220,8 +206,7 @@ fn disguised(batches: &[Batch], sectors: u64, time: Nanos) -> Vec<Batch> {
 
 #[test]
 fn a_model_does_not_depend_on_addresses_names_or_the_clock() {
-    let path = bundled("messages-wal.parquet");
-    let (batches, ..) = read(&path);
+    let batches = read(&bundled("messages-wal.parquet"));
     let text = |sectors, time| {
         let mut model = fit(&disguised(&batches, sectors, time));
         // The size of the device, as a power of two, is the only property of the addresses that a model keeps.
@@ -236,8 +221,7 @@ fn a_model_does_not_depend_on_addresses_names_or_the_clock() {
 
 #[test]
 fn no_address_and_no_name_of_the_original_stands_in_the_model() {
-    let path = bundled("messages-wal.parquet");
-    let (batches, ..) = read(&path);
+    let batches = read(&bundled("messages-wal.parquet"));
     // The offsets are far above any count in a model.
     let moved = disguised(&batches, 3_000_000_000, Nanos::from_secs(1_600_000_000));
     let text = fit(&moved).to_toml().unwrap();

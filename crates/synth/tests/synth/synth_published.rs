@@ -1,24 +1,23 @@
 //! Each preset reproduces all published statistics of its workload.
 
-use crate::support::{Measured, gaps_pct, measure, published, response_ms, share_pct, synthesize};
+use crate::support::{Measured, check_sizes, gaps_pct, measure, options, profile, published, response_ms, share_pct, synthesize};
 use emmclab_profile::published::{PublishedRow, rows};
-use emmclab_profile::{Profile, ProfileOptions};
-use emmclab_synth::{SynthOptions, Synthesizer, presets};
-use emmclab_trace::{Ledger, Op, Request, TraceHeader};
+use emmclab_synth::{Synthesizer, presets};
+use emmclab_trace::{Op, Request};
 
 const SEEDS: [u64; 3] = [0, 1, 20_150_101];
 const KB_4: u32 = 8;
 
 fn workloads(seed: u64) -> Vec<(PublishedRow, Vec<Request>)> {
-    rows()
-        .unwrap()
-        .into_iter()
-        .map(|row| {
-            let model = presets::model(&row.name).unwrap();
-            let trace = synthesize(&model, &SynthOptions { seed, ..SynthOptions::default() });
-            (row, trace)
-        })
-        .collect()
+    let trace = |row: &PublishedRow| synthesize(&presets::model(&row.name).unwrap(), &options(seed));
+    rows().unwrap().into_iter().map(|row| (row.clone(), trace(&row))).collect()
+}
+
+/// The workloads of one kind.
+fn of_kind(seed: u64, kind: &str) -> Vec<(PublishedRow, Vec<Request>)> {
+    let mut all = workloads(seed);
+    all.retain(|(row, _)| row.kind == kind);
+    all
 }
 
 /// Name, published value, measured value, and how far the true value may be above and below the printed one because of rounding. No other
@@ -79,12 +78,7 @@ fn every_statistic_of_tables_3_and_4_is_within_2_percent_or_rounding() {
 #[test]
 fn the_crates_own_characterisation_finds_the_same_tables() {
     for (row, trace) in workloads(6) {
-        let mut profile = Profile::new(ProfileOptions::default());
-        let options = SynthOptions { seed: 6, ..SynthOptions::default() };
-        for batch in Synthesizer::new(&presets::model(&row.name).unwrap(), &options).unwrap() {
-            profile.update(&batch);
-        }
-        let tables = profile.finish(&Ledger::default(), &TraceHeader::default()).tables;
+        let tables = profile(Synthesizer::new(&presets::model(&row.name).unwrap(), &options(6)).unwrap()).tables;
         let got = measure(&trace);
         for (one, other) in [
             (tables.data_size_kb, got.data_kb),
@@ -107,16 +101,8 @@ fn counts_sizes_and_localities_come_out_exactly_for_every_seed() {
     for seed in 0..20 {
         for name in published() {
             let model = presets::model(name).unwrap();
-            let trace = synthesize(&model, &SynthOptions { seed, ..SynthOptions::default() });
-            for (op, of) in [(Op::Read, &model.reads), (Op::Write, &model.writes)] {
-                for (kb, count) in &of.sizes_kb {
-                    let count_of_size = trace
-                        .iter()
-                        .filter(|request| request.op == op && f64::from(request.sectors).total_cmp(&(kb * 2.0)).is_eq())
-                        .count();
-                    assert_eq!(count_of_size as u64, *count, "{name}, seed {seed}: {op:?} of {kb} KB");
-                }
-            }
+            let trace = synthesize(&model, &options(seed));
+            check_sizes(&model, &trace);
             let got = measure(&trace);
             let exact = |of: fn(&emmclab_synth::OperationModel) -> f64| {
                 let share = |op: &emmclab_synth::OperationModel| (of(op) / 100.0 * op.requests() as f64).round();
@@ -148,11 +134,8 @@ fn sizes_are_multiples_of_4_kb_on_4_kb_pages_within_32_gb() {
 
 #[test]
 fn figure_4_shares_of_4_kb_are_44_9_to_57_4_percent_in_15_of_18() {
-    let shares: Vec<(String, f64)> = workloads(2)
-        .iter()
-        .filter(|(row, _)| row.kind == "individual")
-        .map(|(row, trace)| (row.name.clone(), share_pct(trace, |request| request.sectors == KB_4)))
-        .collect();
+    let share = |(row, trace): (PublishedRow, Vec<_>)| (row.name, share_pct(&trace, |request| request.sectors == KB_4));
+    let shares: Vec<(String, f64)> = of_kind(2, "individual").into_iter().map(share).collect();
     let within = shares.iter().filter(|(_, pct)| (44.85..57.45).contains(pct)).count();
     assert_eq!(within, 15, "{shares:?}");
 }
@@ -173,7 +156,7 @@ fn figures_4_to_6_say_so_of_movie() {
 #[test]
 fn figure_5_most_responses_are_quick_and_few_are_long() {
     let (mut short, mut all) = (0.0, 0.0);
-    for (row, trace) in workloads(3).iter().filter(|(row, _)| row.kind == "individual") {
+    for (row, trace) in &of_kind(3, "individual") {
         let below = |limit: f64| share_pct(trace, |request| response_ms(request) <= limit);
         short += below(2.0) * trace.len() as f64;
         all += trace.len() as f64;
@@ -186,7 +169,7 @@ fn figure_5_most_responses_are_quick_and_few_are_long() {
 fn characteristics_3_and_6_hold_over_the_18_applications() {
     let mut counts = [0; 4];
     let mut long_gaps = Vec::new();
-    for (row, trace) in workloads(4).iter().filter(|(row, _)| row.kind == "individual") {
+    for (row, trace) in &of_kind(4, "individual") {
         let got = measure(trace);
         counts[0] += u32::from(got.no_wait_pct >= 62.5);
         counts[1] += u32::from(got.no_wait_pct > 79.5);
@@ -201,7 +184,7 @@ fn characteristics_3_and_6_hold_over_the_18_applications() {
 
 #[test]
 fn figure_7_gaps_of_combos_are_above_4_ms_for_over_20_percent_but_in_music_fb() {
-    for (row, trace) in workloads(5).iter().filter(|(row, _)| row.kind == "combo") {
+    for (row, trace) in &of_kind(5, "combo") {
         let pct = gaps_pct(trace, |ms| ms > 4.0);
         assert_eq!(pct > 20.0, row.name != "Music/FB", "{}: {pct}", row.name);
         let mean_ms = 1e3 / measure(trace).arrival_rate;

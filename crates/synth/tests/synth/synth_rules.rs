@@ -2,24 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{measure, published, synthesize};
+use crate::support::{check_sizes, measure, options, published, synthesize};
 use emmclab_synth::{BurstModel, LoadModel, OperationModel, ServiceModel, SynthOptions, Synthesizer, WorkloadModel, presets};
 use emmclab_trace::{Batch, ErrorClass, Nanos, Op, Request};
 use proptest::prelude::*;
 
 fn messaging() -> WorkloadModel {
     presets::model("Messaging").unwrap()
-}
-
-fn options(seed: u64) -> SynthOptions {
-    SynthOptions { seed, ..SynthOptions::default() }
-}
-
-#[test]
-fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
-    let model = messaging();
-    assert_eq!(synthesize(&model, &options(7)), synthesize(&model, &options(7)));
-    assert_ne!(synthesize(&model, &options(7)), synthesize(&model, &options(8)));
 }
 
 /// FNV-1a hash of all fields, which detects changes of the generator.
@@ -40,8 +29,11 @@ fn fingerprint(requests: &[Request]) -> u64 {
 const MESSAGING_SEED_1: u64 = 14_837_355_650_390_654_750;
 
 #[test]
-fn a_seed_means_the_same_on_every_machine() {
-    assert_eq!(fingerprint(&synthesize(&messaging(), &options(1))), MESSAGING_SEED_1);
+fn a_seed_gives_one_trace_on_every_machine_and_another_seed_another() {
+    let trace = |seed| synthesize(&messaging(), &options(seed));
+    assert_eq!(fingerprint(&trace(1)), MESSAGING_SEED_1);
+    assert_eq!(trace(7), trace(7));
+    assert_ne!(trace(7), trace(8));
 }
 
 #[test]
@@ -280,30 +272,25 @@ fn pairs(values: std::ops::Range<u64>, weights: std::ops::Range<u64>) -> impl St
     prop::collection::btree_map(values, weights, 1..6).prop_map(|map| map.into_iter().collect())
 }
 
-fn operation() -> impl Strategy<Value = OperationModel> {
-    (
-        prop::collection::btree_map(1_u64..4_000, 1_u64..300, 0..6),
-        0.0..=100.0,
-        0.0..=100.0,
-        prop::collection::btree_map(1_u64..4_000, 1_u64..300, 0..6),
-        0.0..=100.0,
-        pairs(1..5_000, 1..9),
-    )
-        .prop_map(|(sizes, sequential_pct, reaccess_pct, returning, reused_starts_pct, mut reuse_requests)| {
-            reuse_requests.sort_unstable();
-            let kb =
-                |sizes: BTreeMap<u64, u64>| sizes.into_iter().map(|(sectors, count)| (sectors as f64 / 2.0, count)).collect();
-            OperationModel {
-                sizes_kb: kb(sizes),
-                sequential_pct,
-                reaccess_pct,
-                run_requests: 2.0 + sequential_pct / 10.0,
-                sequential_reaccess_pct: reaccess_pct / 2.0,
-                reaccess_kb: kb(returning),
-                reused_starts_pct,
-                reuse_requests,
-            }
-        })
+prop_compose! {
+    fn operation()(
+        sizes in prop::collection::btree_map(1_u64..4_000, 1_u64..300, 0..6),
+        sequential_pct in 0.0..=100.0, reaccess_pct in 0.0..=100.0,
+        returning in prop::collection::btree_map(1_u64..4_000, 1_u64..300, 0..6),
+        reused_starts_pct in 0.0..=100.0, reuse_requests in pairs(1..5_000, 1..9),
+    ) -> OperationModel {
+        let kb = |sizes: BTreeMap<u64, u64>| sizes.into_iter().map(|(sectors, count)| (sectors as f64 / 2.0, count)).collect();
+        OperationModel {
+            sizes_kb: kb(sizes),
+            sequential_pct,
+            reaccess_pct,
+            run_requests: 2.0 + sequential_pct / 10.0,
+            sequential_reaccess_pct: reaccess_pct / 2.0,
+            reaccess_kb: kb(returning),
+            reused_starts_pct,
+            reuse_requests,
+        }
+    }
 }
 
 prop_compose! {
@@ -359,30 +346,18 @@ proptest! {
             reads, writes, bursts, service,
         };
         prop_assume!(model.requests() > 0);
-        let options = SynthOptions { seed, requests, ..SynthOptions::default() };
-        let synthesizer = match Synthesizer::new(&model, &options) {
-            Ok(synthesizer) => synthesizer,
-            Err(error) => {
-                prop_assert_eq!(error.kind(), ErrorClass::Config);
-                return Ok(());
-            }
-        };
-        drop(synthesizer);
+        let options = SynthOptions { requests, ..options(seed) };
+        if let Err(error) = Synthesizer::new(&model, &options) {
+            prop_assert_eq!(error.kind(), ErrorClass::Config);
+            return Ok(());
+        }
         let trace = synthesize(&model, &options);
         prop_assert_eq!(trace.len() as u64, requests.unwrap_or(model.requests()));
         prop_assert!(trace.is_sorted_by_key(|request| request.arrival));
         let limit = 1 << 21;
         prop_assert!(trace.iter().all(|request| request.sectors > 0 && request.end().0 <= limit));
         if requests.is_none() {
-            for (op, of) in [(Op::Read, &model.reads), (Op::Write, &model.writes)] {
-                for (kb, count) in &of.sizes_kb {
-                    let count_of_size = trace
-                        .iter()
-                        .filter(|request| request.op == op && f64::from(request.sectors).total_cmp(&(kb * 2.0)).is_eq())
-                        .count();
-                    prop_assert_eq!(count_of_size as u64, *count);
-                }
-            }
+            check_sizes(&model, &trace);
         }
         if let Some(service) = &model.service {
             let total: i64 = trace.iter().map(|request| request.service().unwrap().0).sum();

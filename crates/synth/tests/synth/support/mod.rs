@@ -3,8 +3,14 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use emmclab_profile::{Profile, ProfileOptions, ProfileReport};
 use emmclab_synth::{SynthOptions, Synthesizer, WorkloadModel};
 use emmclab_trace::{Batch, Ledger, Op, ReadOptions, Request, TraceHeader, TraceReader};
+
+/// Options with this seed.
+pub fn options(seed: u64) -> SynthOptions {
+    SynthOptions { seed, ..SynthOptions::default() }
+}
 
 /// All requests of a synthetic trace.
 pub fn synthesize(model: &WorkloadModel, options: &SynthOptions) -> Vec<Request> {
@@ -12,14 +18,29 @@ pub fn synthesize(model: &WorkloadModel, options: &SynthOptions) -> Vec<Request>
     requests(&batches)
 }
 
-/// The batches of a trace, with its ledger and header.
-pub fn read(path: &Path) -> (Vec<Batch>, Ledger, TraceHeader) {
-    let mut reader = TraceReader::open(path, &ReadOptions::default()).unwrap();
-    let mut batches = Vec::new();
-    while let Some(batch) = reader.next_batch().unwrap() {
-        batches.push(batch);
+/// Checks that a synthetic trace has as many requests of each operation and size as its model states.
+pub fn check_sizes(model: &WorkloadModel, trace: &[Request]) {
+    for (op, of) in [(Op::Read, &model.reads), (Op::Write, &model.writes)] {
+        for (kb, count) in &of.sizes_kb {
+            let of_size = |request: &&Request| request.op == op && f64::from(request.sectors).total_cmp(&(kb * 2.0)).is_eq();
+            assert_eq!(trace.iter().filter(of_size).count() as u64, *count, "{}: {op:?} of {kb} KB", model.name);
+        }
     }
-    (batches, reader.ledger(), reader.header())
+}
+
+/// The profile of a trace.
+pub fn profile(batches: impl IntoIterator<Item = Batch>) -> ProfileReport {
+    let mut profile = Profile::new(ProfileOptions::default());
+    for batch in batches {
+        profile.update(&batch);
+    }
+    profile.finish(&Ledger::default(), &TraceHeader::default())
+}
+
+/// The batches of a trace.
+pub fn read(path: &Path) -> Vec<Batch> {
+    let mut reader = TraceReader::open(path, &ReadOptions::default()).unwrap();
+    std::iter::from_fn(|| reader.next_batch().unwrap()).collect()
 }
 
 pub fn requests(batches: &[Batch]) -> Vec<Request> {
