@@ -513,7 +513,7 @@ pub(super) fn only_recorded_calls(calls: &BTreeMap<String, u64>) -> Result<Vec<S
 }
 
 #[cfg(test)]
-mod own_tests {
+mod tests {
     use super::*;
 
     fn call(reader: &mut StraceParser, text: &str) -> SystemCall {
@@ -621,14 +621,9 @@ mod own_tests {
         let deleted = call(&mut reader, "5 1.4 fsync(3</data/x>(deleted)) = 0 <0.01>");
         assert_eq!(deleted.arguments[0].path(), Some("/data/x"));
     }
-}
-
-#[cfg(test)]
-mod ftrace_tests {
-    use super::*;
 
     #[test]
-    fn a_call_is_two_lines_with_hexadecimal_arguments() {
+    fn a_call_of_ftrace_is_two_lines_with_hexadecimal_arguments() {
         let mut reader = FtraceCallParser::default();
         let lines = [
             "# tracer: nop",
@@ -645,7 +640,7 @@ mod ftrace_tests {
     }
 
     #[test]
-    fn an_end_without_its_begin_is_left_out() {
+    fn an_end_of_ftrace_without_its_begin_is_left_out() {
         let mut reader = FtraceCallParser::default();
         assert_eq!(reader.line("a-1 [000] .... 1.000001: sys_read -> 0x10"), FtraceCallLine::Other);
         for text in ["nonsense", "a-1 [000", "a-1 [000] .... x: sys_read -> 0x10", "a-b [000] .... 1.0: sys_read(fd: 1)"] {

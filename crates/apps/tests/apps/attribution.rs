@@ -1,6 +1,6 @@
 //! The time of a run is attributed to states exactly to the nanosecond, for any program.
 
-use crate::support::{FixedDevice, host, outcome, program};
+use crate::support::{self, FixedDevice, host, outcome, program, thread};
 use emmclab_apps::{AppResult, ProgramRunOptions, ThreadState, run};
 use proptest::prelude::*;
 
@@ -37,14 +37,9 @@ fn random_program(steps: &[Vec<(u8, u8)>; 3]) -> String {
     let list = |steps: &[(u8, u8)]| steps.iter().map(|(kind, value)| step(*kind, *value)).collect::<Vec<_>>().join(", ");
     let [ui, worker, third] = steps;
     let join = |steps: String| if steps.is_empty() { steps } else { format!("{steps}, ") };
-    format!(
-        "{FILES}[[thread]]\nname = \"ui\"\nsteps = [{}{{ wait = {{ name = \"s\" }} }}]\n\
-         [[thread]]\nname = \"worker\"\nsteps = [{}{{ signal = {{ name = \"s\" }} }}]\n\
-         [[thread]]\nname = \"third\"\nsteps = [{}]\n",
-        join(list(ui)),
-        join(list(worker)),
-        list(third)
-    )
+    let user = support::ui(&format!("{}{{ wait = {{ name = \"s\" }} }}", join(list(ui))));
+    let worker = thread("worker", &format!("{}{{ signal = {{ name = \"s\" }} }}", join(list(worker))));
+    [FILES, &user, &worker, &thread("third", &list(third))].concat()
 }
 
 fn adds_up(result: &AppResult) {
@@ -97,8 +92,8 @@ proptest! {
 
 #[test]
 fn the_files_and_partitions_of_waits_are_named() {
-    let steps = format!("{FILES}[[thread]]\nname = \"ui\"\nsteps = [{{ transaction = {{ database = \"d\", pages = 2 }} }}]");
-    let result = outcome(&steps, 1);
+    let threads = support::ui("{ transaction = { database = \"d\", pages = 2 } }");
+    let result = outcome(&(FILES.to_owned() + &threads), 1);
     let sync: Vec<_> = result.spent.iter().filter(|spent| spent.state == ThreadState::Fsync).collect();
     assert!(!sync.is_empty());
     for spent in sync {
@@ -109,10 +104,8 @@ fn the_files_and_partitions_of_waits_are_named() {
 
 #[test]
 fn an_infinitely_fast_part_takes_its_share_of_the_time() {
-    let steps = format!(
-        "{FILES}[[thread]]\nname = \"ui\"\nsteps = [{{ transaction = {{ database = \"d\", pages = 2, count = 9 }} }}, {{ cpu = {{ ms = 5 }} }}]"
-    );
-    let program = program(&steps);
+    let steps = "{ transaction = { database = \"d\", pages = 2, count = 9 } }, { cpu = { ms = 5 } }";
+    let program = program(&(FILES.to_owned() + &support::ui(steps)));
     let with = |parts: &[&str]| {
         let what_if = parts.iter().map(|part| part.parse().unwrap()).collect();
         let mut device = FixedDevice::new(1000, 1000, 1000);

@@ -1,6 +1,6 @@
 //! Threads, cores, network and waits, with times that can be calculated by hand.
 
-use crate::support::{FixedDevice, failure, host, outcome, program};
+use crate::support::{FixedDevice, failure, host, outcome, program, run_on, thread, ui};
 use emmclab_apps::ThreadState::{self, Core, Network, Running, Think, Thread};
 use emmclab_apps::{PeriodicWork, ProgramRunOptions};
 
@@ -15,35 +15,32 @@ fn times(rest: &str, cores: u32) -> (i64, Vec<(ThreadState, i64)>) {
 
 #[test]
 fn steps_of_a_thread_come_one_after_the_other() {
-    let steps = "[[thread]]\nname = \"ui\"\nsteps = [{ cpu = { ms = 5 } }, { think = { ms = 7 } }, \
-                 { network = { size = 4000, round_trips = 2 } }, { cpu = { ms = 1 } }]";
+    let steps =
+        "{ cpu = { ms = 5 } }, { think = { ms = 7 } }, { network = { size = 4000, round_trips = 2 } }, { cpu = { ms = 1 } }";
     // 4,000 bytes at one byte per microsecond, and two round trips of 10 ms.
-    assert_eq!(times(steps, 1), (37, vec![(Running, 6), (Network, 24), (Think, 7)]));
+    assert_eq!(times(&ui(steps), 1), (37, vec![(Running, 6), (Network, 24), (Think, 7)]));
 }
 
 #[test]
 fn threads_share_a_core_by_turns_and_two_cores_do_not_make_them_wait() {
-    let steps = "[[thread]]\nname = \"ui\"\nsteps = [{ cpu = { ms = 5 } }]\n\
-                 [[thread]]\nname = \"other\"\nsteps = [{ cpu = { ms = 20 } }]";
+    let threads = ui("{ cpu = { ms = 5 } }") + &thread("other", "{ cpu = { ms = 20 } }");
     // With quanta of 2 ms, `ui` runs in 0-2, 4-6 and 8-9 ms.
-    assert_eq!(times(steps, 1), (9, vec![(Running, 5), (Core, 4)]));
-    assert_eq!(times(steps, 2), (5, vec![(Running, 5)]));
+    assert_eq!(times(&threads, 1), (9, vec![(Running, 5), (Core, 4)]));
+    assert_eq!(times(&threads, 2), (5, vec![(Running, 5)]));
 }
 
 #[test]
 fn transfers_share_the_network() {
-    let steps = "[[thread]]\nname = \"ui\"\nsteps = [{ network = { size = 1000, round_trips = 0 } }]\n\
-                 [[thread]]\nname = \"other\"\nsteps = [{ network = { size = 90000, round_trips = 0 } }]";
-    assert_eq!(times(steps, 1), (2, vec![(Network, 2)]));
+    let transfer = |bytes: u32| format!("{{ network = {{ size = {bytes}, round_trips = 0 }} }}");
+    let threads = ui(&transfer(1000)) + &thread("other", &transfer(90_000));
+    assert_eq!(times(&threads, 1), (2, vec![(Network, 2)]));
 }
 
 #[test]
 fn what_a_wait_for_a_worker_consists_of_is_what_the_worker_did() {
-    let steps = "[[thread]]\nname = \"ui\"\nsteps = [{ cpu = { ms = 1 } }, { signal = { name = \"go\" } }, \
-                 { wait = { name = \"done\" } }, { cpu = { ms = 1 } }]\n\
-                 [[thread]]\nname = \"worker\"\nsteps = [{ wait = { name = \"go\" } }, { think = { ms = 3 } }, \
-                 { cpu = { ms = 4 } }, { signal = { name = \"done\" } }]";
-    let result = outcome(steps, 2);
+    let user = "{ cpu = { ms = 1 } }, { signal = { name = \"go\" } }, { wait = { name = \"done\" } }, { cpu = { ms = 1 } }";
+    let worker = "{ wait = { name = \"go\" } }, { think = { ms = 3 } }, { cpu = { ms = 4 } }, { signal = { name = \"done\" } }";
+    let result = outcome(&(ui(user) + &thread("worker", worker)), 2);
     assert_eq!(result.runtime_ns, 9 * MS);
     let path: Vec<_> = [Running, Think, Thread].map(|state| result.states.get(state) / MS).to_vec();
     assert_eq!(path, [6, 3, 0]);
@@ -53,23 +50,20 @@ fn what_a_wait_for_a_worker_consists_of_is_what_the_worker_did() {
 
 #[test]
 fn a_lock_is_handed_on_in_the_order_of_asking() {
-    let thread = |name: &str, before: u32| {
-        format!(
-            "[[thread]]\nname = \"{name}\"\nsteps = [{{ think = {{ ms = {before} }} }}, \
-             {{ lock = {{ name = \"l\", steps = [{{ think = {{ ms = 10 }} }}] }} }}]\n"
-        )
+    let asks = |name: &str, before: u32| {
+        let steps = "{ lock = { name = \"l\", steps = [{ think = { ms = 10 } }] } }";
+        thread(name, &format!("{{ think = {{ ms = {before} }} }}, {steps}"))
     };
-    let steps = [thread("ui", 2), thread("a", 1), thread("b", 0)].concat();
+    let threads = [asks("ui", 2), asks("a", 1), asks("b", 0)].concat();
     // `b` has the lock until 10 ms, `a` until 20, `ui` until 30.
-    assert_eq!(times(&steps, 1), (30, vec![(Think, 30)]));
+    assert_eq!(times(&threads, 1), (30, vec![(Think, 30)]));
 }
 
 #[test]
 fn a_started_thread_runs_beside_and_its_end_can_be_waited_for() {
-    let steps = "[[thread]]\nname = \"ui\"\nsteps = [{ repeat = { times = 2, steps = [{ start = { thread = \"w\" } }, \
-                 { cpu = { ms = 1 } }, { join = { thread = \"w\" } }] } }]\n\
-                 [[thread]]\nname = \"w\"\nat_begin = false\nsteps = [{ think = { ms = 4 } }]";
-    let result = outcome(steps, 2);
+    let twice = "{ start = { thread = \"w\" } }, { cpu = { ms = 1 } }, { join = { thread = \"w\" } }";
+    let threads = ui(&format!("{{ repeat = {{ times = 2, steps = [{twice}] }} }}")) + STARTED;
+    let result = outcome(&threads, 2);
     assert_eq!(result.runtime_ns, 8 * MS);
     assert_eq!(result.threads[1].alive_ns, 8 * MS);
     // While the user's thread works, its own state counts; then it waits, and the state of the other thread counts.
@@ -78,57 +72,34 @@ fn a_started_thread_runs_beside_and_its_end_can_be_waited_for() {
 
 #[test]
 fn the_program_ends_with_the_thread_that_the_user_waits_for() {
-    let steps = "[[thread]]\nname = \"ui\"\nsteps = [{ cpu = { ms = 3 } }]\n\
-                 [[thread]]\nname = \"for ever\"\nsteps = [{ repeat = { steps = [{ think = { ms = 1 } }] } }]";
-    assert_eq!(outcome(steps, 1).runtime_ns, 3 * MS);
-}
-
-#[test]
-fn a_deadlock_names_the_threads_and_what_each_waits_for() {
-    let thread = |name: &str, first: &str, second: &str| {
-        format!(
-            "[[thread]]\nname = \"{name}\"\nsteps = [{{ lock = {{ name = \"{first}\", steps = [{{ think = {{ ms = 1 }} }}, \
-             {{ lock = {{ name = \"{second}\", steps = [] }} }}] }} }}]\n"
-        )
-    };
-    let message = failure(&[thread("ui", "a", "b"), thread("other", "b", "a")].concat());
-    assert!(message.contains("deadlock at 1.00 ms"), "{message}");
-    assert!(message.contains("thread `ui` waits for lock `b`, which `other` has"), "{message}");
-    assert!(message.contains("thread `other` waits for lock `a`, which `ui` has"), "{message}");
-    let alone = failure("[[thread]]\nname = \"ui\"\nsteps = [{ wait = { name = \"s\" } }, { signal = { name = \"s\" } }]");
-    assert!(alone.contains("thread `ui` waits for signal `s`"), "{alone}");
+    let threads = ui("{ cpu = { ms = 3 } }") + &thread("for ever", "{ repeat = { steps = [{ think = { ms = 1 } }] } }");
+    assert_eq!(outcome(&threads, 1).runtime_ns, 3 * MS);
 }
 
 #[test]
 fn periodic_work_of_the_host_takes_its_turns_on_the_core_and_hides_no_deadlock() {
     let mut setup = host(1);
     setup.periodic.push(PeriodicWork { name: "indicator".to_owned(), every_ms: 5.0, cpu_ms: 1.0 });
-    let run = |steps: &str| {
-        let mut device = FixedDevice::new(1000, 1000, 1000);
-        emmclab_apps::run(&program(steps), &setup, &mut device, &ProgramRunOptions::default())
-    };
-    let result = run("[[thread]]\nname = \"ui\"\nsteps = [{ think = { ms = 59 } }]").unwrap();
+    let result = run_on(&setup, &ui("{ think = { ms = 59 } }")).unwrap();
     assert_eq!((result.runtime_ns, result.cpu_ns), (59 * MS, 9 * MS), "at 5-6, 11-12, to 53-54 ms");
     let own = result.threads.last().unwrap();
     assert_eq!((own.name.as_str(), own.states.get(Running)), ("host: indicator", 9 * MS));
-    let result = run("[[thread]]\nname = \"ui\"\nsteps = [{ cpu = { ms = 20 } }]").unwrap();
+    let result = run_on(&setup, &ui("{ cpu = { ms = 20 } }")).unwrap();
     assert_eq!(result.states.get(Running) + result.states.get(Core), result.runtime_ns);
     assert!(result.states.get(Core) >= 2 * MS, "it takes turns: {:?}", result.states);
-    let stuck = run("[[thread]]\nname = \"ui\"\nsteps = [{ wait = { name = \"s\" } }, \
-                     { signal = { name = \"s\" } }]");
-    assert!(stuck.unwrap_err().to_string().contains("deadlock at"));
+    assert!(run_on(&setup, &ui(STUCK)).unwrap_err().to_string().contains("deadlock at"));
 }
 
 #[test]
 fn a_driver_that_asks_whether_a_write_is_done_works_as_long_as_the_device_has_one() {
-    let steps = "[[file]]\nname = \"f\"\npartition = \"data\"\n[[thread]]\nname = \"ui\"\nsteps = [\
-                 { create = { file = \"f\" } }, { append = { file = \"f\", size = 4096 } }, { fsync = { file = \"f\" } }]";
+    let steps = "{ create = { file = \"f\" } }, { append = { file = \"f\", size = 4096 } }, { fsync = { file = \"f\" } }";
+    let program = program(&format!("[[file]]\nname = \"f\"\npartition = \"data\"\n{}", ui(steps)));
     let cpu_ns = |poll_ns: i64, write_us: i64| {
         let mut setup = host(1);
         let cpu = setup.kernel["cpu"].as_table_mut().unwrap();
         cpu.insert("poll_ns".to_owned(), poll_ns.into());
         let mut device = FixedDevice::new(1000, write_us, 1000);
-        let result = emmclab_apps::run(&program(steps), &setup, &mut device, &ProgramRunOptions::default()).unwrap();
+        let result = emmclab_apps::run(&program, &setup, &mut device, &ProgramRunOptions::default()).unwrap();
         (result.kernel_cpu_ns.unwrap(), result.requests.unwrap().all.write.requests)
     };
     assert_eq!(cpu_ns(0, 1_000).0, 0, "an interrupt");
@@ -140,27 +111,46 @@ fn a_driver_that_asks_whether_a_write_is_done_works_as_long_as_the_device_has_on
     }
 }
 
-#[test]
-fn a_wait_without_end_beside_a_busy_thread_ends_at_the_limit() {
-    let message = failure(
-        "[[thread]]\nname = \"ui\"\nsteps = [{ wait = { name = \"s\" } }]\n\
-         [[thread]]\nname = \"busy\"\nsteps = [{ repeat = { steps = [{ think = { ms = 1000 } }] } }, \
-         { signal = { name = \"s\" } }]",
-    );
-    assert!(message.contains("has not ended after 60.00 s: thread `ui` waits for signal `s`"), "{message}");
-}
+/// Steps that wait for a signal that is sent only afterwards.
+const STUCK: &str = "{ wait = { name = \"s\" } }, { signal = { name = \"s\" } }";
+/// A thread that starts when another thread starts it.
+const STARTED: &str = "[[thread]]\nname = \"w\"\nat_begin = false\nsteps = [{ think = { ms = 4 } }]\n";
 
 #[test]
-fn steps_that_let_no_time_pass_are_refused() {
-    let message = failure("[[thread]]\nname = \"ui\"\nsteps = [{ repeat = { times = 1000000000000, steps = [] } }]");
-    assert!(message.contains("steps that take no time"), "{message}");
-}
-
-#[test]
-fn a_thread_that_runs_is_not_started_again() {
-    let message = failure(
-        "[[thread]]\nname = \"ui\"\nsteps = [{ start = { thread = \"w\" } }, { start = { thread = \"w\" } }]\n\
-         [[thread]]\nname = \"w\"\nat_begin = false\nsteps = [{ think = { ms = 4 } }]",
-    );
-    assert!(message.contains("`w`") && message.contains("still runs"), "{message}");
+fn what_cannot_end_or_lacks_a_part_is_refused_with_its_cause() {
+    let locks = |name: &str, first: &str, second: &str| {
+        let inner = format!("{{ think = {{ ms = 1 }} }}, {{ lock = {{ name = \"{second}\", steps = [] }} }}");
+        thread(name, &format!("{{ lock = {{ name = \"{first}\", steps = [{inner}] }} }}"))
+    };
+    let busy = "{ repeat = { steps = [{ think = { ms = 1000 } }] } }, { signal = { name = \"s\" } }";
+    let call = "{ call = { procedure = \"q\" } }";
+    let start = "{ start = { thread = \"w\" } }";
+    for (threads, words) in [
+        (
+            locks("ui", "a", "b") + &locks("other", "b", "a"),
+            &[
+                "deadlock at 1.00 ms",
+                "thread `ui` waits for lock `b`, which `other` has",
+                "thread `other` waits for lock `a`, which `ui` has",
+            ][..],
+        ),
+        (ui(STUCK), &["thread `ui` waits for signal `s`"]),
+        (
+            ui("{ wait = { name = \"s\" } }") + &thread("busy", busy),
+            &["has not ended after 60.00 s: thread `ui` waits for signal `s`"],
+        ),
+        (ui("{ repeat = { times = 1000000000000, steps = [] } }"), &["steps that take no time"]),
+        (ui(&format!("{start}, {start}")) + STARTED, &["`w`", "still runs"]),
+        (format!("[[procedure]]\nname = \"q\"\nsteps = [{call}]\n{}", ui(call)), &["`q`: the procedure calls itself"]),
+        (
+            "[[file]]\nname = \"late\"\npartition = \"data\"\n".to_owned() + &ui("{ append = { file = \"late\", size = 5 } }"),
+            &["`late`: the program uses a file of this file set"],
+        ),
+        ("[[file]]\nname = \"f\"\npartition = \"elsewhere\"\n".to_owned() + &ui(""), &["`elsewhere`", "`f`"]),
+    ] {
+        let message = failure(&threads);
+        for word in words {
+            assert!(message.contains(word), "{word}: {message}");
+        }
+    }
 }

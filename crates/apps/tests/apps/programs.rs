@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::support::{FixedDevice, program};
+use crate::support::FixedDevice;
 use emmclab_apps::{AppProgram, HostSetup, ProgramRunOptions, preset_names, preset_text, run};
 use proptest::prelude::*;
 
@@ -14,13 +14,6 @@ fn refused(rest: &str, steps: &str) -> (String, Option<u64>) {
     let error = AppProgram::from_toml(&text).unwrap_err();
     assert!(error.hint_text().is_some(), "{error}");
     (error.to_string(), error.line())
-}
-
-#[test]
-fn the_hint_of_an_impossible_amount_is_about_amounts() {
-    let text = format!("{HEAD}[[thread]]\nname = \"ui\"\nsteps = [{{ cpu = {{ ms = -1 }} }}]\n");
-    let error = AppProgram::from_toml(&text).unwrap_err();
-    assert_eq!(error.hint_text(), Some("give times in this range"), "{error}");
 }
 
 #[test]
@@ -54,6 +47,8 @@ fn a_fault_is_named_with_its_line() {
         assert!(message.contains(word), "{word}: {message}");
         assert_eq!(at, line, "{message}");
     }
+    let text = format!("{HEAD}[[thread]]\nname = \"ui\"\nsteps = [{{ cpu = {{ ms = -1 }} }}]\n");
+    assert_eq!(AppProgram::from_toml(&text).unwrap_err().hint_text(), Some("give times in this range"));
     let twice = format!("{HEAD}[[thread]]\nname = \"ui\"\nsteps = []\n[[thread]]\nname = \"ui\"\nsteps = []\n");
     let error = AppProgram::from_toml(&twice).unwrap_err();
     assert_eq!((error.line(), error.to_string().contains("has two entries of this name")), (Some(9), true));
@@ -70,31 +65,6 @@ fn more_threads_than_a_kernel_has_are_refused() {
     let (message, line) = refused(&many, "");
     assert!(message.contains("the program has 32769 threads; the maximum is 32768"), "{message}");
     assert!(line.is_some());
-}
-
-#[test]
-fn a_procedure_that_calls_itself_is_refused() {
-    let text = "[[procedure]]\nname = \"q\"\nsteps = [{ call = { procedure = \"q\" } }]\n\
-                [[thread]]\nname = \"ui\"\nsteps = [{ call = { procedure = \"q\" } }]\n";
-    let mut device = FixedDevice::new(1, 1, 1);
-    let error = run(&program(text), &crate::support::host(1), &mut device, &ProgramRunOptions::default()).unwrap_err();
-    assert!(error.to_string().contains("`q`: the procedure calls itself"), "{error}");
-}
-
-#[test]
-fn a_file_that_is_used_before_it_exists_is_named() {
-    let message = crate::support::failure(
-        "[[file]]\nname = \"late\"\npartition = \"data\"\n\
-         [[thread]]\nname = \"ui\"\nsteps = [{ append = { file = \"late\", size = 5 } }]",
-    );
-    assert!(message.contains("`late`: the program uses a file of this file set"), "{message}");
-}
-
-#[test]
-fn a_partition_that_the_host_does_not_have_is_named() {
-    let message =
-        crate::support::failure("[[file]]\nname = \"f\"\npartition = \"elsewhere\"\n[[thread]]\nname = \"ui\"\nsteps = []");
-    assert!(message.contains("`elsewhere`") && message.contains("`f`"), "{message}");
 }
 
 #[test]

@@ -77,16 +77,30 @@ pub fn host(cores: u32) -> HostSetup {
     .unwrap()
 }
 
-/// Runs a program on a device that takes 1 ms for each request.
-pub fn outcome(rest: &str, cores: u32) -> AppResult {
+/// Runs a program for at most a minute on a device that takes 1 ms for each request.
+pub fn run_on(host: &HostSetup, rest: &str) -> Result<AppResult> {
     let mut device = FixedDevice::new(1000, 1000, 1000);
-    run(&program(rest), &host(cores), &mut device, &ProgramRunOptions::default()).unwrap()
+    let options = ProgramRunOptions { limit: Nanos::from_secs(60), ..ProgramRunOptions::default() };
+    run(&program(rest), host, &mut device, &options)
+}
+
+/// The result of a run on a host with this number of cores.
+pub fn outcome(rest: &str, cores: u32) -> AppResult {
+    run_on(&host(cores), rest).unwrap()
 }
 
 /// Returns the error of a run.
 pub fn failure(rest: &str) -> String {
-    let mut device = FixedDevice::new(1000, 1000, 1000);
-    let options = ProgramRunOptions { limit: Nanos::from_secs(60), ..ProgramRunOptions::default() };
-    let error = run(&program(rest), &host(1), &mut device, &options).unwrap_err();
+    let error = run_on(&host(1), rest).unwrap_err();
     format!("{error}; {}", error.hint_text().unwrap_or_default())
+}
+
+/// A thread `ui` with these steps, in the format of a program file.
+pub fn ui(steps: &str) -> String {
+    thread("ui", steps)
+}
+
+/// A thread with these steps, in the format of a program file.
+pub fn thread(name: &str, steps: &str) -> String {
+    format!("[[thread]]\nname = \"{name}\"\nsteps = [{steps}]\n")
 }
