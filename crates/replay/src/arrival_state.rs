@@ -140,13 +140,11 @@ mod tests {
             first in 0u64..3,
         ) {
             let mut now = 0;
-            let requests: Vec<_> = gaps
-                .iter()
-                .map(|(gap, took, _)| {
-                    now += gap;
-                    (now, now + took)
-                })
-                .collect();
+            let times = |(gap, took, _): &(i64, i64, u32)| {
+                now += gap;
+                (now, now + took)
+            };
+            let requests: Vec<_> = gaps.iter().map(times).collect();
             let (mut idle, mut no_wait, mut peak) = (i64::MIN, 0, 0);
             for (arrival, complete) in &requests {
                 no_wait += u64::from(*arrival >= idle);

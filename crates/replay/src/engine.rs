@@ -264,7 +264,6 @@ impl CompletionQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use emmclab_device::CommandFlags;
     use emmclab_trace::{Nanos, Op};
     use proptest::prelude::*;
 
@@ -308,14 +307,18 @@ mod tests {
     }
 
     fn command(at_us: i64, op: Op, sector: u64, sectors: u32) -> DeviceCommand {
-        DeviceCommand { modifiers: CommandFlags::empty(), ..DeviceCommand::new(Nanos::from_micros(at_us), op, sector, sectors) }
+        DeviceCommand::new(Nanos::from_micros(at_us), op, sector, sectors)
+    }
+
+    /// Writes of 4 KB at intervals of 1 us.
+    fn writes(count: i64) -> Vec<DeviceCommand> {
+        (0..count).map(|i| command(i, Op::Write, i as u64 * 64, 8)).collect()
     }
 
     #[test]
     fn a_tag_is_free_when_the_late_completion_is_known() {
         let mut disk = reordering_behind_a_queue("1", "0");
-        let writes: Vec<_> = (0..20).map(|i| command(i, Op::Write, i as u64 * 64, 8)).collect();
-        let known = drive(&mut disk, &writes);
+        let known = drive(&mut disk, &writes(20));
         assert_eq!(known.iter().map(|event| event.id).collect::<Vec<_>>(), (0..20).collect::<Vec<_>>());
         for pair in known.windows(2) {
             assert!(pair[1].start >= pair[0].complete, "one command at a time");
@@ -325,8 +328,7 @@ mod tests {
     #[test]
     fn the_entries_of_a_pack_are_commands_of_their_own_where_the_device_reorders() {
         let mut disk = reordering_behind_a_queue("1", "8");
-        let writes: Vec<_> = (0..9).map(|i| command(i, Op::Write, i as u64 * 64, 8)).collect();
-        let known = drive(&mut disk, &writes);
+        let known = drive(&mut disk, &writes(9));
         let counts = disk.host_counts().unwrap();
         assert_eq!((counts.packs, counts.packed_requests, known.len()), (1, 8, 9));
         assert_eq!(disk.device.counters().packs, 0);

@@ -4,47 +4,31 @@
 use std::fs;
 use std::path::Path;
 
+use crate::common::{in_mode, of_4_kb, preset, until_stop};
 use emmclab_device::{DeviceConfig, NullObserver};
 use emmclab_replay::{RateFactor, ReplayMode, ReplayOptions, Simulation, SimulationResult, simulate};
 use emmclab_trace::{Nanos, Op, ReadOptions, Request, Sector, TraceCombiner, TraceInput};
 
 /// 4 KB pages with a program time of 1 ms, and one command at a time.
 fn device() -> DeviceConfig {
-    let mut config = DeviceConfig::preset("small-1gb").unwrap();
-    config
-        .set_all(&[
-            ("geometry.block_groups.0.program_us", "1000"),
-            ("geometry.block_groups.0.read_us", "100"),
-            ("timing.bus_ns_per_byte", "0"),
-            ("timing.command_ns", "0"),
-            ("controller.queue_depth", "1"),
-        ])
-        .unwrap();
-    config
+    let settings = [
+        ("geometry.block_groups.0.program_us", "1000"),
+        ("geometry.block_groups.0.read_us", "100"),
+        ("timing.bus_ns_per_byte", "0"),
+        ("timing.command_ns", "0"),
+        ("controller.queue_depth", "1"),
+    ];
+    preset("small-1gb", &settings)
 }
 
 /// A request of 4 KB, with times in us.
 fn request(op: Op, arrival: i64, start: Option<i64>, complete: Option<i64>) -> Request {
     let us = Nanos::from_micros;
-    Request {
-        start: start.map(us),
-        complete: complete.map(us),
-        ..Request::new(us(arrival), op, Sector(arrival as u64 % 512 * 8), 8)
-    }
+    Request { start: start.map(us), complete: complete.map(us), ..of_4_kb(arrival, op, arrival as u64 % 512 * 8) }
 }
 
 fn run(config: &DeviceConfig, options: &ReplayOptions, requests: &[Request]) -> SimulationResult {
-    let mut simulation = Simulation::new(config, options, None).unwrap();
-    for request in requests {
-        if !simulation.push(request, &mut NullObserver).unwrap() {
-            break;
-        }
-    }
-    simulation.finish(None, &mut NullObserver).unwrap()
-}
-
-fn in_mode(mode: ReplayMode) -> ReplayOptions {
-    ReplayOptions { mode, ..ReplayOptions::default() }
+    until_stop(Simulation::new(config, options, None).unwrap(), requests).0
 }
 
 /// Writes at intervals of `gap_us`, without recorded times.
@@ -247,8 +231,7 @@ fn a_coarse_clock_gives_the_open_loop_and_no_recorded_waits() {
     let lines: Vec<_> = (0..40).map(|at| format!("{},300000,1,4096,{}", at / 4, at * 4096)).collect();
     fs::write(&path, lines.join("\n")).unwrap();
     let columns = Some("complete_ms,response_ns,op_read0,size_bytes,offset_bytes");
-    let auto = ReplayOptions { mode: ReplayMode::Auto, ..ReplayOptions::default() };
-    let result = run_file(&path, columns, &auto);
+    let result = run_file(&path, columns, &in_mode(ReplayMode::Auto));
     assert_eq!(result.run.coarse_clock.as_deref(), Some("1ms"));
     assert_eq!((result.run.mode, result.recorded.no_wait.all.recorded_pct), (ReplayMode::Open, None));
     assert!(result.run.mode_reason.unwrap().contains("1ms"));

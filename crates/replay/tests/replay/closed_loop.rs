@@ -1,7 +1,7 @@
 //! A closed-loop run has the same completions as a replay of its requests.
 
-use crate::common::completed;
-use emmclab_device::{Device, DeviceConfig};
+use crate::common::{checked, completed, short_blocks};
+use emmclab_device::Device;
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{ClosedLoop, ReplayMode, ReplayOptions, Simulation};
 use emmclab_trace::{Nanos, Op, Request, Sector};
@@ -20,10 +20,8 @@ const RUNS: [Run; 6] = [
 ];
 
 fn simulation((settings, layers): Run) -> Simulation {
-    let mut config = DeviceConfig::preset("small-1gb").unwrap();
-    config.set("geometry.block_groups.0.pages_per_block", "16").unwrap();
-    config.set_all(settings).unwrap();
-    let options = ReplayOptions { mode: ReplayMode::Open, check: true, ..ReplayOptions::default() };
+    let config = short_blocks(settings);
+    let options = ReplayOptions { mode: ReplayMode::Open, ..checked() };
     let layers: Vec<_> = layers.iter().map(|name| LayerConfig::named(name)).collect();
     Simulation::on(&config, &options, Device::new(&config)).with_layers(&layers, None).unwrap()
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
-use crate::common::{Reported, parts_ms};
+use crate::common::{checked, completed, in_mode, of_4_kb, one_chip, parts_ms, short_blocks, until_stop};
 use emmclab_device::{DeviceConfig, NullObserver};
 use emmclab_replay::{
     ComputeCost, ImageStore, Precondition, RateFactor, ReplayMode, ReplayOptions, RequestRows, Simulation, SimulationResult,
@@ -12,45 +12,26 @@ use emmclab_trace::{Nanos, Op, Request, Sector, TraceInput};
 
 /// One chip with 4 KB pages and a program time of 1,000 us.
 fn config() -> DeviceConfig {
-    DeviceConfig::from_toml(
-        "name = 'one chip'
-         gc.policy = 'none'
-         capacity.over_provisioning_pct = 0
-         [[geometry.block_groups]]
-         page_kb = 4
-         blocks = 8
-         pages_per_block = 16
-         read_us = 100
-         program_us = 1000
-         erase_us = 5000",
-    )
-    .unwrap()
+    one_chip(8, 16, 1000)
 }
 
 fn small() -> DeviceConfig {
-    let mut config = DeviceConfig::preset("small-1gb").unwrap();
-    config.set_all(&[("geometry.block_groups.0.pages_per_block", "16"), ("geometry.block_groups.0.blocks", "64")]).unwrap();
-    config
+    short_blocks(&[("geometry.block_groups.0.blocks", "64")])
 }
 
 /// A recorded 4 KB write with its completion.
 fn recorded(arrival_us: i64, complete_us: i64, page: u64) -> Request {
-    Request {
-        complete: Some(Nanos::from_micros(complete_us)),
-        ..Request::new(Nanos::from_micros(arrival_us), Op::Write, Sector(page * 8), 8)
-    }
+    Request { complete: Some(Nanos::from_micros(complete_us)), ..of_4_kb(arrival_us, Op::Write, page * 8) }
+}
+
+/// Recorded 4 KB writes at intervals of `gap_us` to the pages that a function gives.
+fn writes(count: i64, gap_us: i64, page: impl Fn(i64) -> i64) -> Vec<Request> {
+    (0..count).map(|i| recorded(i * gap_us, i * gap_us + 1, page(i) as u64)).collect()
 }
 
 fn run(config: &DeviceConfig, options: &ReplayOptions, requests: &[Request]) -> (SimulationResult, Vec<i64>) {
-    let mut simulation = Simulation::new(config, options, None).unwrap();
-    let mut reported = Reported::default();
-    for request in requests {
-        if !simulation.push(request, &mut reported).unwrap() {
-            break;
-        }
-    }
-    let result = simulation.finish(None, &mut reported).unwrap();
-    (result, reported.0.iter().map(|event| event.arrival.0 / 1000).collect())
+    let (result, reported) = until_stop(Simulation::new(config, options, None).unwrap(), requests);
+    (result, reported.iter().map(|event| event.arrival.0 / 1000).collect())
 }
 
 #[test]
@@ -68,7 +49,7 @@ fn open_loop_keeps_recorded_times_scaled_and_moved() {
 
 #[test]
 fn closed_loop_keeps_think_time_after_the_simulated_completion() {
-    let options = ReplayOptions { mode: ReplayMode::Closed, ..ReplayOptions::default() };
+    let options = in_mode(ReplayMode::Closed);
     // The second request overlaps the first (100 us after its arrival). The third arrives 300 us after the second is complete.
     let requests = [recorded(0, 200, 0), recorded(100, 400, 1), recorded(700, 800, 2)];
     for scheduling in ["fifo", "read_first"] {
@@ -90,33 +71,28 @@ fn a_trace_beyond_the_device_is_refused_or_wrapped_and_counted() {
     let mut simulation = Simulation::new(&config(), &ReplayOptions::default(), None).unwrap();
     simulation.push(&beyond[0], &mut NullObserver).unwrap();
     assert!(simulation.push(&beyond[1], &mut NullObserver).is_err());
-    let options = ReplayOptions { wrap_addresses: true, check: true, ..ReplayOptions::default() };
+    let options = ReplayOptions { wrap_addresses: true, ..checked() };
     let (result, _) = run(&config(), &options, &beyond);
     assert_eq!((result.requests.total, result.ledger.folded), (2, 1));
 }
 
 #[test]
 fn a_device_that_runs_full_ends_the_run_and_says_so() {
-    let mut config = config();
-    config.set("geometry.block_groups.0.blocks", "2").unwrap();
-    let requests: Vec<_> = (0..40).map(|i| recorded(i * 2000, i * 2000 + 1, 0)).collect();
-    let (result, _) = run(&config, &ReplayOptions::default(), &requests);
+    let config = one_chip(2, 16, 1000);
+    let (result, _) = run(&config, &ReplayOptions::default(), &writes(40, 2000, |_| 0));
     assert_eq!(result.requests.total, 32);
     assert!(result.run.stopped.unwrap().contains("full"));
 }
 
 #[test]
 fn a_worn_out_device_ends_the_run_and_its_lifetime_is_reported() {
-    let mut config = small();
-    config
-        .set_all(&[
-            ("geometry.block_groups.0.erase_limit", "20"),
-            ("geometry.block_groups.0.spare_blocks", "2"),
-            ("wear.levelling", "dynamic"),
-        ])
-        .unwrap();
-    let requests: Vec<_> = (0..400_000).map(|i| recorded(i * 2000, i * 2000 + 1, (i * i % 3001) as u64)).collect();
-    let (result, _) = run(&config, &ReplayOptions::default(), &requests);
+    let config = short_blocks(&[
+        ("geometry.block_groups.0.blocks", "64"),
+        ("geometry.block_groups.0.erase_limit", "20"),
+        ("geometry.block_groups.0.spare_blocks", "2"),
+        ("wear.levelling", "dynamic"),
+    ]);
+    let (result, _) = run(&config, &ReplayOptions::default(), &writes(400_000, 2000, |i| i * i % 3001));
     assert!(result.run.stopped.as_deref().unwrap().contains("worn out"), "{:?}", result.run.stopped);
     // Two spares in each of four planes, and one block more than the spares of one plane.
     assert!((3..=9).contains(&result.wear.bad_blocks), "{}", result.wear.bad_blocks);
@@ -129,8 +105,8 @@ fn a_worn_out_device_ends_the_run_and_its_lifetime_is_reported() {
 #[test]
 fn parts_of_waf_and_of_the_response_time_add_up() {
     let config = small();
-    let options = ReplayOptions { precondition: Precondition::Random(100.0), check: true, ..Default::default() };
-    let mut requests: Vec<_> = (0..3000).map(|i| recorded(i * 500, i * 500 + 1, (i * 7919 % 3800) as u64)).collect();
+    let options = ReplayOptions { precondition: Precondition::Random(100.0), ..checked() };
+    let mut requests = writes(3000, 500, |i| i * 7919 % 3800);
     // The response time of flushes is not included in that of reads and writes.
     for flush in requests.iter_mut().step_by(50) {
         (flush.op, flush.sectors) = (Op::Flush, 0);
@@ -151,8 +127,7 @@ fn the_same_input_gives_the_same_result_and_options_count() {
     let run_once = |seed| {
         let options =
             ReplayOptions { precondition: Precondition::SteadyState { most_capacities: 4.0 }, seed, ..Default::default() };
-        let requests: Vec<_> = (0..2000).map(|i| recorded(i * 500, i * 500 + 1, (i * 31 % 3800) as u64)).collect();
-        let mut result = run(&config, &options, &requests).0;
+        let mut result = run(&config, &options, &writes(2000, 500, |i| i * 31 % 3800)).0;
         result.computing = ComputeCost::default();
         serde_json::to_string(&result).unwrap()
     };
@@ -169,11 +144,8 @@ fn an_aged_device_from_the_store_is_the_device_that_was_saved() {
         let mut config = small();
         config.set("gc.policy", policy).unwrap();
         let run_once = || {
-            let mut simulation = Simulation::new(&config, &options, Some(&store)).unwrap();
-            for i in 0..5000 {
-                simulation.push(&recorded(i * 500, i * 500 + 1, (i * 131 % 3800) as u64), &mut NullObserver).unwrap();
-            }
-            let mut result = simulation.finish(None, &mut NullObserver).unwrap();
+            let simulation = Simulation::new(&config, &options, Some(&store)).unwrap();
+            let (mut result, _) = completed(simulation, &writes(5000, 500, |i| i * 131 % 3800));
             result.computing = ComputeCost::default();
             serde_json::to_string(&result).unwrap()
         };
@@ -201,8 +173,8 @@ fn rows_in_parquet_hold_every_request_and_appear_whole() {
     let path = folder.path().join("rows.parquet");
     let mut simulation = Simulation::new(&config(), &ReplayOptions::default(), None).unwrap();
     let mut rows = RequestRows::create(&path).unwrap();
-    for i in 0..100 {
-        simulation.push(&recorded(i * 100, i * 100 + 1, i as u64), &mut rows).unwrap();
+    for request in writes(100, 100, |i| i) {
+        simulation.push(&request, &mut rows).unwrap();
     }
     simulation.finish(None, &mut rows).unwrap();
     assert!(!path.exists());

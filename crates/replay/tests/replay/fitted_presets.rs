@@ -2,18 +2,17 @@
 //! of the model moves the fit, and lists the figures that are out of bounds and are documented in the preset. It also compares the
 //! Messaging trace on the devices of IISWC 2015 with figures that were derived independently.
 
+use crate::common::{checked, preset, real_trace};
 use emmclab_device::{DeviceConfig, NullObserver, presets};
-use emmclab_replay::{
-    FittedFigure, ReplayOptions, SimulationResult, SyncMethod, TransferPattern, UsedDevice, fitted_figures, simulate,
-};
+use emmclab_replay::{FittedFigure, SimulationResult, SyncMethod, TransferPattern, UsedDevice, fitted_figures, simulate};
 use emmclab_trace::{Op, TraceCombiner, TraceInput};
 
 /// Prints all figures. Returns those that are out of bounds.
-fn off(preset: &str) -> Vec<String> {
-    let figures = fitted_figures(&DeviceConfig::preset(preset).unwrap()).unwrap();
+fn off(name: &str) -> Vec<String> {
+    let figures = fitted_figures(&preset(name, &[])).unwrap();
     for row in &figures {
         println!(
-            "{preset} {:44} {:9.2} {}, published {:9.2}: {:+.1} %, {:.3} to {:.3}",
+            "{name} {:44} {:9.2} {}, published {:9.2}: {:+.1} %, {:.3} to {:.3}",
             row.figure, row.here, row.unit, row.published, row.deviation_pct, row.least, row.most
         );
     }
@@ -22,13 +21,10 @@ fn off(preset: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_emmc_of_advil_stays_within_ten_percent_in_all_figures() {
-    assert_eq!(off("galaxys2"), [""; 0]);
-}
-
-#[test]
-fn the_card_of_advil_stays_within_ten_percent_in_all_figures() {
-    assert_eq!(off("microsd-class10"), [""; 0]);
+fn the_devices_of_advil_and_both_kinds_of_emmc_50_meet_all_their_figures() {
+    for name in ["galaxys2", "microsd-class10", "emmc50-cache", "emmc50-write-through"] {
+        assert_eq!(off(name), [""; 0], "{name}");
+    }
 }
 
 #[test]
@@ -38,12 +34,6 @@ fn the_cached_emmc_51_meets_the_four_write_rates_and_the_flush() {
     // The commands were measured on another device of the class than the rates.
     let of_the_other = ["a write, 4 KB", "both, 4 KB", "a reliable write, 4 KB"];
     assert_eq!(off("emmc51-cache"), [&off_by_reads[..], &of_the_other].concat());
-}
-
-#[test]
-fn both_kinds_of_emmc_50_meet_all_their_figures() {
-    assert_eq!(off("emmc50-cache"), [""; 0]);
-    assert_eq!(off("emmc50-write-through"), [""; 0]);
 }
 
 /// The presets that were fitted to the cards of FAST 2012.
@@ -77,8 +67,7 @@ fn the_cards_of_fast12_write_4_kb_in_order_without_copying_blocks() {
 fn the_figures_of_a_card_that_maps_blocks_fit_bast_and_not_fast() {
     for card in ["ridata-c2", "kingston-c4", "pny-c10"] {
         let agree = |scheme: &str| {
-            let mut config = DeviceConfig::preset(card).unwrap();
-            config.set("mapping.scheme", scheme).unwrap();
+            let config = preset(card, &[("mapping.scheme", scheme)]);
             fitted_figures(&config).unwrap().iter().all(FittedFigure::agrees)
         };
         assert_eq!([agree("bast"), agree("fast")], [true, false], "{card}");
@@ -88,9 +77,7 @@ fn the_figures_of_a_card_that_maps_blocks_fit_bast_and_not_fast() {
 #[test]
 fn a_bound_is_ten_percent_or_what_the_figure_was_rounded_from() {
     let figures = |card: &str, program_us: &str| {
-        let mut config = DeviceConfig::preset(card).unwrap();
-        config.set("geometry.block_groups.0.program_us", program_us).unwrap();
-        let figures = fitted_figures(&config).unwrap();
+        let figures = fitted_figures(&preset(card, &[("geometry.block_groups.0.program_us", program_us)])).unwrap();
         let row = |row: &FittedFigure| format!("{:.3} {:.3} {}", row.least, row.most, row.agrees());
         figures.iter().map(row).collect::<Vec<_>>()
     };
@@ -125,15 +112,12 @@ fn a_device_without_published_figures_is_told_so() {
 }
 
 /// The result for the Messaging trace; `None` if it is not installed.
-fn messaging(preset: &str, settings: &[(&str, &str)]) -> Option<SimulationResult> {
-    let path = crate::common::real_trace("nexus5/log106_Messaging.txt")?;
-    let mut config = DeviceConfig::preset(preset).unwrap();
-    config.set_all(settings).unwrap();
+fn messaging(name: &str, settings: &[(&str, &str)]) -> Option<SimulationResult> {
+    let path = real_trace("nexus5/log106_Messaging.txt")?;
     let mut traces = TraceCombiner::open(vec![TraceInput { path, ..TraceInput::default() }], 1).unwrap();
-    let options = ReplayOptions { check: true, ..ReplayOptions::default() };
-    let result = simulate(&config, &mut traces, &options, &mut NullObserver).unwrap();
+    let result = simulate(&preset(name, settings), &mut traces, &checked(), &mut NullObserver).unwrap();
     println!(
-        "{preset} {settings:?}: mean {:.3} (read {:.3}, write {:.3}) ms, utilisation {:.4}",
+        "{name} {settings:?}: mean {:.3} (read {:.3}, write {:.3}) ms, utilisation {:.4}",
         result.response.mean_response_ms,
         result.response.read.mean_ms,
         result.response.write.mean_ms,
@@ -149,30 +133,20 @@ fn close(found: f64, expected: f64, within: f64) {
 }
 
 #[test]
-fn mean_response_and_utilisation_two_way() {
-    for (preset, response, utilisation) in [("iiswc15-4ps", 3.75, 1.0), ("iiswc15-8ps", 2.10, 0.779), ("iiswc15-hps", 2.01, 1.0)]
+fn mean_response_two_way_and_eight_way_and_utilisation() {
+    for (name, two_way, eight_way, utilisation) in
+        [("iiswc15-4ps", 3.75, 1.53, 1.0), ("iiswc15-8ps", 2.10, 1.46, 0.779), ("iiswc15-hps", 2.01, 1.40, 1.0)]
     {
-        let Some(result) = messaging(preset, &[]) else { return };
-        close(result.response.mean_response_ms, response, 0.02);
-        close(result.space.space_utilisation, utilisation, 0.001);
-    }
-}
-
-#[test]
-fn mean_response_and_utilisation_eight_way() {
-    for (preset, response, utilisation) in [("iiswc15-4ps", 1.53, 1.0), ("iiswc15-8ps", 1.46, 0.779), ("iiswc15-hps", 1.40, 1.0)]
-    {
-        let Some(result) = messaging(preset, &[("timing.parallelism", "both")]) else { return };
-        close(result.response.mean_response_ms, response, 0.02);
-        close(result.space.space_utilisation, utilisation, 0.001);
+        for (settings, response) in [(&[][..], two_way), (&[("timing.parallelism", "both")], eight_way)] {
+            let Some(result) = messaging(name, settings) else { return };
+            close(result.response.mean_response_ms, response, 0.02);
+            close(result.space.space_utilisation, utilisation, 0.001);
+        }
     }
 }
 
 #[test]
 fn ssdsim_settings_give_ssdsim_means() {
-    let Some(result) = messaging("ssdsim", &[]) else { return };
-    close(result.response.mean_response_ms, 2.53, 0.05);
-    close(result.response.write.mean_ms, 2.55, 0.05);
     let eight = [
         ("geometry.block_groups.0.page_kb", "8"),
         ("geometry.block_groups.0.blocks", "8192"),
@@ -180,7 +154,9 @@ fn ssdsim_settings_give_ssdsim_means() {
         ("geometry.block_groups.0.program_us", "1491"),
         ("mapping.unit_kb", "8"),
     ];
-    let Some(result) = messaging("ssdsim", &eight) else { return };
-    close(result.response.mean_response_ms, 1.23, 0.05);
-    close(result.response.write.mean_ms, 1.22, 0.05);
+    for (settings, response, write) in [(&[][..], 2.53, 2.55), (&eight, 1.23, 1.22)] {
+        let Some(result) = messaging("ssdsim", settings) else { return };
+        close(result.response.mean_response_ms, response, 0.05);
+        close(result.response.write.mean_ms, write, 0.05);
+    }
 }

@@ -1,15 +1,13 @@
 //! The queue of the host above the device: merging, packing, one command at a time.
 
-use crate::common::{Reported, completed};
+use crate::common::{Reported, check_times, checked, completed, in_mode, short_blocks};
 use emmclab_device::{DeviceConfig, NullObserver, RequestCompleted};
-use emmclab_replay::{ReplayOptions, Simulation, SimulationResult};
+use emmclab_replay::{ReplayMode, Simulation, SimulationResult};
 use emmclab_trace::{Nanos, Op, Request, RequestFlags, Sector};
 use proptest::prelude::*;
 
 fn config(settings: &[(&str, &str)]) -> DeviceConfig {
-    let mut config = DeviceConfig::preset("small-1gb").unwrap();
-    let mut all = vec![
-        ("geometry.block_groups.0.pages_per_block", "16"),
+    let one_chip = [
         ("geometry.block_groups.0.blocks", "64"),
         ("geometry.channels", "1"),
         ("geometry.chips_per_channel", "1"),
@@ -19,9 +17,7 @@ fn config(settings: &[(&str, &str)]) -> DeviceConfig {
         ("controller.read_overhead_us", "100"),
         ("controller.bus_mode", "hs52"),
     ];
-    all.extend_from_slice(settings);
-    config.set_all(&all).unwrap();
-    config
+    short_blocks(&[&one_chip, settings].concat())
 }
 
 fn request(at_us: i64, op: Op, kb_from: u64, kb: u32) -> Request {
@@ -29,8 +25,16 @@ fn request(at_us: i64, op: Op, kb_from: u64, kb: u32) -> Request {
 }
 
 fn run(config: &DeviceConfig, requests: &[Request]) -> (SimulationResult, Vec<RequestCompleted>) {
-    let options = ReplayOptions { check: true, ..ReplayOptions::default() };
-    completed(Simulation::new(config, &options, None).unwrap(), requests)
+    completed(Simulation::new(config, &checked(), None).unwrap(), requests)
+}
+
+/// Checks that every request is reported once and in order, and that its times are possible.
+fn check_reported(reported: &[RequestCompleted], requests: &[Request]) {
+    assert_eq!(reported.len(), requests.len());
+    for (event, request) in reported.iter().zip(requests) {
+        assert_eq!((event.op, event.sector, event.sectors), (request.op, request.sector.0, request.sectors));
+    }
+    check_times(reported);
 }
 
 /// 4 KB writes at different addresses, which all arrive while the first is being executed.
@@ -40,7 +44,7 @@ fn burst(count: u64) -> Vec<Request> {
 
 #[test]
 fn a_pack_pays_one_overhead_and_one_header_and_ends_as_one() {
-    let (alone, _) = run(&config(&[]), &burst(9));
+    let (alone, reported_alone) = run(&config(&[]), &burst(9));
     let (packed, reported) = run(&config(&[("host.packed_writes", "8")]), &burst(9));
     let host = packed.host.clone().unwrap();
     assert_eq!((host.commands, host.packs, host.packed_requests), (2, 1, 8));
@@ -49,7 +53,6 @@ fn a_pack_pays_one_overhead_and_one_header_and_ends_as_one() {
     assert!(reported[1..].iter().all(|event| event.complete == reported[8].complete && event.start == reported[1].start));
     let last = |reported: &[RequestCompleted]| reported.last().unwrap().complete;
     let header_ns = 512 * 1000 / 52;
-    let (_, reported_alone) = run(&config(&[]), &burst(9));
     let saved = last(&reported_alone) - last(&reported);
     assert!((saved.0 - (7 * 200_000 - header_ns)).abs() < 100, "{saved}");
     assert!(packed.response.mean_response_ms > 0.0 && alone.host.is_none());
@@ -116,8 +119,7 @@ fn closed_loop_waits_for_what_the_host_still_holds() {
         |at: i64, end: i64, kb: u64| Request { complete: Some(Nanos::from_micros(end)), ..request(at, Op::Write, kb, 4) };
     let requests = [recorded(0, 100, 0), recorded(10, 100, 8), recorded(500, 600, 16)];
     let config = config(&[("host.packed_writes", "8")]);
-    let options = ReplayOptions { mode: emmclab_replay::ReplayMode::Closed, ..ReplayOptions::default() };
-    let mut simulation = Simulation::new(&config, &options, None).unwrap();
+    let mut simulation = Simulation::new(&config, &in_mode(ReplayMode::Closed), None).unwrap();
     let mut reported = Reported::default();
     for request in &requests {
         simulation.push(request, &mut reported).unwrap();
@@ -166,13 +168,8 @@ proptest! {
             request
         }).collect();
         let (result, reported) = run(&config, &requests);
-        prop_assert_eq!(reported.len(), requests.len());
         prop_assert_eq!(result.requests.total as usize, requests.len());
-        for (event, request) in reported.iter().zip(&requests) {
-            prop_assert_eq!((event.op, event.sector, event.sectors), (request.op, request.sector.0, request.sectors));
-            prop_assert!(event.arrival <= event.start && event.start <= event.complete);
-            prop_assert_eq!(event.waits.total(), event.complete - event.arrival);
-        }
+        check_reported(&reported, &requests);
     }
 
     /// Tests all kernels on devices without some functions. The checker compares contents and sums of times.
@@ -207,12 +204,7 @@ proptest! {
             request
         }).collect();
         let (result, reported) = run(&config, &requests);
-        prop_assert_eq!(reported.len(), requests.len());
-        for (event, request) in reported.iter().zip(&requests) {
-            prop_assert_eq!((event.op, event.sector, event.sectors), (request.op, request.sector.0, request.sectors));
-            prop_assert!(event.arrival <= event.start && event.start <= event.complete);
-            prop_assert_eq!(event.waits.total(), event.complete - event.arrival);
-        }
+        check_reported(&reported, &requests);
         let driver = result.host.unwrap().driver.unwrap();
         prop_assert!(cache != "0" || driver.flushes + driver.barriers == 0);
         prop_assert!(reliable == "true" || driver.reliable_writes == 0);

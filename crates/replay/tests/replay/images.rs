@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::common::preset;
 use emmclab_device::{DeviceConfig, SettingExplanation, decides_contents, presets};
 use emmclab_replay::{ImageStore, Precondition, ReplayOptions, Simulation, age_by_traces, prepare};
 use emmclab_trace::interrupt::interruptible;
@@ -11,10 +12,8 @@ use emmclab_trace::{ErrorClass, ReadOptions, TraceInput, formats};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-fn small() -> DeviceConfig {
-    let mut config = DeviceConfig::preset("small-1gb").unwrap();
-    config.set("geometry.block_groups.0.blocks", "64").unwrap();
-    config
+fn small(settings: &[(&str, &str)]) -> DeviceConfig {
+    preset("small-1gb", &[&[("geometry.block_groups.0.blocks", "64")], settings].concat())
 }
 
 fn aged(share: f64) -> ReplayOptions {
@@ -29,7 +28,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 /// The result of a run on the preconditioned device.
 fn outcome(options: &ReplayOptions, store: Option<&ImageStore>) -> Vec<u8> {
-    Simulation::new(&small(), options, store).unwrap().into_device().to_image()
+    Simulation::new(&small(&[]), options, store).unwrap().into_device().to_image()
 }
 
 #[test]
@@ -37,7 +36,7 @@ fn preconditioning_can_be_interrupted_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let store = ImageStore::open(folder.path()).unwrap();
     let options = ReplayOptions { precondition: Precondition::SteadyState { most_capacities: 1000.0 }, ..Default::default() };
-    let error = interruptible(|| true, || Simulation::new(&small(), &options, Some(&store)).err()).unwrap();
+    let error = interruptible(|| true, || Simulation::new(&small(&[]), &options, Some(&store)).err()).unwrap();
     assert_eq!(error.kind(), ErrorClass::Interrupted);
     assert!(files(folder.path()).is_empty());
 }
@@ -46,7 +45,7 @@ fn preconditioning_can_be_interrupted_and_leaves_nothing() {
 fn an_image_that_another_one_makes_is_waited_for_or_left_to_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = ImageStore::open(folder.path()).unwrap();
-    assert!(prepare(&small(), &aged(50.0), &store).unwrap());
+    assert!(prepare(&small(&[]), &aged(50.0), &store).unwrap());
     let [image] = files(folder.path()).try_into().unwrap();
     let bytes = std::fs::read(&image).unwrap();
     std::fs::remove_file(&image).unwrap();
@@ -54,7 +53,7 @@ fn an_image_that_another_one_makes_is_waited_for_or_left_to_it() {
     let claim = image.with_extension("lock");
     let lock = std::fs::File::create(&claim).unwrap();
     lock.lock().unwrap();
-    assert!(!prepare(&small(), &aged(50.0), &store).unwrap());
+    assert!(!prepare(&small(&[]), &aged(50.0), &store).unwrap());
     let waiting = std::thread::spawn({
         let store = store.clone();
         move || outcome(&aged(50.0), Some(&store))
@@ -88,17 +87,14 @@ fn devices_that_differ_only_in_what_cannot_show_share_an_image() {
         let store = ImageStore::open(folder.path()).unwrap();
         let image = outcome(&options, Some(&store));
         for settings in same {
-            let mut config = small();
-            config.set_all(settings).unwrap();
+            let config = small(settings);
             // The device itself, without the store, has the same contents.
             let made = Simulation::new(&config, &options, None).unwrap().into_device().to_image();
             assert!(made == image, "{settings:?}");
             assert!(prepare(&config, &options, &store).unwrap());
         }
         assert_eq!(files(folder.path()).len(), 1);
-        let mut other = small();
-        other.set("gc.policy", "\"fifo\"").unwrap();
-        assert!(prepare(&other, &options, &store).unwrap());
+        assert!(prepare(&small(&[("gc.policy", "\"fifo\"")]), &options, &store).unwrap());
         assert_eq!(files(folder.path()).len(), 2);
     }
 }
@@ -171,7 +167,7 @@ fn a_fill_in_order_is_one_image_for_all_seeds() {
     for (precondition, images) in [(Precondition::Sequential(10.0), 1), (Precondition::Random(10.0), 3)] {
         for seed in [1, 2] {
             let options = ReplayOptions { precondition: precondition.clone(), seed, ..Default::default() };
-            assert!(prepare(&small(), &options, &store).unwrap());
+            assert!(prepare(&small(&[]), &options, &store).unwrap());
         }
         assert_eq!(files(folder.path()).len(), images);
     }
@@ -187,10 +183,8 @@ fn what_identifies_a_trace_is_the_same_in_every_process() {
 #[test]
 fn what_a_device_does_in_pauses_makes_another_used_device_and_no_other_one() {
     let image = |settings: &[(&str, &str)], precondition: &str, images: usize, folder: &Path| {
-        let mut config = small();
-        config.set_all(settings).unwrap();
         let options = ReplayOptions { precondition: precondition.parse().unwrap(), ..Default::default() };
-        assert!(prepare(&config, &options, &ImageStore::open(folder).unwrap()).unwrap());
+        assert!(prepare(&small(settings), &options, &ImageStore::open(folder).unwrap()).unwrap());
         assert_eq!(files(folder).len(), images, "{settings:?} {precondition}");
     };
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,9 @@
 //! Layers in simulated time: a pass-through layer changes nothing, and logged data costs the time of its commands.
 
-use crate::common::{completed, parts_ms};
+use crate::common::{
+    Drawn, check_times, checked, completed, drawn_requests, in_mode, of_4_kb, parts_ms, preset, random_numbers, scattered_writes,
+    small_layers,
+};
 use emmclab_device::{Device, DeviceConfig, RequestCompleted};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{ComputeCost, ReplayMode, ReplayOptions, Simulation, SimulationResult};
@@ -8,16 +11,12 @@ use emmclab_trace::{ErrorClass, Nanos, Op, Request, RequestFlags, Sector};
 use proptest::prelude::*;
 
 fn device() -> DeviceConfig {
-    DeviceConfig::preset("small-1gb").unwrap()
+    preset("small-1gb", &[])
 }
 
 /// Random 4 KB requests at intervals of `gap_us`, a third of them reads.
 fn requests(count: u64, span: u64, gap_us: i64) -> Vec<Request> {
-    let mut seed = 5_u64;
-    let mut random = move |below: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % below
-    };
+    let mut random = random_numbers();
     let request = |i: u64| {
         let op = if random(3) == 0 { Op::Read } else { Op::Write };
         let sectors = [8, 8, 8, 15, 64, 256][random(6) as usize];
@@ -50,7 +49,7 @@ fn without_reports_of_layers(result: SimulationResult) -> SimulationResult {
 fn pass_through_changes_nothing() {
     let requests = requests(3000, 1 << 20, 900);
     for mode in [ReplayMode::Open, ReplayMode::BackToBack] {
-        let options = ReplayOptions { mode, check: true, ..ReplayOptions::default() };
+        let options = ReplayOptions { mode, ..checked() };
         let bare = run(&[], false, &options, &requests);
         let pass = LayerConfig::named("pass-through");
         let through = run(&[pass.clone(), pass], false, &options, &requests);
@@ -61,16 +60,13 @@ fn pass_through_changes_nothing() {
 
 /// A device behind a host queue that merges and packs.
 fn queued(settings: &[(&str, &str)]) -> DeviceConfig {
-    let mut config = device();
-    config.set_all(&[("controller.queue_depth", "1"), ("host.merge_max_kb", "64")]).unwrap();
-    config.set_all(&[("host.packed_writes", "8"), ("host.packed_reads", "4")]).unwrap();
-    config.set_all(settings).unwrap();
-    config
+    let one_command = [("controller.queue_depth", "1"), ("host.merge_max_kb", "64")];
+    let packing = [("host.packed_writes", "8"), ("host.packed_reads", "4")];
+    preset("small-1gb", &[&one_command, &packing, settings].concat())
 }
 
 fn reported(config: &DeviceConfig, layers: &[LayerConfig], requests: &[Request]) -> (SimulationResult, Vec<RequestCompleted>) {
-    let options = ReplayOptions { check: true, ..ReplayOptions::default() };
-    completed(Simulation::new(config, &options, None).unwrap().with_layers(layers, None).unwrap(), requests)
+    completed(Simulation::new(config, &checked(), None).unwrap().with_layers(layers, None).unwrap(), requests)
 }
 
 #[test]
@@ -114,10 +110,7 @@ fn flags_pass_through_a_layer_that_accepts_them() {
 #[test]
 fn flags_become_flushes_above_a_layer_that_does_not_accept_them() {
     let config = queued(&[("cache.size_kb", "512"), ("cache.write_back", "when_full")]);
-    let write = |at_us: i64, kb: u64, flags| {
-        let sector = Sector(kb * 2);
-        Request { flags, ..Request::new(Nanos::from_micros(at_us), Op::Write, sector, 8) }
-    };
+    let write = |at_us: i64, kb: u64, flags| Request { flags, ..of_4_kb(at_us, Op::Write, kb * 2) };
     let plain = [write(0, 0, RequestFlags::default()), write(10_000, 64, RequestFlags::default())];
     for layers in [vec![LayerConfig::named("pass-through"), advil()], vec![advil()]] {
         let response = |reported: &[RequestCompleted]| reported[1].complete - reported[1].arrival;
@@ -134,7 +127,7 @@ fn flags_become_flushes_above_a_layer_that_does_not_accept_them() {
 #[test]
 fn the_same_input_gives_the_same_result() {
     let requests = requests(5000, 1 << 20, 700);
-    let options = ReplayOptions { check: true, ..ReplayOptions::default() };
+    let options = checked();
     let stack = [advil().with("second_device", "true"), LayerConfig::named("ressd").with("reserved", "16MB")];
     let one = run(&stack, true, &options, &requests);
     assert_eq!(one, run(&stack, true, &options, &requests));
@@ -146,8 +139,8 @@ fn the_same_input_gives_the_same_result() {
 
 #[test]
 fn logged_writes_take_what_the_second_device_takes() {
-    let options = ReplayOptions { mode: ReplayMode::BackToBack, ..ReplayOptions::default() };
-    let writes: Vec<_> = (0..500_u64).map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 7919 * 8 % (1 << 20)), 8)).collect();
+    let options = in_mode(ReplayMode::BackToBack);
+    let writes = scattered_writes(500, 1 << 17, 0);
     let pass = ReplayOptions { first_writes: 3, ..options.clone() };
     let first = run(&[LayerConfig::named("pass-through")], false, &pass, &writes).first_writes;
     assert_eq!(first, [0, 1, 2].map(|i: usize| (writes[i].sector.0, 8)));
@@ -157,20 +150,13 @@ fn logged_writes_take_what_the_second_device_takes() {
     assert_eq!(logged.second_device.as_ref().unwrap().host_bytes_written, 500 * 4096);
     assert_eq!(logged.flash.page_programs.total, 0, "nothing came to the device");
     // The card is the same device, and takes the same time for the same sequential writes.
-    let sequence: Vec<_> = (0..500_u64).map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 8), 8)).collect();
+    let sequence: Vec<_> = (0..500_u64).map(|i| of_4_kb(0, Op::Write, i * 8)).collect();
     assert_eq!(logged.run.simulated_s, run(&[], false, &options, &sequence).run.simulated_s);
 }
 
 #[test]
 fn the_mover_uses_pauses_and_holds_requests_where_there_are_none() {
-    let writes = |gap_us: i64| -> Vec<Request> {
-        (0..12_000_u64)
-            .map(|i| {
-                let sector = Sector(i * 7919 * 8 % (1 << 20));
-                Request::new(Nanos::from_micros(i as i64 * gap_us), Op::Write, sector, 8)
-            })
-            .collect()
-    };
+    let writes = |gap_us: i64| scattered_writes(12_000, 1 << 17, gap_us);
     let options = ReplayOptions::default();
     let hurried = run(&[advil().with("second_device", "true")], true, &options, &writes(100));
     let patient = run(&[advil().with("second_device", "true")], true, &options, &writes(60_000));
@@ -183,8 +169,8 @@ fn the_mover_uses_pauses_and_holds_requests_where_there_are_none() {
 
 #[test]
 fn draining_is_timed_and_changes_nothing_before_it() {
-    let writes: Vec<_> = (0..9_000_u64).map(|i| Request::new(Nanos(0), Op::Write, Sector(i * 7919 * 8 % (1 << 20)), 8)).collect();
-    let plain = ReplayOptions { mode: ReplayMode::BackToBack, ..ReplayOptions::default() };
+    let writes = scattered_writes(9_000, 1 << 17, 0);
+    let plain = in_mode(ReplayMode::BackToBack);
     let drain = ReplayOptions { drain: true, ..plain.clone() };
     let stacked = |name: &str| vec![LayerConfig::named(name).with("reserved", "16MB").with("second_device", "true"), advil()];
     for stack in [stacked("advil"), stacked("ressd")] {
@@ -210,8 +196,7 @@ fn draining_is_timed_and_changes_nothing_before_it() {
 
 #[test]
 fn the_parts_of_a_response_add_up() {
-    let options = ReplayOptions::default();
-    let result = run(&[advil()], false, &options, &requests(4000, 1 << 20, 500));
+    let result = run(&[advil()], false, &ReplayOptions::default(), &requests(4000, 1 << 20, 500));
     let parts = parts_ms(&result.waits);
     assert!((parts - result.response.mean_response_ms).abs() < 1e-6 * parts);
 }
@@ -231,9 +216,6 @@ fn what_cannot_be_is_refused() {
     assert!(refuse(&device(), &[advil().with("second_device", "true")], false).contains("no second device"));
     assert!(refuse(&device(), &[advil().with("reserved", "2GB")], false).contains("ends after the end of the device"));
 }
-
-/// Gap in us, operation, address, length, flags.
-type Drawn = (u16, u8, u16, u8, u8);
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(60), ..ProptestConfig::default() })]
@@ -259,23 +241,8 @@ proptest! {
             ("cache.size_kb", cache),
             ("geometry.block_groups.0.blocks", "16"),
         ]);
-        let layer = |name: &&str| match *name {
-            "pass-through" => LayerConfig::named(name),
-            name => LayerConfig::named(name).with("reserved", "4MB").with("clustered_block", "512KB"),
-        };
-        let layers: Vec<_> = names.iter().map(layer).collect();
-        let mut now = 0;
-        let requests: Vec<_> = steps.iter().map(|(gap, op, place, length, flags)| {
-            now += i64::from(*gap % 1500);
-            let op = match op { 0..=170 => Op::Write, 171..=225 => Op::Read, 226..=240 => Op::Discard, _ => Op::Flush };
-            let (sector, sectors) = if op == Op::Flush { (0, 0) } else {
-                (u64::from(*place % 2000) * 4, u32::from(*length % 64 + 1))
-            };
-            let mut request = Request::new(Nanos::from_micros(now), op, Sector(sector), sectors);
-            request.flags = match flags { 0..=15 => RequestFlags::FUA, 16..=30 => RequestFlags::PREFLUSH, _ => RequestFlags::default() };
-            request
-        }).collect();
-        let (result, reported) = reported(&config, &layers, &requests);
+        let requests = drawn_requests(&steps, 170);
+        let (result, reported) = reported(&config, &small_layers(&names), &requests);
         prop_assert_eq!(result.requests.total as usize, requests.len());
         let mut seen: Vec<_> = reported.iter().map(|event| (event.arrival, event.op, event.sector, event.sectors)).collect();
         // The first request arrives at time 0.
@@ -284,9 +251,6 @@ proptest! {
         seen.sort_by_key(|one| (one.0, one.2, one.3, one.1 as u8));
         asked.sort_by_key(|one| (one.0, one.2, one.3, one.1 as u8));
         prop_assert_eq!(seen, asked);
-        for event in &reported {
-            prop_assert!(event.arrival <= event.start && event.start <= event.complete);
-            prop_assert_eq!(event.waits.total(), event.complete - event.arrival);
-        }
+        check_times(&reported);
     }
 }

@@ -8,7 +8,7 @@ use emmclab_device::{DeviceConfig, RequestCompleted};
 use emmclab_replay::{ByOperation, ReplayMode, ReplayOptions, Simulation, SimulationResult, TimeComparison};
 use emmclab_trace::{Nanos, Op, Request, RequestFlags, Sector};
 
-use crate::common::{completed, requests_of};
+use crate::common::{completed, in_mode, preset, requests_of};
 
 /// Service times in us, by (is a write, KB).
 type Times = BTreeMap<(bool, u32), Vec<i64>>;
@@ -19,8 +19,7 @@ fn median(times: &mut [i64]) -> f64 {
 }
 
 fn in_closed_loop(config: &DeviceConfig, requests: &[Request]) -> (SimulationResult, Vec<RequestCompleted>) {
-    let options = ReplayOptions { mode: ReplayMode::Closed, ..ReplayOptions::default() };
-    completed(Simulation::new(config, &options, None).unwrap(), requests)
+    completed(Simulation::new(config, &in_mode(ReplayMode::Closed), None).unwrap(), requests)
 }
 
 /// Service times of the phone, from the start or from the previous completion, whichever is later, because the driver fetches the next
@@ -43,7 +42,7 @@ fn served(requests: &[Request]) -> Times {
 #[test]
 fn service_times_by_size_are_those_of_the_phone() {
     let Some(requests) = requests_of("nexus5/log106_Messaging.txt") else { return };
-    let (_, reported) = in_closed_loop(&DeviceConfig::preset("nexus5").unwrap(), &requests);
+    let (_, reported) = in_closed_loop(&preset("nexus5", &[]), &requests);
     let mut simulated = Times::new();
     for event in &reported {
         let key = (event.op == Op::Write, event.sectors / 2);
@@ -69,8 +68,7 @@ fn its_own_recording_is_met_in_closed_loop_over_ten_seeds() {
     let Some(requests) = requests_of("nexus5/log106_Messaging.txt") else { return };
     let mut runs = Vec::new();
     for seed in 0..10 {
-        let mut config = DeviceConfig::preset("nexus5").unwrap();
-        config.set("power.seed", &seed.to_string()).unwrap();
+        let config = preset("nexus5", &[("power.seed", &seed.to_string())]);
         runs.push(in_closed_loop(&config, &requests).0.recorded);
     }
     let response = |op: fn(&ByOperation<TimeComparison>) -> TimeComparison| {
@@ -89,15 +87,9 @@ fn its_own_recording_is_met_in_closed_loop_over_ten_seeds() {
 /// Maximum request of the kernel. Larger transfers are sent as several requests, which the driver may pack.
 const LONGEST_KB: u32 = 512;
 
-/// MB/s of a single request of a size to an idle and awake device, as sent by the kernel.
-fn rate(settings: &[(&str, &str)], op: Op, kb: u32) -> f64 {
-    rate_in_parts(settings, op, kb, LONGEST_KB)
-}
-
-/// MB/s of a request of a size in commands of at most `longest_kb` KB.
-fn rate_in_parts(settings: &[(&str, &str)], op: Op, kb: u32, longest_kb: u32) -> f64 {
-    let mut config = DeviceConfig::preset("nexus5").unwrap();
-    config.set_all(settings).unwrap();
+/// MB/s of a request of a size in commands of at most `longest_kb` KB, to an idle and awake device.
+fn rate(settings: &[(&str, &str)], op: Op, kb: u32, longest_kb: u32) -> f64 {
+    let config = preset("nexus5", settings);
     let part = |i| {
         let size = longest_kb.min(kb - i * longest_kb);
         Request::new(Nanos(0), op, Sector(u64::from(i * longest_kb) * 2), size * 2)
@@ -113,7 +105,6 @@ fn planes(count: u32) -> [(&'static str, &'static str); 3] {
     let (dies, planes) = match count {
         1 => ("1", "1"),
         2 => ("1", "2"),
-        4 => ("2", "2"),
         8 => ("4", "2"),
         _ => ("8", "2"),
     };
@@ -132,7 +123,7 @@ fn throughput_rises_with_the_size_and_packing_never_slows() {
     for op in [Op::Read, Op::Write] {
         for power in 2..=14 {
             let kb = 1 << power;
-            let rates = [&one[..], &packed, &shared, &queued, &[], &PACKED].map(|settings| rate(settings, op, kb));
+            let rates = [&one[..], &packed, &shared, &queued, &[], &PACKED].map(|settings| rate(settings, op, kb, LONGEST_KB));
             println!("{op:?} {kb} KB: {rates:.2?} MB/s: one plane, packed, in shared pages, all at once; the preset, packed");
             assert!(rates[1] >= rates[0] * 0.999 && rates[2] >= rates[1] * 0.999, "packing never slows");
             assert!(rates[5] >= rates[4] * 0.999, "packing never slows");
@@ -156,7 +147,7 @@ const POINTS: [(Op, u32, f64, f64); 5] = [
 #[test]
 fn rates_of_the_preset_are_within_a_fifth_of_all_published_ones() {
     for (op, kb, published, documented) in POINTS {
-        let found = rate_in_parts(&[], op, kb, kb);
+        let found = rate(&[], op, kb, kb);
         println!("{op:?} {kb} KB: {found:.2} MB/s, published {published} MB/s");
         assert!((found / published - 1.0).abs() < 0.2, "{op:?} {kb} KB: {found}, published {published}");
         assert!((found / documented - 1.0).abs() < 0.01, "{op:?} {kb} KB: {found}, documented {documented}");
@@ -166,7 +157,7 @@ fn rates_of_the_preset_are_within_a_fifth_of_all_published_ones() {
 #[test]
 fn rates_of_the_preset_rise_with_the_size() {
     for (op, powers) in [(Op::Read, 2..=8), (Op::Write, 2..=14)] {
-        let rates: Vec<_> = powers.map(|power| rate_in_parts(&[], op, 1 << power, 1 << power)).collect();
+        let rates: Vec<_> = powers.map(|power| rate(&[], op, 1 << power, 1 << power)).collect();
         assert!(rates.is_sorted(), "{op:?} {rates:?}");
     }
 }
@@ -175,7 +166,7 @@ fn rates_of_the_preset_rise_with_the_size() {
 /// sixteen for 16 MB.
 #[test]
 fn parallel_planes_explain_the_published_rates_of_long_writes() {
-    let with = |count, kb| rate(&[&PACKED[..], &planes(count)].concat(), Op::Write, kb);
+    let with = |count, kb| rate(&[&PACKED[..], &planes(count)].concat(), Op::Write, kb, LONGEST_KB);
     let two = with(2, 256);
     assert!((two / 19.0 - 1.0).abs() < 0.1, "{two}");
     let (eight, sixteen) = (with(8, 16384), with(16, 16384));

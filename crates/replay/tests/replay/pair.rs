@@ -1,6 +1,6 @@
 //! A device and a second device that share the requests.
 
-use crate::common::completed;
+use crate::common::{checked, completed, of_4_kb, one_chip, short_blocks, until_stop};
 use emmclab_device::{Device, DeviceConfig, NullObserver};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{Precondition, ReplayMode, ReplayOptions, Simulation, SimulationResult};
@@ -8,19 +8,7 @@ use emmclab_trace::{Nanos, Op, Request, RequestFlags, Sector};
 
 /// A device with 4 KB pages on one chip, and this program time.
 fn device(program_us: u32) -> DeviceConfig {
-    DeviceConfig::from_toml(&format!(
-        "name = 'one chip'
-         gc.policy = 'none'
-         capacity.over_provisioning_pct = 0
-         [[geometry.block_groups]]
-         page_kb = 4
-         blocks = 64
-         pages_per_block = 64
-         program_us = {program_us}
-         read_us = 100
-         erase_us = 5000"
-    ))
-    .unwrap()
+    one_chip(64, 64, program_us)
 }
 
 fn pair(routing: &str, key: &str, value: &str) -> LayerConfig {
@@ -39,11 +27,6 @@ fn simulation(layer: &LayerConfig, options: &ReplayOptions) -> emmclab_trace::Re
     let (device, card) = (device(1000), device(3000));
     let beside = (*layer != internal()).then(|| (&card, Device::new(&card)));
     Simulation::new(&device, options, None)?.with_layers(std::slice::from_ref(layer), beside)
-}
-
-/// Options with a checker for each of the two devices.
-fn checked() -> ReplayOptions {
-    ReplayOptions { check: true, ..ReplayOptions::default() }
 }
 
 fn run(layer: &LayerConfig, requests: &[(i64, u64, u32)]) -> SimulationResult {
@@ -138,24 +121,13 @@ fn a_flush_and_a_preflush_reach_both_devices_and_fua_goes_down_with_its_write() 
 
 #[test]
 fn both_devices_of_a_pair_may_be_used_ones_behind_a_queue_of_the_host() {
-    let mut config = DeviceConfig::preset("small-1gb").unwrap();
-    config
-        .set_all(&[
-            ("geometry.block_groups.0.pages_per_block", "16"),
-            ("controller.queue_depth", "1"),
-            ("host.merge_max_kb", "64"),
-            ("host.packed_writes", "8"),
-        ])
-        .unwrap();
+    let config = short_blocks(&[("controller.queue_depth", "1"), ("host.merge_max_kb", "64"), ("host.packed_writes", "8")]);
     let options = ReplayOptions { precondition: Precondition::Random(90.0), mode: ReplayMode::Open, ..checked() };
     let card = Simulation::new(&config, &options, None).unwrap().into_device();
-    let mut simulation =
+    let simulation =
         Simulation::new(&config, &options, None).unwrap().with_layers(&[striping(64)], Some((&config, card))).unwrap();
-    for i in 0..3000_u64 {
-        let (at, sector) = (Nanos::from_micros(i as i64 * 40), Sector(i / 2 * 7919 % 100_000 / 8 * 16 + i % 2 * 8));
-        assert!(simulation.push(&Request::new(at, Op::Write, sector, 8), &mut NullObserver).unwrap());
-    }
-    let result = simulation.finish(None, &mut NullObserver).unwrap();
+    let write = |i: u64| of_4_kb(i as i64 * 40, Op::Write, i / 2 * 7919 % 100_000 / 8 * 16 + i % 2 * 8);
+    let (result, _) = completed(simulation, &(0..3000).map(write).collect::<Vec<_>>());
     let card = result.second_device.unwrap();
     for host in [result.host.unwrap(), card.host.unwrap()] {
         assert!(host.merged > 100 && host.packs > 50, "{host:?}");
@@ -168,14 +140,10 @@ fn a_pair_that_stops_counts_what_was_complete() {
     let mut small = device(1000);
     small.set("geometry.block_groups.0.blocks", "2").unwrap();
     let beside = Some((&small, Device::new(&small)));
-    let mut simulation = Simulation::new(&device(1000), &checked(), None).unwrap().with_layers(&[striping(4)], beside).unwrap();
-    let mut goes_on = true;
-    for i in 0..1000 {
-        let request = Request::new(Nanos(i), Op::Write, Sector(i as u64 % 2 * 8), 8);
-        goes_on = goes_on && simulation.push(&request, &mut NullObserver).unwrap();
-    }
-    let result = simulation.finish(None, &mut NullObserver).unwrap();
-    assert!(!goes_on && result.run.stopped.unwrap().contains("full"));
+    let simulation = Simulation::new(&device(1000), &checked(), None).unwrap().with_layers(&[striping(4)], beside).unwrap();
+    let requests: Vec<_> = (0..1000).map(|i| Request::new(Nanos(i), Op::Write, Sector(i as u64 % 2 * 8), 8)).collect();
+    let (result, _) = until_stop(simulation, &requests);
+    assert!(result.run.stopped.unwrap().contains("full"));
     // 128 pages fit on the card, which are the first page of every second request.
     assert_eq!(result.requests.total, 128 + 129);
 }

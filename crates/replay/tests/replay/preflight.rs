@@ -3,22 +3,28 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::common::{in_mode, preset};
 use emmclab_device::DeviceConfig;
-use emmclab_replay::{ReplayMode, ReplayOptions, preflight};
-use emmclab_trace::{ReadOptions, TraceInput, TraceReader, TraceWriter, WriteOptions};
+use emmclab_replay::{ModeChoice, ReplayMode, ReplayOptions, preflight};
+use emmclab_trace::{ReadOptions, Result, TraceInput, TraceReader, TraceWriter, WriteOptions};
 
-fn input(path: &Path) -> TraceInput {
-    TraceInput { path: path.to_owned(), ..TraceInput::default() }
+/// Whether these traces can be replayed in closed loop on a device.
+fn in_closed_loop(config: &DeviceConfig, paths: &[&PathBuf]) -> Result<ModeChoice> {
+    preflight(config, &in_mode(ReplayMode::Closed), &inputs(paths))
+}
+
+fn inputs(paths: &[&PathBuf]) -> Vec<TraceInput> {
+    paths.iter().map(|path| TraceInput { path: path.to_path_buf(), ..TraceInput::default() }).collect()
+}
+
+fn small() -> DeviceConfig {
+    preset("small-1gb", &[])
 }
 
 fn written(folder: &Path, name: &str, lines: &[&str]) -> PathBuf {
     let path = folder.join(name);
     fs::write(&path, lines.join("\n")).unwrap();
     path
-}
-
-fn options(mode: ReplayMode, wrap_addresses: bool) -> ReplayOptions {
-    ReplayOptions { mode, wrap_addresses, ..ReplayOptions::default() }
 }
 
 const FAR: &[&str] = &["0 0 8 8 0", "1000 0 99999992 8 0", "2000 0 16 8 1", "3000 0 88888888 8 0"];
@@ -30,9 +36,7 @@ fn every_fault_of_every_trace_is_told_at_once_with_its_cure() {
     let folder = tempfile::tempdir().unwrap();
     let far = written(folder.path(), "far.ssdsim", FAR);
     let complete = written(folder.path(), "complete.txt", COMPLETE);
-    let config = DeviceConfig::preset("small-1gb").unwrap();
-    let inputs = [input(&far), input(&complete)];
-    let error = preflight(&config, &options(ReplayMode::Closed, false), &inputs).unwrap_err();
+    let error = in_closed_loop(&small(), &[&far, &complete]).unwrap_err();
     let words = error.to_string();
     for part in [
         "3 faults",
@@ -52,23 +56,21 @@ fn wrapped_addresses_and_the_open_loop_ask_for_nothing_and_read_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let far = written(folder.path(), "far.ssdsim", FAR);
     let bad = written(folder.path(), "bad.ssdsim", &["0 0 8 8 0", "nonsense"]);
-    let config = DeviceConfig::preset("small-1gb").unwrap();
-    preflight(&config, &options(ReplayMode::Open, true), &[input(&far), input(&bad)]).unwrap();
-    assert!(preflight(&config, &options(ReplayMode::Open, false), &[input(&bad)]).is_err());
+    let open = in_mode(ReplayMode::Open);
+    preflight(&small(), &ReplayOptions { wrap_addresses: true, ..open.clone() }, &inputs(&[&far, &bad])).unwrap();
+    assert!(preflight(&small(), &open, &inputs(&[&bad])).is_err());
 }
 
 #[test]
 fn the_last_request_may_lack_its_completion() {
     let folder = tempfile::tempdir().unwrap();
     let heading = "arrival_ns,op,sector,sectors,complete_ns";
-    let config = DeviceConfig::preset("small-1gb").unwrap();
     for (name, rows, right) in [
         ("last.csv", ["0,write,0,8,500000", "1000000,write,8,8,"], true),
         ("first.csv", ["0,write,0,8,", "1000000,write,8,8,1500000"], false),
     ] {
         let path = written(folder.path(), name, &[heading, rows[0], rows[1]]);
-        let result = preflight(&config, &options(ReplayMode::Closed, false), &[input(&path)]);
-        assert_eq!(result.is_ok(), right, "{name}");
+        assert_eq!(in_closed_loop(&small(), &[&path]).is_ok(), right, "{name}");
     }
 }
 
@@ -89,12 +91,8 @@ fn the_footer_of_a_parquet_file_answers_without_its_pages() {
     // The pages are between the magic number and the footer, and are overwritten so that they cannot be read.
     bytes[4..64].fill(0xff);
     fs::write(&path, bytes).unwrap();
-    let large = DeviceConfig::preset("iiswc15-4ps").unwrap();
-    let small = DeviceConfig::preset("small-1gb").unwrap();
     // 51 GB do not fit into 32 GB either, so the footer is not sufficient, and the pages are damaged.
-    assert!(preflight(&small, &options(ReplayMode::Closed, false), &[input(&path)]).is_err());
-    assert!(preflight(&large, &options(ReplayMode::Closed, false), &[input(&path)]).is_err());
-    let mut larger = large;
-    larger.set("geometry.block_groups.0.blocks", "2048").unwrap();
-    preflight(&larger, &options(ReplayMode::Closed, false), &[input(&path)]).unwrap();
+    assert!(in_closed_loop(&small(), &[&path]).is_err());
+    assert!(in_closed_loop(&preset("iiswc15-4ps", &[]), &[&path]).is_err());
+    in_closed_loop(&preset("iiswc15-4ps", &[("geometry.block_groups.0.blocks", "2048")]), &[&path]).unwrap();
 }

@@ -1,26 +1,22 @@
 //! Devices in which reads overtake writes, whose completions are unknown when a request arrives, below all kinds of drivers.
 
-use crate::common::completed;
+use crate::common::{
+    Drawn, check_times, completed, drawn_requests, in_mode, of_4_kb, random_numbers, short_blocks, small_layers,
+};
 use emmclab_device::{Device, DeviceConfig, RequestCompleted};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{Precondition, ReplayMode, ReplayOptions, Simulation, SimulationResult};
-use emmclab_trace::{Nanos, Op, Request, RequestFlags, Sector};
+use emmclab_trace::{Nanos, Op, Request, Sector};
 use proptest::prelude::*;
 
 /// A small device in which reads overtake writes.
 fn reordering() -> DeviceConfig {
-    let mut config = DeviceConfig::preset("small-1gb").unwrap();
-    config.set_all(&[("controller.scheduling", "read_first"), ("geometry.block_groups.0.pages_per_block", "16")]).unwrap();
-    config
+    short_blocks(&[("controller.scheduling", "read_first")])
 }
 
 /// Reads, writes and a few discards and flushes at intervals of `gap_us`, all recorded as complete at once.
 fn requests(count: i64, gap_us: i64) -> Vec<Request> {
-    let mut seed = 5_u64;
-    let mut random = move |below: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % below
-    };
+    let mut random = random_numbers();
     let request = |i: i64| {
         let op = match random(20) {
             0..=7 => Op::Read,
@@ -48,10 +44,6 @@ fn run(
     result.computing = emmclab_replay::ComputeCost::default();
     reported.sort_by_key(|event| (event.arrival, event.id));
     (result, reported)
-}
-
-fn in_mode(mode: ReplayMode) -> ReplayOptions {
-    ReplayOptions { mode, ..ReplayOptions::default() }
 }
 
 fn times(events: &[RequestCompleted]) -> Vec<(u64, Nanos, Nanos, Nanos)> {
@@ -108,19 +100,14 @@ fn a_second_device_that_reorders_is_driven_and_checked_like_the_first() {
 #[test]
 fn closed_loop_over_layers_waits_for_what_a_reordering_device_still_holds() {
     let pass = [LayerConfig::named("pass-through")];
-    let write = |i: i64| Request {
-        complete: Some(Nanos::from_micros(i * 1000 + 10)),
-        ..Request::new(Nanos::from_micros(i * 1000), Op::Write, Sector(i as u64 * 8), 8)
-    };
+    let write =
+        |i: i64| Request { complete: Some(Nanos::from_micros(i * 1000 + 10)), ..of_4_kb(i * 1000, Op::Write, i as u64 * 8) };
     let requests: Vec<_> = (0..50).map(write).collect();
     let (_, reported) = run(&pass, None, &in_mode(ReplayMode::Closed), &requests);
     for pair in reported.windows(2) {
         assert_eq!(pair[1].arrival - pair[0].complete, Nanos::from_micros(990), "the think time");
     }
 }
-
-/// Gap in us, operation, address, length, flags.
-type Drawn = (u16, u8, u16, u8, u8);
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(80), ..ProptestConfig::default() })]
@@ -142,40 +129,21 @@ proptest! {
         if !second_reorders {
             card.set("controller.scheduling", "fifo").unwrap();
         }
-        let layer = |name: &&str| match *name {
-            "pass-through" => LayerConfig::named(name),
-            "pair" => LayerConfig::named(name).with("routing", "striping").with("chunk", "16KB"),
-            "nvm-buffer" => {
-                LayerConfig::named(name).with("size", "256KB").with("longest", "16KB").with("depth", "2")
-            }
-            name => LayerConfig::named(name).with("reserved", "4MB").with("clustered_block", "512KB"),
-        };
-        let layers: Vec<_> = names.iter().map(layer).collect();
-        let mut now = 0;
-        let requests: Vec<_> = steps.iter().map(|(gap, op, place, length, flags)| {
-            now += i64::from(*gap % 1500);
-            let op = match op { 0..=150 => Op::Write, 151..=225 => Op::Read, 226..=240 => Op::Discard, _ => Op::Flush };
-            let (sector, sectors) = if op == Op::Flush { (0, 0) } else {
-                (u64::from(*place % 2000) * 4, u32::from(*length % 64 + 1))
-            };
-            let flags = match flags { 0..=15 => RequestFlags::FUA, 16..=30 => RequestFlags::PREFLUSH, _ => RequestFlags::default() };
-            let complete = Some(Nanos::from_micros(now + i64::from(gap % 300)));
-            Request { flags, complete, ..Request::new(Nanos::from_micros(now), op, Sector(sector), sectors) }
-        }).collect();
+        let mut requests = drawn_requests(&steps, 150);
+        for (request, (gap, ..)) in requests.iter_mut().zip(&steps) {
+            request.complete = Some(request.arrival + Nanos::from_micros(i64::from(gap % 300)));
+        }
         let options = ReplayOptions { check: true, mode, ..ReplayOptions::default() };
         let uses_second = |name: &&str| ["pair", "nvm-buffer"].contains(name);
         let beside = names.iter().any(uses_second).then(|| (&card, Device::new(&card)));
-        let simulation = Simulation::new(&config, &options, None).unwrap().with_layers(&layers, beside).unwrap();
+        let simulation = Simulation::new(&config, &options, None).unwrap().with_layers(&small_layers(&names), beside).unwrap();
         let (result, reported) = completed(simulation, &requests);
         prop_assert_eq!(result.requests.total as usize, requests.len());
         let sorted = |mut all: Vec<(u8, u64, u32)>| { all.sort_unstable(); all };
         let seen = reported.iter().map(|event| (event.op as u8, event.sector, event.sectors)).collect();
         let asked = requests.iter().map(|request| (request.op as u8, request.sector.0, request.sectors)).collect();
         prop_assert_eq!(sorted(seen), sorted(asked));
-        for event in &reported {
-            prop_assert!(event.arrival <= event.start && event.start <= event.complete);
-            prop_assert_eq!(event.waits.total(), event.complete - event.arrival);
-            prop_assert!(event.waits.queue >= Nanos::ZERO);
-        }
+        check_times(&reported);
+        prop_assert!(reported.iter().all(|event| event.waits.queue >= Nanos::ZERO));
     }
 }

@@ -1,20 +1,18 @@
 //! Devices after use in a phone: how full and how worn they are, and that the days of the last years need not be simulated. The lifetime
 //! ends with the first kind of block that is worn out.
 
+use crate::common::{checked, completed, scattered_writes, short_blocks};
 use emmclab_device::{BlockState, Device, DeviceConfig, EraseBlockSummary, NullObserver};
 use emmclab_replay::{ImageStore, Precondition, ReplayOptions, Simulation, SimulationResult};
-use emmclab_trace::{ErrorClass, Nanos, Op, Request, Result, Sector};
+use emmclab_trace::{ErrorClass, Result};
 use proptest::prelude::*;
 
 fn small(settings: &[(&str, &str)]) -> DeviceConfig {
-    let mut config = DeviceConfig::preset("small-1gb").unwrap();
-    config.set_all(&[("geometry.block_groups.0.pages_per_block", "16"), ("geometry.block_groups.0.blocks", "256")]).unwrap();
-    config.set_all(settings).unwrap();
-    config
+    short_blocks(&[&[("geometry.block_groups.0.blocks", "256")], settings].concat())
 }
 
 fn made(config: &DeviceConfig, text: &str, seed: u64) -> Result<Device> {
-    let options = ReplayOptions { precondition: text.parse()?, seed, check: true, ..ReplayOptions::default() };
+    let options = ReplayOptions { precondition: text.parse()?, seed, ..checked() };
     Ok(Simulation::new(config, &options, None)?.into_device())
 }
 
@@ -84,16 +82,13 @@ fn a_used_device_is_kept_as_an_image_and_works_on_with_its_wear() {
     let folder = tempfile::tempdir().unwrap();
     let store = ImageStore::open(folder.path()).unwrap();
     let config = small(&[]);
-    let options =
-        ReplayOptions { precondition: "used:1y,daily=4MB,random=50".parse().unwrap(), check: true, ..ReplayOptions::default() };
+    let options = ReplayOptions { precondition: "used:1y,daily=4MB,random=50".parse().unwrap(), ..checked() };
     let mut images = Vec::new();
     for _ in 0..2 {
         let mut run = Simulation::new(&config, &options, Some(&store)).unwrap();
         let before = total(run.device());
-        for number in 0..20_000_u64 {
-            let sector = Sector(number * 7919 % 8000 * 8);
-            let request = Request::new(emmclab_trace::Nanos::from_micros(number as i64 * 100), Op::Write, sector, 8);
-            assert!(run.push(&request, &mut emmclab_device::NullObserver).unwrap());
+        for request in scattered_writes(20_000, 8000, 100) {
+            assert!(run.push(&request, &mut NullObserver).unwrap());
         }
         assert!(total(run.device()) > before && before > 1000.0);
         images.push(run.into_device().to_image());
@@ -107,13 +102,8 @@ fn the_lifetime_of_a_used_device_is_of_the_work_of_the_run() {
     let config = small(&[("geometry.block_groups.0.erase_limit", "3000")]);
     let lives = ["used:30d,daily=64MB", "used:90d,daily=64MB"].map(|text| {
         let options = ReplayOptions { precondition: text.parse().unwrap(), ..ReplayOptions::default() };
-        let mut run = Simulation::new(&config, &options, None).unwrap();
-        for number in 0..60_000_u64 {
-            let sector = Sector(number * 7919 % 12_000 * 8);
-            let request = Request::new(emmclab_trace::Nanos::from_micros(number as i64 * 100), Op::Write, sector, 8);
-            run.push(&request, &mut emmclab_device::NullObserver).unwrap();
-        }
-        run.finish(None, &mut emmclab_device::NullObserver).unwrap().wear.lifetime.unwrap()
+        let run = Simulation::new(&config, &options, None).unwrap();
+        completed(run, &scattered_writes(60_000, 12_000, 100)).0.wear.lifetime.unwrap()
     });
     // The same work on devices with a different history.
     let even = lives.map(|life| life.even_host_bytes.unwrap());
@@ -214,34 +204,23 @@ fn every_preset_scaled_to_three_gigabytes_is_filled_and_overwritten() {
 
 /// A device with blocks of 16 pages and an erase limit of 3,000; an SLC cache receives all writes.
 fn cached(slc_limit: u32) -> DeviceConfig {
-    let mut config = DeviceConfig::preset("small-1gb").unwrap();
-    config
-        .set_all(&[
-            ("geometry.block_groups.0.pages_per_block", "16"),
-            ("geometry.block_groups.0.blocks", "256"),
-            ("geometry.block_groups.0.erase_limit", "3000"),
-            ("slc.mode", "cache"),
-            ("slc.blocks", "32"),
-            ("slc.max_kb", "1024"),
-            ("slc.erase_limit", &slc_limit.to_string()),
-        ])
-        .unwrap();
-    config
+    small(&[
+        ("geometry.block_groups.0.erase_limit", "3000"),
+        ("slc.mode", "cache"),
+        ("slc.blocks", "32"),
+        ("slc.max_kb", "1024"),
+        ("slc.erase_limit", &slc_limit.to_string()),
+    ])
 }
 
 /// Writes `units` map units of 4 KB on a used device.
 fn written(config: &DeviceConfig, units: u64) -> (SimulationResult, f64) {
     let options = ReplayOptions { precondition: "used:30d,daily=64MB".parse().unwrap(), ..ReplayOptions::default() };
-    let mut run = Simulation::new(config, &options, None).unwrap();
-    for number in 0..units {
-        let arrival = Nanos::from_micros(number as i64 * 1000);
-        let request = Request::new(arrival, Op::Write, Sector(number * 7919 % 12_000 * 8), 8);
-        assert!(run.push(&request, &mut NullObserver).unwrap());
-    }
+    let run = Simulation::new(config, &options, None).unwrap();
     let geometry = run.device().geometry();
     let group = &geometry.groups[0];
     let bytes = f64::from(group.blocks * geometry.planes * group.pages_per_block) * f64::from(group.page_bytes);
-    (run.finish(None, &mut NullObserver).unwrap(), bytes)
+    (completed(run, &scattered_writes(units, 12_000, 1000)).0, bytes)
 }
 
 fn even(result: &SimulationResult) -> f64 {

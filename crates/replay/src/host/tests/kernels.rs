@@ -82,9 +82,7 @@ fn a_flush_of_a_device_without_a_cache_needs_no_command() {
 fn only_old_kernels_pack_and_up_to_what_the_device_takes() {
     let entries = |name, settings: &[(&str, &str)]| {
         let mut host = kernel(name, settings);
-        for at in 0..9 {
-            push(&mut host, at, Op::Write, 1000 * at as u64, 4);
-        }
+        push_all(&mut host, &std::array::from_fn::<_, 9, _>(|i| (Op::Write, 1000 * i as u64)));
         fetch(&mut host, 9).len()
     };
     assert_eq!((entries("linux_3.10", &[]), entries("linux_5.10", &[])), (9, 1));
