@@ -14,7 +14,7 @@ fn in_closed_loop(config: &DeviceConfig, paths: &[&PathBuf]) -> Result<ModeChoic
 }
 
 fn inputs(paths: &[&PathBuf]) -> Vec<TraceInput> {
-    paths.iter().map(|path| TraceInput { path: path.to_path_buf(), ..TraceInput::default() }).collect()
+    paths.iter().map(|path| TraceInput { path: (*path).clone(), ..TraceInput::default() }).collect()
 }
 
 fn small() -> DeviceConfig {
