@@ -344,9 +344,8 @@ impl PyFioRun {
 
     /// Simulated time so far and in total in ns, and number of requests so far. The total is None if a job ends after a number of requests.
     fn progress(&mut self) -> (i64, Option<i64>, u64) {
-        self.inner()
-            .as_ref()
-            .map_or((0, None, 0), |(fio, _)| (fio.simulated().0, fio.duration().map(|duration| duration.0), fio.requests()))
+        let progress = self.inner().as_ref().map(|(fio, _)| fio.progress());
+        progress.map_or((0, None, 0), |(now, duration, requests)| (now.0, duration.map(|duration| duration.0), requests))
     }
 
     /// Ends the run and returns the result. Moves the files of rows and of the picture to their paths; `about` describes the run in the file

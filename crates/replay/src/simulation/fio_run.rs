@@ -135,19 +135,10 @@ impl FioRun {
         run
     }
 
-    /// Simulated time since the start.
-    pub fn simulated(&self) -> Nanos {
-        self.now
-    }
-
-    /// Requests submitted so far.
-    pub fn requests(&self) -> u64 {
-        self.sent
-    }
-
-    /// The simulated duration, if each job ends by its runtime; `None` if a job ends after a number of requests.
-    pub fn duration(&self) -> Option<Nanos> {
-        self.duration
+    /// Simulated time so far and of the whole run, and the number of requests submitted so far. The time of the whole run is `None` if a job
+    /// ends after a number of requests.
+    pub fn progress(&self) -> (Nanos, Option<Nanos>, u64) {
+        (self.now, self.duration, self.sent)
     }
 
     /// Simulates until about `requests` more requests are submitted. Returns false at the end of the run. It can be interrupted.
