@@ -213,7 +213,7 @@ def test_impossible_folders_and_keys_are_refused_before_the_work(folder: Path, t
     write(tmp_path / "twice", {"Model=x/a.txt": biotracer(40).encode()})
     done = emmclab("fleet", tmp_path / "twice", cwd=tmp_path)
     assert done.returncode == 2
-    assert "the key `model` is `Model` in" in done.stderr or "the key `Model` is `model` in" in done.stderr
+    assert "the key `model` is spelt `Model` in" in done.stderr or "the key `Model` is spelt `model` in" in done.stderr
     write(tmp_path / "named", {"requests=5/a.txt": biotracer(40).encode()})
     done = emmclab("fleet", "named", cwd=tmp_path)
     assert_refused(done, "the key `requests` of a folder is also the name of a column")

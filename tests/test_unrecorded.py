@@ -266,7 +266,7 @@ def test_a_length_that_is_none_is_refused(value: str, forward: Path, tmp_path: P
     for command in (["profile", forward], ["simulate", forward], ["convert", forward, out]):
         done = emmclab(*command, f"--mend-clock={value}")
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
-        named = f"`--mend-clock`: `{value}`: the option needs" if value else "`--mend-clock`: the option needs"
+        named = f"`--mend-clock`: `{value}`: the value must be" if value else "`--mend-clock`: the value must be"
         assert named in done.stderr
         assert "hint: give a length of 1ms or more, for example 90s, 30min, 1h or 2d" in done.stderr
     assert not out.exists()

@@ -306,7 +306,7 @@ def no_ext4(recovery: str, problem: str) -> ConfigError:
     return ConfigError(
         f"{problem}, and recovery by {'emmclab' if recovery == 'process' else recovery} supports only ext4",
         field="recovery",
-        hint="use --recovery mount: the running kernel then recovers the file system; if /proc/filesystems does "
+        hint="use --recovery mount: this machine's kernel then recovers the file system; if /proc/filesystems does "
         "not list the file system, add --guest KERNEL to use another kernel",
     )
 

@@ -304,7 +304,7 @@ class LiveDevice:
         ...     disk.mount("/mnt/phone")
         Traceback (most recent call last):
         ...
-        emmclab.errors.ConfigError: there is no loop or ublk device
+        emmclab.errors.ConfigError: the device is not served as a loop or ublk device
         """
         self._live.mount(fspath(folder), options=options, partition=partition)
         self.mounted = fspath(folder)
@@ -325,7 +325,7 @@ class LiveDevice:
         ...     disk.add_partition(1, 2048, 65536, mkfs="ext4")
         Traceback (most recent call last):
         ...
-        emmclab.errors.ConfigError: there is no loop or ublk device
+        emmclab.errors.ConfigError: the device is not served as a loop or ublk device
         """
         self._live.add_partition(number, first_sector, sectors)
         self._live.mkfs(mkfs, options=several(mkfs_options), overwrite=True, partition=number)
@@ -341,7 +341,7 @@ class LiveDevice:
         ...     disk.unmount()
         Traceback (most recent call last):
         ...
-        emmclab.errors.ConfigError: there is no loop or ublk device
+        emmclab.errors.ConfigError: the device is not served as a loop or ublk device
         """
         self._live.unmount()
         self.mounted = None
@@ -359,7 +359,7 @@ class LiveDevice:
         ...     disk.run(["true"])
         Traceback (most recent call last):
         ...
-        emmclab.errors.ConfigError: there is no loop or ublk device
+        emmclab.errors.ConfigError: the device is not served as a loop or ublk device
         """
         return self._live.run(several(command))
 
