@@ -1,5 +1,6 @@
 """Job files of fio: in closed loop on simulated devices, and the same jobs by fio itself."""
 
+import gzip
 import json
 import shutil
 
@@ -124,7 +125,8 @@ def test_options_of_a_run_replace_those_of_the_jobs_and_are_axes_of_studies(tmp_
         (f"{READS}[j]\n", ("--flush-every", "2"), "flush_every"),
         (f"{READS}[j]\n", ("--only", "op=read"), "only"),
         (f"{READS}[j]\n", ("--fio-host", "none.toml"), "none.toml"),
-        (f"{READS}[j]\n", ("--bs", "4q"), "bs"),
+        (f"{READS}[j]\n", ("--bs", "4q"), "job.fio: field `bs`: `4q`"),
+        (f"{READS}[j]\n", ("--mode", "open", "--fio-json", "out.json"), "--fio-json"),
         (f"{READS}[j]\n", ("--mode", "open", "--iodepth", "4"), "iodepth"),
         (f"{READS}size=640g\n[j]\n", (), "640"),
         (READS.replace("direct=1\n", "") + "[j]\n", (), "direct"),
@@ -139,3 +141,20 @@ def test_what_a_job_file_cannot_have_is_refused_by_name(tmp_path, text, words, f
 def test_the_options_of_jobs_have_no_effect_on_traces():
     with pytest.raises(emmclab.ConfigError, match="iodepth"):
         emmclab.Device.preset("ufs31").simulate(emmclab.read(emmclab.bundled()[0]), iodepth=4)
+
+
+def test_a_job_that_ends_within_its_ramp_time_has_no_figures(tmp_path):
+    job = _job(tmp_path, f"{READS}ramp_time=10\n[j]\n")
+    done = run_emmclab("simulate", job, "--device", "ufs31")
+    assert done.returncode == 0, done.stderr
+    assert "no request was measured" in done.stdout
+    figures = emmclab_json("simulate", job, "--device", "ufs31")["fio"]
+    assert (figures["iops"], figures["mb_per_s"], figures["lat_us"]) == (None, None, None)
+
+
+def test_a_compressed_job_file_runs_and_a_pipe_is_refused(tmp_path):
+    job = _job(tmp_path, f"{READS}[j]\n")
+    packed = tmp_path / "packed.fio.gz"
+    packed.write_bytes(gzip.compress(job.read_bytes()))
+    assert _iops(packed) == _iops(job)
+    assert_refused(run_emmclab("simulate", "-", "--device", "ufs31", input=job.read_text()), "pipe")

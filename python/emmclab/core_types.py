@@ -111,7 +111,7 @@ class FioJobResult(FieldMapping):
     read: FioOperationResult | None; write: FioOperationResult | None; trim: FioOperationResult | None
     sync: FioOperationResult | None
 class FioResult(FieldMapping):
-    iops: float; mb_per_s: float; lat_us: float; jobs: list[FioJobResult]
+    iops: float | None; mb_per_s: float | None; lat_us: float | None; jobs: list[FioJobResult]
 class FittedFigure(FieldMapping):
     source: str; figure: str; unit: str; published: float; here: float; deviation_pct: float; least: float
     most: float

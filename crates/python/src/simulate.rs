@@ -10,8 +10,8 @@ use emmclab_replay::{
     DirectIo, FioHostCost, FioRun, ImageStore, Precondition, ReplayOptions, RequestRows, RunOverTime, RunRecorder, RunTracks,
     Simulation, age_by_traces, bandwidth, fitted_figures as figures, preflight, prepare, prepare_by_traces,
 };
-use emmclab_synth::fio::FioLoad;
-use emmclab_trace::{ByteCount, Error, ErrorClass, Op, Result, SECTOR_BYTES, read_settings};
+use emmclab_synth::fio::{FioLoad, environment, read_job_file};
+use emmclab_trace::{ByteCount, Error, ErrorClass, Op, Result, SECTOR_BYTES};
 use pyo3::prelude::*;
 use serde_json::json;
 
@@ -314,10 +314,9 @@ impl PyFioRun {
         let RunningSimulation { simulation, recorder, fault } =
             simulation.inner().take().ok_or_else(|| to_python(py, &ended()))?;
         run(py, || {
-            let text = read_settings(&path)?;
+            let text = read_job_file(&path)?;
             let capacity = simulation.sectors().saturating_mul(SECTOR_BYTES);
-            let variable = |name: &str| std::env::var(name).ok();
-            let load = FioLoad::new(&text, seed, capacity, &variable, &replaced).map_err(|error| error.in_file(&path))?;
+            let load = FioLoad::new(&text, seed, capacity, &environment, &replaced).map_err(|error| error.in_file(&path))?;
             let end = load.end.saturating_mul(SECTOR_BYTES);
             if end > capacity && !wrap {
                 let problem =

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_synth::benchmarks::{BENCHMARKS, Benchmark};
-use emmclab_synth::fio::{FioJobs, WorkloadPattern};
+use emmclab_synth::fio::{FioJobs, WorkloadPattern, environment, read_job_file};
 use emmclab_synth::{SynthOptions, Synthesizer, WorkloadFitter, WorkloadModel, presets};
 use emmclab_trace::{Batch, Error, ErrorClass, Ledger, Nanos, RecordedFeatures, RequestFlags, TraceHeader, read_settings};
 use pyo3::prelude::*;
@@ -109,9 +109,8 @@ impl PyGeneratedTrace {
     #[pyo3(signature = (path, *, seed=0, requests=None))]
     fn job_file(py: Python<'_>, path: PathBuf, seed: u64, requests: Option<u64>) -> PyResult<Self> {
         run(py, || {
-            let text = read_settings(&path)?;
-            let variable = |name: &str| std::env::var(name).ok();
-            let stream = FioJobs::new(&text, seed, requests, &variable).map_err(|error| error.in_file(&path))?;
+            let text = read_job_file(&path)?;
+            let stream = FioJobs::new(&text, seed, requests, &environment).map_err(|error| error.in_file(&path))?;
             Ok(Self::of_jobs(format!("fio job file {}", path.display()), stream))
         })
     }

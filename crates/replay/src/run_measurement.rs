@@ -6,7 +6,7 @@ use emmclab_trace::{Nanos, Op, Request, SECTOR_BYTES};
 
 use crate::arrival_state::{ArrivalCounts, ArrivalState};
 use crate::result::DurableTimes;
-use crate::time_histogram::{RankCursor, TimeHistogram, TimeSummary, quantiles};
+use crate::time_histogram::{TimeHistogram, TimeSummary, percentiles_of, quantiles};
 
 /// Maximum of the sum of response times in [`TimeSums::low`], ns: 146 years.
 const ROOM: i64 = 1 << 62;
@@ -116,9 +116,7 @@ impl OperationTotals {
     pub fn response_percentiles(all: &[&Self], percentiles: &[f64]) -> Option<Vec<f64>> {
         let count: u64 = all.iter().map(|kinds| kinds.count).sum();
         let tallies: Vec<&TimeHistogram> = all.iter().map(|kinds| &kinds.response).collect();
-        let mut ranks = RankCursor::new(&tallies, count);
-        let times = percentiles.iter().map(|percentile| ranks.time_at(percentile / 100.0) as f64 / 1e6);
-        (count > 0).then(|| times.collect())
+        (count > 0).then(|| percentiles_of(&tallies, count, percentiles).into_iter().map(|ns| ns as f64 / 1e6).collect())
     }
 
     /// Histogram of the response times: (upper bound of a range in ns, number of requests in it).

@@ -106,10 +106,9 @@ pub(crate) fn quantiles<const N: usize>(tallies: &[&TimeHistogram], count: u64, 
     shares.map(|share| ranks.time_at(share))
 }
 
-/// The times that are not exceeded by these ascending percentages of all `count` times, as in [`RankCursor::time_at`].
-pub(crate) fn quantiles_of(tally: &TimeHistogram, count: u64, percentiles: &[f64]) -> Vec<u64> {
-    let tallies = [tally];
-    let mut ranks = RankCursor::new(&tallies, count);
+/// Returns the times that are not exceeded by these ascending percentages of all `count` times, as in [`RankCursor::time_at`].
+pub(crate) fn percentiles_of(tallies: &[&TimeHistogram], count: u64, percentiles: &[f64]) -> Vec<u64> {
+    let mut ranks = RankCursor::new(tallies, count);
     percentiles.iter().map(|percentile| ranks.time_at(percentile / 100.0)).collect()
 }
 

@@ -18,7 +18,7 @@ from emmclab.runtime.field_mapping import FieldMapping
 from emmclab.runtime.files import note_written_files
 from emmclab.runtime.lists import Names, listed_names, several, split_names
 from emmclab.runtime.option import Option, attributes, complete, declarations
-from emmclab.simulation.device import Device
+from emmclab.simulation.device import Device, is_file_name, setup_of
 from emmclab.simulation.layers import Setting, stack
 from emmclab.simulation.preconditioning import no_trace
 from emmclab.simulation.result import Result
@@ -191,10 +191,6 @@ def hosts() -> list[dict[str, Any]]:
     return [_core.HostSetup.preset(name).to_dict() for name in _core.host_presets()]
 
 
-def _is_file(name: str) -> bool:
-    return "/" in name or name.endswith(".toml")
-
-
 def program_of(name: str, beside: Names = ()) -> _core.Program:
     """Return an application: an included one by its name, or another one by the path of its TOML file.
 
@@ -204,15 +200,8 @@ def program_of(name: str, beside: Names = ()) -> _core.Program:
     ('email + maps', 'email + maps')
     """
     first, *others = (*name.split(_AT_ONCE), *several(beside))
-    program = _core.Program.file(first) if _is_file(first) else _core.Program.preset(first)
+    program = _core.Program.file(first) if is_file_name(first) else _core.Program.preset(first)
     return program.beside([program_of(other) for other in others]) if others else program
-
-
-def setup_of(name: str) -> _core.HostSetup:
-    """Return a host (the computer that runs applications): by its name, or by the path of its TOML file."""
-    if not _is_file(name):
-        return _core.HostSetup.preset(name)
-    return _core.HostSetup.file(name)
 
 
 def host_for(devices: Iterable[Device]) -> str:

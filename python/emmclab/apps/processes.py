@@ -8,14 +8,14 @@ from tempfile import TemporaryDirectory
 from typing import TypedDict, Unpack
 
 from emmclab import _core
-from emmclab.apps.closed_loop import APPLICATION_OPTIONS, AppOptions, AppResult, RunningOptions, program_of, setup_of
+from emmclab.apps.closed_loop import APPLICATION_OPTIONS, AppOptions, AppResult, RunningOptions, program_of
 from emmclab.apps.result_types import Agreement
 from emmclab.errors import ConfigError
 from emmclab.live.device import LiveDevice
 from emmclab.live.serve import require_loop, require_tools, serve
 from emmclab.runtime.number_format import change_pct
 from emmclab.runtime.option import complete
-from emmclab.simulation.device import Device
+from emmclab.simulation.device import Device, setup_of
 
 #: The default host model: all of its partitions have a file system that common kernels support.
 LIVE_HOST = "phone-2020-ext4"

@@ -27,6 +27,7 @@ from emmclab.cli.simulation_options import (
     warn,
 )
 from emmclab.errors import ConfigError
+from emmclab.simulation.device import runs_as_jobs
 
 
 @command("emmclab simulate trace.txt --device nexus5 --set timing.parallelism=both")
@@ -63,9 +64,10 @@ def simulate(
     device_settings, layer_settings = layered(settings, layers)
     configuration = configured(device, device_settings, capacity)
     opened = [reading.open(path) for path in traces]
-    if fio_json is not None and not opened[0].is_job_file:
-        problem = f"{opened[0].name} is not a job file of fio"
-        raise ConfigError(problem, field="--fio-json", hint="give a job file, or use --json for the figures of a trace")
+    if fio_json is not None and not runs_as_jobs(opened[0], replay.mode):
+        problem = f"`--fio-json` needs a fio job file in closed loop, and {opened[0].name} is run as a trace"
+        hint = "give a job file and leave out --mode, or use --json for the figures of a trace"
+        raise ConfigError(problem, field="--fio-json", hint=hint)
     partner = None if second is None else configured(second, [])
     software: AboveDevice = {"layers": layers, "layer_settings": layer_settings, "second": partner, "drain": drain}
     if seeds is not None:

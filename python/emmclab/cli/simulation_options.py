@@ -144,6 +144,7 @@ class Replay:
     """Command-line options for replaying: options of a run, and options that exist only on the command line."""
 
     if TYPE_CHECKING:
+        mode: str = ""
         precondition: str = ""
         seed: int = 1
         images: Path | None = None

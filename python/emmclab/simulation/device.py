@@ -19,7 +19,7 @@ from emmclab.simulation.result import Result
 from emmclab.simulation.run_options import DEFAULTS, RunOptions, SimulationProgress, complete_options, stored_options
 from emmclab.traces.profile_options import bin_ns, percentiles_of
 from emmclab.traces.reading import combine, read
-from emmclab.traces.trace import Ledger, Trace
+from emmclab.traces.trace import Ledger, Trace, refuse_pipes
 
 #: Keys of the device settings that are seeds of random numbers.
 _SEEDS = ("power.seed", "gc.seed")
@@ -89,7 +89,7 @@ class Device:
         >>> Device.named("nexus5").name
         'nexus5'
         """
-        if "/" in name or name.endswith(".toml"):
+        if is_file_name(name):
             return Device.file(name)
         try:
             return Device.preset(name)
@@ -342,7 +342,7 @@ class Device:
                 raise error.in_file(str(source.path or source.name)) from None
         else:
             replaced = [(name, str(values[name])) for name in _OF_JOBS if values[name]]
-            host = _host(values["fio_host"])
+            host = None if values["fio_host"] == "none" else setup_of(values["fio_host"])
             jobs = _core.FioRun(run, job_file, values["seed"], host, values["wrap_addresses"], replaced)
             _drive_jobs(jobs, values["progress"])
         stored = stored_options(values)
@@ -394,10 +394,15 @@ _NOT_FOR_JOBS = {
 }
 
 
+def runs_as_jobs(trace: Trace, mode: str) -> bool:
+    """Return whether a trace is a fio job file, and its jobs run in closed loop in this mode of a run."""
+    return trace.is_job_file and mode in ("auto", "closed")
+
+
 def _job_file(traces: Sequence[Trace], values: Mapping[str, Any]) -> str | None:
     """Return the path of the fio job file that runs in closed loop; None if there is none."""
-    jobs = [trace for trace in traces if trace.is_job_file]
-    if not jobs or values["mode"] not in ("auto", "closed"):
+    jobs = [trace for trace in traces if runs_as_jobs(trace, values["mode"])]
+    if not jobs:
         for option in (*_OF_JOBS, "fio_host"):
             if values[option] != DEFAULTS[option]:
                 problem = f"`{option}` has an effect only on fio job files in closed loop"
@@ -409,6 +414,7 @@ def _job_file(traces: Sequence[Trace], values: Mapping[str, Any]) -> str | None:
     for option, instead in _NOT_FOR_JOBS.items():
         if values[option] != DEFAULTS[option]:
             raise ConfigError(f"`{option}` has no effect on the fio job file {name}", field=option, hint=instead)
+    refuse_pipes(jobs, "read a second time, when its jobs run")
     if jobs[0].reading:
         option = next(iter(jobs[0].reading))
         raise ConfigError(
@@ -419,11 +425,14 @@ def _job_file(traces: Sequence[Trace], values: Mapping[str, Any]) -> str | None:
     return jobs[0].path
 
 
-def _host(name: str) -> _core.HostSetup | None:
-    """Return the host of this name or path; None for `none`."""
-    if name == "none":
-        return None
-    return _core.HostSetup.file(name) if "/" in name or name.endswith(".toml") else _core.HostSetup.preset(name)
+def setup_of(name: str) -> _core.HostSetup:
+    """Return a host (the computer that runs applications): by its name, or by the path of its TOML file."""
+    return _core.HostSetup.file(name) if is_file_name(name) else _core.HostSetup.preset(name)
+
+
+def is_file_name(name: str) -> bool:
+    """Return whether a name is the path of a TOML file instead of the name of a preset."""
+    return "/" in name or name.endswith(".toml")
 
 
 def _drive_jobs(run: _core.FioRun, progress: SimulationProgress | None) -> None:

@@ -8,6 +8,7 @@ from emmclab._core import __version__
 from emmclab.core_types import FioJobResult, FioLatency, FioOperationResult
 from emmclab.runtime.document import Cells, Column, Number, TextTable, number_cell
 from emmclab.simulation.result import Result
+from emmclab.simulation.run_options import DEFAULTS
 
 #: The operations of a job, with their names in the output of fio.
 _OPERATIONS = ("read", "write", "trim", "sync")
@@ -19,15 +20,17 @@ def fio_operations(result: Result) -> Iterator[tuple[FioJobResult, str, FioOpera
     """Yield each operation of each job that had requests."""
     for job in result.fio.jobs if result.fio else ():
         for name in _OPERATIONS:
-            if (figures := job[name]) is not None:
-                yield job, name, FioOperationResult(figures)
+            if (figures := getattr(job, name)) is not None:
+                yield job, name, figures
 
 
 def fio_headline(result: Result) -> str:
-    """Return IOPS, bandwidth and latency of the operation with the most requests."""
-    job, name, most = max(fio_operations(result), key=lambda row: row[2].requests)
-    others = sum(1 for _ in fio_operations(result)) - 1
-    more = f"; {others} more in the table" if others else ""
+    """Return IOPS, bandwidth and latency of the operation with the most requests, or why none was measured."""
+    operations = list(fio_operations(result))
+    if not operations:
+        return "no request was measured: all jobs ended within their ramp_time"
+    job, name, most = max(operations, key=lambda row: row[2].requests)
+    more = f"; {len(operations) - 1} more in the table" if len(operations) > 1 else ""
     return (
         f"{job.name} {name}: IOPS {most.iops:,.0f}, {most.mb_per_s:,.1f} MB/s, mean latency "
         f"{most.lat.mean_us:,.1f} us{more}"
@@ -76,7 +79,7 @@ def _percentile(figures: FioOperationResult, point: float) -> float | None:
 
 
 def _caption(result: Result) -> str:
-    host = result.options.get("fio_host", "phone-2020")
+    host = result.options.get("fio_host", DEFAULTS["fio_host"])
     if host == "none":
         return "Without the processor time of a host (--fio-host none)"
     return f"With the processor time of the host {host}; without: --fio-host none"
@@ -96,8 +99,7 @@ def _job(job: FioJobResult) -> dict[str, Any]:
     named["job options"] = dict(job.options)
     runtime_ms = round(job.runtime_s * 1e3)
     for name in ("read", "write", "trim"):
-        figures = job[name]
-        named[name] = _operation(None if figures is None else FioOperationResult(figures), runtime_ms)
+        named[name] = _operation(getattr(job, name), runtime_ms)
     if job.sync is not None:
         lat = _latency(job.sync.lat, job.sync.requests)
         named["sync"] = {"total_ios": job.sync.requests, "lat_ns": lat | {"percentile": _percentiles(job.sync)}}

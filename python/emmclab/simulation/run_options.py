@@ -32,6 +32,13 @@ VictimView = _core.VictimView
 VictimPolicy = Callable[[VictimView], int | None]
 
 
+def _of_jobs(default: str | int, what: str, metavar: str) -> Option:
+    """Declare an option that replaces the one of the same name in a fio job file, unless it has its default."""
+    about = f"{what} of a fio job file, in place of the value in the file{'' if default == '' else '; 0 keeps it'}."
+    least = None if default == "" else 0
+    return Option(default, about, least=least, metavar=metavar, panel="Job file", advanced=True, stored="set")
+
+
 class OptionsOfAnyLayers(ReplayOptions, total=False):
     """The options of a run except its layers; `compare` accepts layers in another form."""
 
@@ -74,52 +81,10 @@ class OptionsOfAnyLayers(ReplayOptions, total=False):
             stored="layers",
         ),
     ]
-    rw: Annotated[
-        str,
-        Option(
-            "",
-            "Access pattern of all jobs of a fio job file, for example randread, in place of the one in the file.",
-            metavar="PATTERN",
-            panel="Job file",
-            advanced=True,
-            stored="set",
-        ),
-    ]
-    bs: Annotated[
-        str,
-        Option(
-            "",
-            "Block size of all jobs of a fio job file, for example 4k, in place of the one in the file.",
-            metavar="SIZE",
-            panel="Job file",
-            advanced=True,
-            stored="set",
-        ),
-    ]
-    iodepth: Annotated[
-        int,
-        Option(
-            0,
-            "Queue depth of all jobs of a fio job file, in place of the one in the file; 0 keeps it.",
-            least=0,
-            metavar="N",
-            panel="Job file",
-            advanced=True,
-            stored="set",
-        ),
-    ]
-    numjobs: Annotated[
-        int,
-        Option(
-            0,
-            "Number of copies of each job of a fio job file, in place of the one in the file; 0 keeps it.",
-            least=0,
-            metavar="N",
-            panel="Job file",
-            advanced=True,
-            stored="set",
-        ),
-    ]
+    rw: Annotated[str, _of_jobs("", "Access pattern, for example randread, of all jobs", "PATTERN")]
+    bs: Annotated[str, _of_jobs("", "Block size, for example 4k, of all jobs", "SIZE")]
+    iodepth: Annotated[int, _of_jobs(0, "Queue depth of all jobs", "N")]
+    numjobs: Annotated[int, _of_jobs(0, "Number of copies of all jobs", "N")]
     fio_host: Annotated[
         str,
         Option(

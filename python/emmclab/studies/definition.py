@@ -381,7 +381,7 @@ def _profiled(study: Study, sources: Sources) -> Iterator[Input]:
     first, *others = study.seeds
     for name in _resolved(study.inputs):
         source = sources.trace(name, first)
-        if source.is_job_file:
+        if source.is_job_file():
             continue
         yield source
         if source.synthetic:

@@ -37,8 +37,6 @@ class Input:
     reading: str = "{}"
     #: Program of a live study that runs instead of a trace, as JSON; empty for a trace.
     program: str = ""
-    #: Whether the file is a job file of fio, which is not profiled because its requests depend on the device.
-    is_job_file: bool = False
 
     @staticmethod
     def of(source: str, seed: int, requests: int = 0, reading: Mapping[str, Setting] = MappingProxyType({})) -> Input:
@@ -71,7 +69,7 @@ class Input:
             source, reading = str(bundled_by_name()[source]), {}
         options = json.dumps({**reading, "only": only} if only else dict(reading), sort_keys=True)
         path = str(Path(source).resolve())
-        return Input(name, path, False, file_digest(source), seed, reading=options, is_job_file=_is_job_file(source))
+        return Input(name, path, False, file_digest(source), seed, reading=options)
 
     @staticmethod
     def _generated(source: str, seed: int, requests: int) -> Input | None:
@@ -86,6 +84,13 @@ class Input:
             return Input(model.name, source, True, model.digest, seed, requests)
         return None
 
+    def is_job_file(self) -> bool:
+        """Return whether the file is a job file of fio; False if it cannot be read, which the run of a cell reports."""
+        try:
+            return not self.synthetic and self.open().is_job_file
+        except EmmclabError:
+            return False
+
     def open(self) -> Trace:
         """Open the trace, or generate it."""
         if self.synthetic and self.source in benchmarks():
@@ -93,14 +98,6 @@ class Input:
         if self.synthetic:
             return Workload.named(local_path(self.source)).trace(self.seed, requests=self.requests or None)
         return read(local_path(self.source), **json.loads(self.reading))
-
-
-def _is_job_file(source: str) -> bool:
-    """Return whether a file is a job file of fio; False if it cannot be read, which the run of the cell reports."""
-    try:
-        return read(local_path(source)).is_job_file
-    except EmmclabError:
-        return False
 
 
 def _number(source: str, text: str) -> int:

@@ -7,20 +7,21 @@ use emmclab_trace::{Nanos, Op};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::time_histogram::{TimeHistogram, quantiles_of};
+use crate::time_histogram::{TimeHistogram, percentiles_of};
 
 /// The figures of fio for the jobs of a job file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct FioResult {
-    /// Reads, writes and discards of all jobs per second of their runtime. Jobs that run one after another add their runtimes.
+    /// Reads, writes and discards of all jobs per second of their runtime; null if none was measured. Jobs that run one after another add
+    /// their runtimes.
     #[schemars(extend("label" = "IOPS", "unit" = "", "better" = "higher"))]
-    pub iops: f64,
-    /// Data of all jobs per second of their runtime.
+    pub iops: Option<f64>,
+    /// Data of all jobs per second of their runtime; null if no request was measured.
     #[schemars(extend("label" = "Bandwidth", "digits" = 1, "better" = "higher"))]
-    pub mb_per_s: f64,
-    /// Mean latency of the reads, writes and discards of all jobs.
+    pub mb_per_s: Option<f64>,
+    /// Mean latency of the reads, writes and discards of all jobs; null if none was measured.
     #[schemars(extend("label" = "Mean latency", "digits" = 1, "better" = "lower"))]
-    pub lat_us: f64,
+    pub lat_us: Option<f64>,
     /// For each job, or for each reporting group with `group_reporting`: a list of `name`, `group`, `copies`, `queue_depth`, `options`,
     /// `runtime_s`, and `read`, `write`, `trim` and `sync`, each with `requests`, `bytes`, `iops`, `mb_per_s`, `slat`, `clat` and `lat`
     /// (`min_us`, `max_us`, `mean_us`, `stddev_us`) and `percentiles` (`percentile`, `clat_us`).
@@ -41,11 +42,11 @@ impl FioResult {
             }
         }
         let runtime_s: f64 = runtimes.values().map(|runtime| runtime.as_secs_f64()).sum();
-        let per_second = |count: f64| if runtime_s > 0.0 { count / runtime_s } else { 0.0 };
+        let per_second = |count: f64| (requests > 0 && runtime_s > 0.0).then(|| count / runtime_s);
         Self {
             iops: per_second(requests as f64),
             mb_per_s: per_second(bytes as f64 / 1_048_576.0),
-            lat_us: if requests > 0 { lat_ns / requests as f64 / 1e3 } else { 0.0 },
+            lat_us: (requests > 0).then(|| lat_ns / requests as f64 / 1e3),
             jobs: totals.into_iter().map(FioTotals::result).collect(),
         }
     }
@@ -220,7 +221,7 @@ impl FioOperationTotals {
     fn result(&self, runtime_s: f64, percentiles: &[f64]) -> Option<FioOperationResult> {
         let requests = self.completion.count;
         let per_second = |count: f64| if runtime_s > 0.0 { count / runtime_s } else { 0.0 };
-        let clats = quantiles_of(&self.completions, requests, percentiles);
+        let clats = percentiles_of(&[&self.completions], requests, percentiles);
         (requests > 0).then(|| FioOperationResult {
             requests,
             bytes: self.bytes,

@@ -147,6 +147,8 @@ fn a_job_that_cannot_run_in_closed_loop_is_refused_by_option_and_line() {
         ("[j]\ndirect=1\nrw=read\n", "size", 1),
         ("[j]\ndirect=1\nsize=1m\niodepth_batch_complete=x\n", "iodepth_batch_complete", 4),
         ("[j]\ndirect=1\nsize=1m\nlatency_target=10ms\n", "latency_target", 4),
+        ("[j]\ndirect=1\nsize=1m\nmax_latency=10ms\n", "max_latency", 1),
+        ("[j]\ndirect=1\nsize=1m\nio_submit_mode=offload\n", "io_submit_mode", 1),
         ("[j]\ndirect=1\nsize=1m\nnumjobs=5000\n", "numjobs", 1),
     ] {
         let error = load(text, &device("ufs31")).map(|_| ()).unwrap_err();

@@ -189,16 +189,14 @@ impl Default for FioJob {
     }
 }
 
+/// Options that end or slow down a job by what it measures.
+const ENDS_OR_THROTTLES: [&str; 5] = ["iodepth_batch_complete_max", "max_latency", "rate_min", "ratemin", "rate_iops_min"];
+
 impl FioJob {
     /// Returns an error about an option of this job.
     pub fn invalid_value(&self, option: &str, value: &str, problem: &str) -> Error {
         let problem = format!("{problem} (job `{}`)", self.name);
         Error::new(ErrorClass::Config, problem).of_field(option, 0, value.as_bytes()).at_line(self.line)
-    }
-
-    pub fn too_many_copies(&self) -> Error {
-        self.invalid_value("numjobs", &self.numjobs.to_string(), "the job file results in more than 4,096 copies of jobs")
-            .hint("give the jobs a smaller numjobs")
     }
 
     /// Refuses a job that cannot become a trace: without an end that is known before it runs. `cut` is true if the trace ends after a number
@@ -230,6 +228,15 @@ impl FioJob {
                     "the job measures the page cache, which a simulation of the device does not contain",
                 )
                 .hint("set direct=1; for files in the page cache of a simulated host use `emmclab apps run`"));
+        }
+        let unsupported = self.options.iter().find(|(name, value)| match name.as_str() {
+            "io_submit_mode" => *value != "inline",
+            name => ENDS_OR_THROTTLES.contains(&name),
+        });
+        if let Some((name, value)) = unsupported {
+            return Err(self
+                .invalid_value(name, value, "the option changes the load, and is not supported in closed loop")
+                .hint("leave the option out of the job file"));
         }
         Ok(())
     }

@@ -7,7 +7,8 @@ use super::offsets::{DistributionZone, OffsetDistribution};
 
 /// An option as written in a job file.
 pub(super) struct FioOption {
-    pub line: u64,
+    /// Line in the job file; `None` for an option that replaces those in the file.
+    pub line: Option<u64>,
     pub name: String,
     pub value: Option<String>,
     pub base: KbBase,
@@ -27,7 +28,11 @@ impl FioOption {
 
     /// Returns an error with the line, name and value of this option, and a problem.
     pub fn invalid_option(&self, problem: &str) -> Error {
-        Error::new(ErrorClass::Config, problem).of_field(&self.name, 0, self.text().as_bytes()).at_line(self.line)
+        let error = Error::new(ErrorClass::Config, problem).of_field(&self.name, 0, self.text().as_bytes());
+        match self.line {
+            Some(line) => error.at_line(line),
+            None => error,
+        }
     }
 
     /// The value, parsed by `read`.
@@ -126,16 +131,14 @@ fn option_of(text: &str, line: u64, variable: &dyn Fn(&str) -> Option<String>) -
             _ => (text, None),
         },
     };
-    let mut option = FioOption { line, name: name.to_owned(), value: None, base: KbBase::Binary };
-    option.value = value.map(|value| with_variables(&option, value, variable)).transpose()?;
+    let mut option = FioOption { line: Some(line), name: name.to_owned(), value: None, base: KbBase::Binary };
+    option.value = value.map(|value| with_variables(&option.name, line, value, variable)).transpose()?;
     Ok(option)
 }
 
 /// Replaces `${NAME}` in a value by the environment variable, as fio does.
-fn with_variables(option: &FioOption, value: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String> {
-    let bad = |problem: String| {
-        Error::new(ErrorClass::Config, problem).of_field(&option.name, 0, value.as_bytes()).at_line(option.line)
-    };
+fn with_variables(option: &str, line: u64, value: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String> {
+    let bad = |problem: String| Error::new(ErrorClass::Config, problem).of_field(option, 0, value.as_bytes()).at_line(line);
     let (mut out, mut rest) = (String::new(), value);
     while let Some((before, after)) = rest.split_once('$') {
         out.push_str(before);

@@ -1,13 +1,12 @@
 //! The jobs of a job file as load in closed loop: each copy of a job issues a request when an earlier one completes, as fio does.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use emmclab_trace::{NameTable, Nanos, Op, Request, Result, SECTOR_BYTES};
+use emmclab_trace::{Nanos, Op, Request, Result};
 
 use super::job::FioJob;
-use super::runner::FioRunner;
-use super::{FileRegions, MOST_JOBS, options};
+use super::runner::{FioRunner, nanos};
+use super::{JobCopier, add_to_group, options};
 
 /// The percentiles of completion latency that fio prints by default.
 const PERCENTILES: [f64; 17] =
@@ -53,10 +52,10 @@ impl FioLoad {
         for job in &mut jobs {
             options::replace(job, replaced)?;
         }
-        let (mut regions, mut names, mut devices) = (FileRegions::default(), NameTable::default(), NameTable::default());
+        let mut copier = JobCopier::new(seed);
         let mut load = Self { groups: Vec::new(), reports: Vec::new(), end: 0 };
-        let (mut copies, mut group, mut step) = (0_u64, 0, 0);
-        for (number, job) in (0_u64..).zip(&mut jobs) {
+        let (mut group, mut step) = (0, 0);
+        for (number, job) in jobs.iter_mut().enumerate() {
             if job.size.or(job.file_size).is_none()
                 && !job.files.is_empty()
                 && job.files.iter().all(|file| file.starts_with("/dev/"))
@@ -64,28 +63,14 @@ impl FioLoad {
                 job.size = capacity.checked_sub(job.offset).map(|rest| rest.saturating_mul(job.file_count()));
             }
             job.check_closed_loop()?;
-            copies = copies.saturating_add(job.numjobs);
-            if copies > MOST_JOBS {
-                return Err(job.too_many_copies());
-            }
-            let begins_group = number > 0 && (job.stonewall || job.new_group);
-            group += u32::from(begins_group);
+            group += u32::from(number > 0 && (job.stonewall || job.new_group));
             step += u32::from(number > 0 && job.stonewall);
-            let process = names.intern(&job.name);
-            let shared = Arc::new(job.clone());
             let mut workers = Vec::new();
-            for copy in 0..job.numjobs {
-                let places = regions.of(job, copy, &mut devices)?;
-                let own = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number << 32 | copy);
-                let runner = FioRunner::new(shared.clone(), &places, own, process)?.in_closed_loop();
-                let ends = places.iter().map(|(begin, _)| (begin + job.file_length()).div_ceil(SECTOR_BYTES));
-                load.end = ends.max().unwrap_or(0).max(load.end);
-                workers.push(FioWorker { runner, job: shared.clone(), report: load.report(job, group, step) });
+            for runner in copier.copies(job)? {
+                load.end = runner.end().max(load.end);
+                workers.push(FioWorker { runner: runner.in_closed_loop(), report: load.report(job, group, step) });
             }
-            match load.groups.last_mut() {
-                Some(running) if !job.stonewall => running.append(&mut workers),
-                _ => load.groups.push(workers),
-            }
+            add_to_group(&mut load.groups, job, workers);
         }
         Ok(load)
     }
@@ -123,7 +108,6 @@ impl FioLoad {
 /// One copy of a job. All times are relative to the start of its group, in ns.
 pub struct FioWorker {
     runner: FioRunner,
-    job: Arc<FioJob>,
     /// Index of its report in [`FioLoad::reports`].
     pub report: usize,
 }
@@ -147,60 +131,56 @@ impl FioWorker {
 
     /// Maximum number of unfinished requests: `iodepth`, or 1 if the engine issues one request at a time.
     pub fn queue_depth(&self) -> usize {
-        usize::try_from(self.job.queue_depth()).unwrap_or(usize::MAX)
+        usize::try_from(self.runner.job.queue_depth()).unwrap_or(usize::MAX)
     }
 
     /// Whether the engine returns before a request completes, so that submission and completion latency differ.
     pub fn is_asynchronous(&self) -> bool {
-        self.job.in_flight
+        self.runner.job.in_flight
     }
 
     /// Number of unfinished requests to which a full queue drains (`iodepth_low`).
     pub fn drains_to(&self) -> usize {
-        self.job.iodepth_low.map_or(self.queue_depth(), |low| usize::try_from(low).unwrap_or(usize::MAX))
+        self.runner.job.iodepth_low.map_or(self.queue_depth(), |low| usize::try_from(low).unwrap_or(usize::MAX))
     }
 
     /// Number of requests that are submitted together (`iodepth_batch`).
     pub fn submit_batch(&self) -> usize {
-        usize::try_from(self.job.submit_batch).unwrap_or(usize::MAX).min(self.queue_depth())
+        usize::try_from(self.runner.job.submit_batch).unwrap_or(usize::MAX).min(self.queue_depth())
     }
 
     /// Least number of completions to wait for (`iodepth_batch_complete_min`), at least 1.
     pub fn complete_batch(&self) -> usize {
-        usize::try_from(self.job.complete_batch).unwrap_or(usize::MAX).clamp(1, self.queue_depth())
+        usize::try_from(self.runner.job.complete_batch).unwrap_or(usize::MAX).clamp(1, self.queue_depth())
     }
 
     /// Time at which the copy starts (`startdelay`).
     pub fn start(&self) -> Nanos {
-        nanos(self.job.start_ns)
+        nanos(self.runner.job.start_ns)
     }
 
     /// Time from which requests are measured (`ramp_time`).
     pub fn measured_from(&self) -> Nanos {
-        nanos(self.job.start_ns.saturating_add(self.job.ramp_ns))
+        nanos(self.runner.job.start_ns.saturating_add(self.runner.job.ramp_ns))
     }
 
     /// Think time after a number of completions; `None` without think time.
     pub fn think(&self) -> Option<(Nanos, u64)> {
-        (self.job.think_ns > 0).then(|| (nanos(self.job.think_ns), self.job.think_requests))
+        (self.runner.job.think_ns > 0).then(|| (nanos(self.runner.job.think_ns), self.runner.job.think_requests))
     }
 
     /// Whether the other copies of its group end when this one ends (`exitall`).
     pub fn ends_group(&self) -> bool {
-        self.job.exit_all
+        self.runner.job.exit_all
     }
 
     fn ends_by(&self) -> Option<u64> {
-        let limit = self.job.runtime_ns.filter(|_| self.job.time_based)?;
-        Some(self.job.start_ns.saturating_add(self.job.ramp_ns).saturating_add(limit))
+        let limit = self.runner.job.runtime_ns.filter(|_| self.runner.job.time_based)?;
+        Some(self.runner.job.start_ns.saturating_add(self.runner.job.ramp_ns).saturating_add(limit))
     }
 
     /// Whether the engine carries out an operation before it returns, although it is asynchronous: discards with libaio.
     pub fn waits_for(&self, op: Op) -> bool {
-        !self.job.in_flight || op == Op::Discard && self.job.discards_wait
+        !self.runner.job.in_flight || op == Op::Discard && self.runner.job.discards_wait
     }
-}
-
-fn nanos(ns: u64) -> Nanos {
-    Nanos(ns.min(i64::MAX as u64).cast_signed())
 }

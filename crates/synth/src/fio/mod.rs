@@ -26,7 +26,7 @@ use runner::FioRunner;
 
 pub use job::WorkloadPattern;
 pub use load::{FioLoad, FioReport, FioWorker};
-pub use trace_format::FORMAT;
+pub use trace_format::{FORMAT, environment, read_job_file};
 
 /// Alignment of the regions of files, in sectors.
 const REGION_ALIGN: u64 = 1 << 11;
@@ -59,28 +59,11 @@ impl FioJobs {
     }
 
     fn of_jobs(jobs: &[FioJob], seed: u64, requests: Option<u64>, note: String) -> Result<Self> {
-        let (mut names, mut devices) = (NameTable::default(), NameTable::default());
-        let mut regions = FileRegions::default();
-        let mut groups: Vec<Vec<FioRunner>> = Vec::new();
-        let mut copies = 0_u64;
-        for (number, job) in (0_u64..).zip(jobs) {
+        let mut copier = JobCopier::new(seed);
+        let mut groups = Vec::new();
+        for job in jobs {
             job.check(requests.is_some())?;
-            copies = copies.saturating_add(job.numjobs);
-            if copies > MOST_JOBS {
-                return Err(job.too_many_copies());
-            }
-            let process = names.intern(&job.name);
-            let mut runners = Vec::new();
-            let shared = Arc::new(job.clone());
-            for copy in 0..job.numjobs {
-                let places = regions.of(job, copy, &mut devices)?;
-                let own = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number << 32 | copy);
-                runners.push(FioRunner::new(shared.clone(), &places, own, process)?);
-            }
-            match groups.last_mut() {
-                Some(group) if !job.stonewall => group.append(&mut runners),
-                _ => groups.push(runners),
-            }
+            add_to_group(&mut groups, job, copier.copies(job)?);
         }
         groups.reverse();
         let mut trace = Self {
@@ -89,8 +72,8 @@ impl FioJobs {
             begin: 0,
             last: 0,
             left: requests.unwrap_or(u64::MAX),
-            names: Arc::new(names),
-            devices: Arc::new(devices),
+            names: Arc::new(copier.names),
+            devices: Arc::new(copier.devices),
             note,
         };
         trace.next_group();
@@ -141,6 +124,54 @@ impl Iterator for FioJobs {
             self.left -= 1;
         }
         (!builder.is_empty()).then(|| builder.finish(&self.names, &self.devices))
+    }
+}
+
+/// Creates the copies of jobs, in the order of the job file.
+struct JobCopier {
+    seed: u64,
+    /// Number of the next job, from 0.
+    number: u64,
+    /// Number of copies of all jobs so far.
+    copies: u64,
+    names: NameTable,
+    devices: NameTable,
+    regions: FileRegions,
+}
+
+impl JobCopier {
+    fn new(seed: u64) -> Self {
+        let (names, devices) = (NameTable::default(), NameTable::default());
+        Self { seed, number: 0, copies: 0, names, devices, regions: FileRegions::default() }
+    }
+
+    /// Creates all copies of the next job (`numjobs`).
+    /// Errors: if there are too many copies, or the files of a copy do not fit into the address space.
+    fn copies(&mut self, job: &FioJob) -> Result<Vec<FioRunner>> {
+        self.copies = self.copies.saturating_add(job.numjobs);
+        if self.copies > MOST_JOBS {
+            return Err(job
+                .invalid_value("numjobs", &job.numjobs.to_string(), "the job file results in more than 4,096 copies of jobs")
+                .hint("give the jobs a smaller numjobs"));
+        }
+        let process = self.names.intern(&job.name);
+        let number = self.number;
+        self.number += 1;
+        let shared = Arc::new(job.clone());
+        let copy = |copy| {
+            let places = self.regions.of(job, copy, &mut self.devices)?;
+            let own = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number << 32 | copy);
+            FioRunner::new(shared.clone(), &places, own, process)
+        };
+        (0..job.numjobs).map(copy).collect()
+    }
+}
+
+/// Adds the copies of a job to the last group, or begins a new group with them if the job waits for the jobs before it (`stonewall`).
+fn add_to_group<T>(groups: &mut Vec<Vec<T>>, job: &FioJob, mut copies: Vec<T>) {
+    match groups.last_mut() {
+        Some(group) if !job.stonewall => group.append(&mut copies),
+        _ => groups.push(copies),
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) fn jobs(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Res
 /// Errors: as [`jobs`].
 pub(super) fn replace(job: &mut FioJob, options: &[(String, String)]) -> Result<()> {
     for (name, value) in options {
-        let option = FioOption { line: job.line, name: name.clone(), value: Some(value.clone()), base: KbBase::Binary };
+        let option = FioOption { line: None, name: name.clone(), value: Some(value.clone()), base: KbBase::Binary };
         set(job, &option)?;
     }
     Ok(())

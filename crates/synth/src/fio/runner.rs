@@ -44,7 +44,7 @@ struct UntimedRequest {
 
 /// One copy of a job, which issues its requests.
 pub(super) struct FioRunner {
-    job: Arc<FioJob>,
+    pub job: Arc<FioJob>,
     process: NameId,
     files: Vec<FioFile>,
     /// The seed of the first pass, from which those of later passes are derived.
@@ -105,7 +105,6 @@ impl FioRunner {
 
     /// Issues requests when earlier ones complete, instead of at times that do not depend on the device.
     pub fn in_closed_loop(mut self) -> Self {
-        self.pace.step = 0;
         self.pace.is_closed = true;
         self
     }
@@ -113,8 +112,14 @@ impl FioRunner {
     /// Returns the next request without removing it; it is planned at `now`, in ns after the start of the group, unless it was planned
     /// before.
     pub fn peek_at(&mut self, now: u64) -> Option<Request> {
-        self.pace.reach(now);
+        self.pace.now = self.pace.now.max(now);
         self.peek()
+    }
+
+    /// End of the last file of the copy in the address space, in sectors.
+    pub fn end(&self) -> u64 {
+        let begin = self.files.iter().map(|file| file.begin).max().unwrap_or(0);
+        (begin + self.job.file_length()).div_ceil(SECTOR_BYTES)
     }
 
     /// Ends the copy.
@@ -191,9 +196,10 @@ impl FioRunner {
     /// Whether the job's runtime has ended. Outside a closed loop always false without rates, because the number of requests then depends
     /// on the device.
     fn is_late(&self) -> bool {
-        let Some(limit) = self.job.runtime_ns else { return false };
-        let is_rate_late = self.job.is_paced() && self.pace.next() >= limit.saturating_add(self.job.ramp_ns);
-        is_rate_late || self.pace.is_closed && self.pace.elapsed() >= limit.saturating_add(self.job.ramp_ns)
+        let Some(runtime) = self.job.runtime_ns else { return false };
+        let limit = runtime.saturating_add(self.job.ramp_ns);
+        let is_over = self.pace.is_closed && self.pace.now.saturating_sub(self.pace.start) >= limit;
+        is_over || self.job.is_paced() && self.pace.next() >= limit
     }
 
     /// The next request of the pass over the files; `None` at the end of the pass.
@@ -357,7 +363,7 @@ impl FioRunner {
     }
 }
 
-fn nanos(at: u64) -> Nanos {
+pub(super) fn nanos(at: u64) -> Nanos {
     Nanos(at.min(i64::MAX as u64).cast_signed())
 }
 
@@ -403,8 +409,6 @@ const SECOND_NS: f64 = 1e9;
 pub(super) struct FioPacing {
     start: u64,
     now: u64,
-    /// Time between requests that no rate limits, ns.
-    step: u64,
     /// Whether completions determine the issue times, and think times begin at completions.
     is_closed: bool,
     issued: u64,
@@ -418,17 +422,12 @@ pub(super) struct FioPacing {
 impl FioPacing {
     pub fn new(job: &FioJob) -> Self {
         let start = job.start_ns;
-        Self { start, now: start, step: STEP_NS, is_closed: false, issued: 0, next: [start; 3], bytes: [0; 3], requests: [0; 3] }
+        Self { start, now: start, is_closed: false, issued: 0, next: [start; 3], bytes: [0; 3], requests: [0; 3] }
     }
 
-    /// Advances the clock to `now`, if it is earlier.
-    pub fn reach(&mut self, now: u64) {
-        self.now = self.now.max(now);
-    }
-
-    /// Time since the start of the job, in ns.
-    pub fn elapsed(&self) -> u64 {
-        self.now.saturating_sub(self.start)
+    /// Time between requests that no rate limits, in ns.
+    fn step(&self) -> u64 {
+        if self.is_closed { 0 } else { STEP_NS }
     }
 
     /// Earliest issue time of the next request of a job with rates, in ns after the start of the job.
@@ -473,7 +472,7 @@ impl FioPacing {
                 self.next[of] = self.due_after(job, rate, of, dice);
                 at
             }
-            _ if self.issued.is_multiple_of(in_flight(job)) => self.now + self.step,
+            _ if self.issued.is_multiple_of(job.queue_depth()) => self.now + self.step(),
             _ => self.now,
         };
         self.now = at;
@@ -504,13 +503,9 @@ impl FioPacing {
 
     /// Returns the issue time of a request that no rate limits: a sync, or a read for verification.
     pub fn unpaced(&mut self) -> u64 {
-        self.now = self.now.saturating_add(self.step);
+        self.now = self.now.saturating_add(self.step());
         self.now
     }
-}
-
-fn in_flight(job: &FioJob) -> u64 {
-    if job.in_flight { job.iodepth } else { 1 }
 }
 
 /// The time that `requests` requests take at a rate per second, in ns.

@@ -1,5 +1,6 @@
 //! A job file of fio as a trace format: the requests of its jobs at times that do not depend on a device.
 
+use std::io::Read;
 use std::path::Path;
 
 use emmclab_trace::formats::{FormatTimes, TraceFormat};
@@ -53,14 +54,9 @@ struct JobFileSource {
 
 impl JobFileSource {
     fn open(input: DecompressedInput) -> Result<Self> {
-        let (source, path) = (input.name(), input.path().to_owned());
-        let mut text = String::new();
-        let mut reader = std::io::Read::take(input.into_reader(), MOST_BYTES + 1);
-        std::io::Read::read_to_string(&mut reader, &mut text).map_err(|error| Error::io(&path, error))?;
-        if text.len() as u64 > MOST_BYTES {
-            return Err(Error::new(ErrorClass::Value, "the job file is longer than 16 MB").hint("give a job file of fio"));
-        }
-        let jobs = options::jobs(&text, &variable)?;
+        let source = input.name();
+        let text = text_of(input)?;
+        let jobs = options::jobs(&text, &environment)?;
         let header = TraceHeader {
             source,
             format: FORMAT.name.to_owned(),
@@ -75,7 +71,7 @@ impl JobFileSource {
     fn next(&mut self) -> Result<Option<Batch>> {
         let jobs = match &mut self.jobs {
             Some(jobs) => jobs,
-            None => self.jobs.insert(FioJobs::new(&self.text, 1, None, &variable)?),
+            None => self.jobs.insert(FioJobs::new(&self.text, 1, None, &environment)?),
         };
         let batch = jobs.next();
         if let Some(batch) = &batch {
@@ -86,7 +82,25 @@ impl JobFileSource {
     }
 }
 
-fn variable(name: &str) -> Option<String> {
+/// Reads a job file, which may be compressed.
+/// Errors: if the file cannot be read, is longer than 16 MB or is not UTF-8.
+pub fn read_job_file(path: &Path) -> Result<String> {
+    text_of(DecompressedInput::open(path)?)
+}
+
+fn text_of(input: DecompressedInput) -> Result<String> {
+    let path = input.path().to_owned();
+    let mut text = String::new();
+    let mut reader = input.into_reader().take(MOST_BYTES + 1);
+    reader.read_to_string(&mut text).map_err(|error| Error::io(&path, error))?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(Error::new(ErrorClass::Value, "the job file is longer than 16 MB").hint("give a job file of fio"));
+    }
+    Ok(text)
+}
+
+/// Returns the value of a variable of the environment, for `${NAME}` in a job file.
+pub fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 

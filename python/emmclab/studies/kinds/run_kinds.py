@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Literal, cast
 
 from emmclab import _core
-from emmclab.apps.closed_loop import PRECONDITION, host_for, program_of, run_application, setup_of
+from emmclab.apps.closed_loop import PRECONDITION, host_for, program_of, run_application
 from emmclab.errors import ConfigError
 from emmclab.runtime.document import Row
 from emmclab.runtime.toml_table import TomlTable
-from emmclab.simulation.device import Device
+from emmclab.simulation.device import Device, setup_of
 from emmclab.simulation.result import Result
 from emmclab.simulation.run_options import RunOptions
 from emmclab.studies.flatten import flat, percentile_columns
