@@ -94,7 +94,8 @@ fn text_of(input: DecompressedInput) -> Result<String> {
     let mut reader = input.into_reader().take(MOST_BYTES + 1);
     reader.read_to_string(&mut text).map_err(|error| Error::io(&path, error))?;
     if text.len() as u64 > MOST_BYTES {
-        return Err(Error::new(ErrorClass::Value, "the job file is longer than 16 MB").hint("give a job file of fio"));
+        let problem = format!("not a job file of fio: it is larger than {} MB, or endless", MOST_BYTES >> 20);
+        return Err(Error::new(ErrorClass::Io, problem).in_file(&path).hint("check the path"));
     }
     Ok(text)
 }
