@@ -121,6 +121,6 @@ macro_rules! published_texts {
 pub(crate) fn published_csv() -> BTreeMap<&'static str, &'static str> {
     BTreeMap::from(published_texts!(
         "advil12_table1_devices", "advil12_table2_bandwidth", "fast12_axes", "fast12_sdcards", "iiswc15_table1_workloads",
-        "iiswc15_table3_size", "iiswc15_table4_timing", "iiswc15_table5_devices",
+        "measured_devices", "iiswc15_table3_size", "iiswc15_table4_timing", "iiswc15_table5_devices",
     ))
 }
