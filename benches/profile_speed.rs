@@ -74,7 +74,7 @@ fn later(batch: &Batch, by: i64) -> Batch {
             ..request
         });
     }
-    builder.finish(&Arc::new(batch.processes().clone()), &Arc::new(batch.devices().clone()))
+    builder.finish(batch.processes(), batch.devices())
 }
 
 /// Generates a phone-like mix: 75 % writes, sizes of 4 to 64 KB, 25 % sequential, gaps of 0.01 to 400 ms, and half of the random

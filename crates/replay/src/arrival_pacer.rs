@@ -130,7 +130,7 @@ impl PeriodicFlushes {
                 with.push(&Request { complete, ..Request::new(arrival, Op::Flush, Sector(0), 0) });
             }
         }
-        Cow::Owned(with.finish(batch.processes_shared(), batch.devices_shared()))
+        Cow::Owned(with.finish(batch.processes(), batch.devices()))
     }
 }
 

@@ -63,8 +63,8 @@ pub struct RequestRows {
     senders: SequenceMap<Sender>,
     /// Sorts the rows by arrival as in a trace, because layers may complete requests in another order.
     in_order: ReorderBuffer,
-    processes: NameTable,
-    disks: NameTable,
+    processes: Arc<NameTable>,
+    disks: Arc<NameTable>,
     /// The first write error. An observer cannot return it, so [`RequestRows::check`] does.
     failed: Option<Error>,
 }
@@ -94,8 +94,8 @@ impl RequestRows {
             flags: Vec::new(),
             senders: SequenceMap::default(),
             in_order: ReorderBuffer::default(),
-            processes: NameTable::default(),
-            disks: NameTable::default(),
+            processes: Arc::default(),
+            disks: Arc::default(),
             failed: None,
         })
     }

@@ -128,22 +128,12 @@ impl Batch {
     }
 
     /// Names of processes; [`Request::process`] is an id in this table.
-    pub fn processes(&self) -> &NameTable {
+    pub fn processes(&self) -> &Arc<NameTable> {
         &self.processes
     }
 
     /// Names of devices; [`Request::device`] is an id in this table.
-    pub fn devices(&self) -> &NameTable {
-        &self.devices
-    }
-
-    /// The table of [`Batch::processes`], to share with a batch that has the same names.
-    pub fn processes_shared(&self) -> &Arc<NameTable> {
-        &self.processes
-    }
-
-    /// The table of [`Batch::devices`], to share with a batch that has the same names.
-    pub fn devices_shared(&self) -> &Arc<NameTable> {
+    pub fn devices(&self) -> &Arc<NameTable> {
         &self.devices
     }
 }

@@ -73,7 +73,7 @@ impl TraceWriter {
                 self.left_out += 1;
             }
         }
-        self.sink.write(&fitting.finish(batch.processes_shared(), batch.devices_shared()))
+        self.sink.write(&fitting.finish(batch.processes(), batch.devices()))
     }
 
     /// Counts of the values lost so far because the format cannot represent them. The caller must print them.

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use emmclab_trace::formats::{FormatTimes, TraceFormat};
 use emmclab_trace::{
@@ -48,7 +49,7 @@ struct JobFileSource {
     /// The requests; `None` before the first one is read.
     jobs: Option<FioJobs>,
     header: TraceHeader,
-    names: (NameTable, NameTable),
+    names: (Arc<NameTable>, Arc<NameTable>),
     generated: u64,
 }
 

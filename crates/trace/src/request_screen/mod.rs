@@ -72,7 +72,7 @@ impl RequestScreen {
 
     /// Marks suspected re-issues in the next batch, removes requests as the options state, and returns the rest.
     pub fn apply(&mut self, mut batch: Batch) -> Batch {
-        self.names = Some((batch.processes_shared().clone(), batch.devices_shared().clone()));
+        self.names = Some((batch.processes().clone(), batch.devices().clone()));
         if let Some(reissues) = &mut self.reissues {
             batch = reissues.mark(batch);
         }

@@ -282,7 +282,7 @@ fn batches_share_the_names_of_their_trace_and_store_their_own_only() {
         let mut reader = TraceReader::open(path, &ReadOptions::default()).unwrap();
         let mut writer =
             (path == &csv).then(|| TraceWriter::create(&parquet, &reader.header(), &WriteOptions::default()).unwrap());
-        let (mut before, mut rows) = (NameTable::default(), 0);
+        let (mut before, mut rows) = (Arc::<NameTable>::default(), 0);
         while let Some(batch) = reader.next_batch().unwrap() {
             for (row, request) in batch.iter().enumerate() {
                 let name = request.process.and_then(|id| batch.processes().get(id));
