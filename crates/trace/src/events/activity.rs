@@ -1,8 +1,6 @@
 //! The activity that a recording counts in addition to requests: commands of the device, waits of processes for durability of
 //! files, and commits of journals. Stored as JSON in the header of the trace.
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -156,13 +154,15 @@ pub struct JournalCounts {
 
 /// The activity that a recording counted in addition to requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(from = "StoredActivity", into = "StoredActivity")]
+#[serde(default)]
 pub struct RecordedActivity {
     /// Host controllers, in order of their names.
     pub hosts: Vec<HostActivity>,
     /// Waits for durability by process and file system, most calls first.
     pub syncs: Vec<SyncCounts>,
     /// The individual waits for durability in order of their starts; at most the 65,536 longest.
+    #[serde(with = "by_task")]
+    #[schemars(with = "Vec<TaskWaits>")]
     pub waits: Vec<SyncWait>,
     /// Waits for durability without a recorded end, in order of their starts.
     pub unfinished: Vec<UnfinishedWait>,
@@ -171,21 +171,8 @@ pub struct RecordedActivity {
     /// Journals, in order of the names of their devices.
     pub journals: Vec<JournalCounts>,
     /// Periods in which events were lost, if the recorder reports them. There are at most 4,096; the last one may combine several periods.
-    pub gaps: Vec<LostEventsGap>,
-}
-
-/// The recorded activity in the form in which it is stored: waits are grouped by task.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-struct StoredActivity {
-    hosts: Vec<HostActivity>,
-    syncs: Vec<SyncCounts>,
-    waits: Vec<TaskWaits>,
-    unfinished: Vec<UnfinishedWait>,
-    writers: Vec<FsWriterThreads>,
-    journals: Vec<JournalCounts>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    gaps: Vec<LostEventsGap>,
+    pub gaps: Vec<LostEventsGap>,
 }
 
 /// The waits of one task on one file system.
@@ -199,30 +186,32 @@ struct TaskWaits {
     time_ns: Vec<Nanos>,
 }
 
-impl From<RecordedActivity> for StoredActivity {
-    fn from(activity: RecordedActivity) -> Self {
-        let RecordedActivity { hosts, syncs, waits, unfinished, writers, journals, gaps } = activity;
+/// The form in which waits are stored: grouped by task.
+mod by_task {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::{Nanos, SyncWait, TaskWaits};
+
+    pub fn serialize<S: Serializer>(waits: &[SyncWait], serializer: S) -> Result<S::Ok, S::Error> {
         let mut by_task: BTreeMap<_, (Vec<Nanos>, Vec<Nanos>)> = BTreeMap::new();
-        for wait in waits {
-            let of_task = by_task.entry((wait.process, wait.pid, wait.file_system, wait.device)).or_default();
-            of_task.0.push(wait.start);
-            of_task.1.push(wait.time);
+        for SyncWait { start, time, process, pid, file_system, device } in waits.iter().cloned() {
+            let of_task = by_task.entry((process, pid, file_system, device)).or_default();
+            of_task.0.push(start);
+            of_task.1.push(time);
         }
-        let rows = by_task.into_iter().map(|((process, pid, file_system, device), (start_ns, time_ns))| TaskWaits {
+        serializer.collect_seq(by_task.into_iter().map(|((process, pid, file_system, device), (start_ns, time_ns))| TaskWaits {
             process,
             pid,
             file_system,
             device,
             start_ns,
             time_ns,
-        });
-        Self { hosts, syncs, waits: rows.collect(), unfinished, writers, journals, gaps }
+        }))
     }
-}
 
-impl From<StoredActivity> for RecordedActivity {
-    fn from(stored: StoredActivity) -> Self {
-        let StoredActivity { hosts, syncs, waits, unfinished, writers, journals, gaps } = stored;
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SyncWait>, D::Error> {
         let of_task = |task: TaskWaits| {
             let TaskWaits { process, pid, file_system, device, start_ns, time_ns } = task;
             start_ns.into_iter().zip(time_ns).map(move |(start, time)| SyncWait {
@@ -234,9 +223,9 @@ impl From<StoredActivity> for RecordedActivity {
                 device: device.clone(),
             })
         };
-        let mut waits: Vec<_> = waits.into_iter().flat_map(of_task).collect();
+        let mut waits: Vec<_> = Vec::deserialize(deserializer)?.into_iter().flat_map(of_task).collect();
         waits.sort();
-        Self { hosts, syncs, waits, unfinished, writers, journals, gaps }
+        Ok(waits)
     }
 }
 

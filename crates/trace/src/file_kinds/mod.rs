@@ -3,9 +3,7 @@
 //! Each kind is declared once: name, rule to recognise it, hint. If no format recognises a file, [`recognise`] tries the kinds in order.
 
 mod binary;
-mod programs;
 mod recordings;
-mod registers;
 mod text;
 
 use crate::{Error, ErrorClass};
@@ -75,8 +73,7 @@ impl<'a> FileHead<'a> {
 
 /// All kinds, those with the most specific marks first.
 fn kinds() -> impl Iterator<Item = &'static ForeignFileKind> {
-    let recordings = recordings::KINDS.iter();
-    recordings.chain(binary::KINDS).chain(registers::KINDS).chain(text::KINDS).chain(programs::KINDS)
+    recordings::KINDS.iter().chain(binary::KINDS).chain(text::KINDS)
 }
 
 /// The kinds of files that the reader of a trace format would accept by mistake.
@@ -92,7 +89,7 @@ pub(crate) fn named() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// The error for a file of a known kind that is not a trace; `None` if it is of no known kind.
 pub(crate) fn recognise(head: &[u8]) -> Option<Error> {
     let head = FileHead { bytes: head };
-    kinds().find(|kind| (kind.matches)(&head)).map(refusal).or_else(|| registers::damaged(head.bytes))
+    kinds().find(|kind| (kind.matches)(&head)).map(refusal).or_else(|| binary::damaged_register(head.bytes))
 }
 
 /// Like [`recognise`], for kinds of files that a trace format would accept by mistake; called before the trace formats are tried.

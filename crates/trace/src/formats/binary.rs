@@ -3,7 +3,7 @@
 use std::io::{BufReader, Read};
 use std::path::PathBuf;
 
-use super::input::damaged;
+use super::input::{damaged, read_some};
 use super::prelude::*;
 use crate::BATCH_ROWS;
 
@@ -50,15 +50,8 @@ impl<F: RecordFormat> RecordSource<F> {
 
     /// Fills `raw` with the next record; returns false at the end of the file.
     fn read(&mut self) -> Result<bool> {
-        let mut got = 0;
-        while got < self.raw.len() {
-            match self.reader.read(&mut self.raw[got..]) {
-                Ok(0) => break,
-                Ok(n) => got += n,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(damaged(&self.path, error).at_offset(self.offset + got as u64)),
-            }
-        }
+        let got = read_some(&mut self.reader, &mut self.raw)
+            .map_err(|(got, error)| damaged(&self.path, error).at_offset(self.offset + got as u64))?;
         if got == self.raw.len() {
             self.offset += got as u64;
             return Ok(true);

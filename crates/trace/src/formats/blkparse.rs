@@ -5,7 +5,7 @@
 //! events into requests. The number of lost events comes from the summary after the events, and from the output of blktrace
 //! itself. Headings are skipped; other lines that are not part of the trace are counted.
 
-use super::fields::cuts_a_length;
+use super::fields::{cuts_a_length, is_blank};
 use super::ftrace::{device_name, error_of, packet_of, range, remapped_from};
 use super::prelude::*;
 use super::rwbs::{self, RwbsMeaning, RwbsOperation};
@@ -292,11 +292,10 @@ impl<'a> ActionMeaning<'a> {
 
 /// The text after the first `count` fields.
 pub(super) fn rest_after(line: &[u8], count: usize) -> &[u8] {
-    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let mut rest = line;
     for _ in 0..count {
-        let begin = rest.iter().position(|byte| !blank(byte)).unwrap_or(rest.len());
-        let end = rest[begin..].iter().position(blank).unwrap_or(rest.len() - begin);
+        let begin = rest.iter().position(|byte| !is_blank(byte)).unwrap_or(rest.len());
+        let end = rest[begin..].iter().position(is_blank).unwrap_or(rest.len() - begin);
         rest = &rest[begin + end..];
     }
     rest.trim_ascii_start()

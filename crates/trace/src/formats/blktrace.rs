@@ -10,7 +10,8 @@ use std::fs;
 use std::io::{BufReader, Read};
 use std::path::PathBuf;
 
-use super::input::damaged;
+use super::binary::bytes;
+use super::input::{damaged, read_some};
 use super::prelude::*;
 use crate::{BATCH_ROWS, BlockEventKind, BlockLayerEvent, EventPairer, NameId, ZoneCommand, dev_t_label};
 
@@ -138,11 +139,7 @@ impl BlktraceSource {
         } else if kind == NOTIFY_TIMESTAMP
             && let Some(Ok(raw)) = payload.get(..8).map(<[u8; 8]>::try_from)
         {
-            let word = |at: usize| {
-                let word = [raw[at], raw[at + 1], raw[at + 2], raw[at + 3]];
-                if order == BlktraceByteOrder::Little { u32::from_le_bytes(word) } else { u32::from_be_bytes(word) }
-            };
-            self.wall_clock.get_or_insert((word(0), word(4)));
+            self.wall_clock.get_or_insert((order.word(&raw, 0), order.word(&raw, 4)));
         }
     }
 
@@ -391,7 +388,7 @@ fn numbered(prefix: &str) -> Vec<(u32, PathBuf)> {
 
 /// The CPUs whose files are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct MissingCpus {
+struct MissingCpus {
     /// CPU of the recording's only file in this folder; other CPUs may have been recorded.
     alone: Option<u32>,
     /// CPUs whose files do not exist although the file of a CPU with a higher number exists.
@@ -440,23 +437,32 @@ const WIDE_VERSION: u32 = 8;
 const WIDE_RECORD_BYTES: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum BlktraceByteOrder {
+enum BlktraceByteOrder {
     Little,
     Big,
 }
 
-pub(super) fn byte_order(head: &[u8]) -> Option<BlktraceByteOrder> {
-    let word: [u8; 4] = head.get(..4)?.try_into().ok()?;
-    if u32::from_le_bytes(word) & !0xff == MAGIC {
-        Some(BlktraceByteOrder::Little)
-    } else if u32::from_be_bytes(word) & !0xff == MAGIC {
-        Some(BlktraceByteOrder::Big)
-    } else {
-        None
+impl BlktraceByteOrder {
+    /// The `N` bytes of a number at `at`, the lowest first.
+    fn bytes<const N: usize>(self, raw: &[u8], at: usize) -> [u8; N] {
+        let mut bytes = bytes(raw, at);
+        if self == BlktraceByteOrder::Big {
+            bytes.reverse();
+        }
+        bytes
+    }
+
+    fn word(self, raw: &[u8], at: usize) -> u32 {
+        u32::from_le_bytes(self.bytes(raw, at))
     }
 }
 
-pub(super) struct BlktraceRecord {
+/// The byte order of a file; `None` if it does not begin with a record.
+fn byte_order(head: &[u8]) -> Option<BlktraceByteOrder> {
+    [BlktraceByteOrder::Little, BlktraceByteOrder::Big].into_iter().find(|order| order.word(head, 0) & !0xff == MAGIC)
+}
+
+struct BlktraceRecord {
     pub offset: u64,
     pub sequence: u32,
     pub time: u64,
@@ -473,7 +479,7 @@ pub(super) struct BlktraceRecord {
 }
 
 /// Reads the records of a file, one record ahead.
-pub(super) struct BlktraceFileReader {
+struct BlktraceFileReader {
     path: PathBuf,
     reader: BufReader<Box<dyn Read + Send>>,
     pub order: BlktraceByteOrder,
@@ -527,18 +533,9 @@ impl BlktraceFileReader {
             }
         }
         let order = self.order;
-        let short = |at: usize| {
-            let word = [raw[at], raw[at + 1]];
-            if order == BlktraceByteOrder::Little { u16::from_le_bytes(word) } else { u16::from_be_bytes(word) }
-        };
-        let word = |at: usize| match order {
-            BlktraceByteOrder::Little => u32::from(short(at)) | u32::from(short(at + 2)) << 16,
-            BlktraceByteOrder::Big => u32::from(short(at)) << 16 | u32::from(short(at + 2)),
-        };
-        let long = |at: usize| match order {
-            BlktraceByteOrder::Little => u64::from(word(at)) | u64::from(word(at + 4)) << 32,
-            BlktraceByteOrder::Big => u64::from(word(at)) << 32 | u64::from(word(at + 4)),
-        };
+        let short = |at| u16::from_le_bytes(order.bytes(&raw, at));
+        let word = |at| order.word(&raw, at);
+        let long = |at| u64::from_le_bytes(order.bytes(&raw, at));
         // In version 8 the action has 64 bits and follows the process id.
         let wide = version == WIDE_VERSION;
         let [pid, device, cpu, error, length] = if wide { [28, 40, 44, 48, 50] } else { [32, 36, 40, 44, 46] };
@@ -563,8 +560,7 @@ impl BlktraceFileReader {
     }
 
     fn version(&self, raw: &[u8; WIDE_RECORD_BYTES]) -> Result<u32> {
-        let word = [raw[0], raw[1], raw[2], raw[3]];
-        let magic = if self.order == BlktraceByteOrder::Little { u32::from_le_bytes(word) } else { u32::from_be_bytes(word) };
+        let magic = self.order.word(raw, 0);
         if magic & !0xff != MAGIC {
             return Err(Error::new(ErrorClass::Syntax, "a record does not begin with the magic number")
                 .of_field("magic", 0, format!("{magic:#010x}").as_bytes())
@@ -580,16 +576,7 @@ impl BlktraceFileReader {
 
     /// Fills the buffer except at the end of the file; returns the number of bytes.
     fn read_some(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        let mut got = 0;
-        while got < buffer.len() {
-            match self.reader.read(&mut buffer[got..]) {
-                Ok(0) => break,
-                Ok(n) => got += n,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(damaged(&self.path, error)),
-            }
-        }
-        Ok(got)
+        read_some(&mut self.reader, buffer).map_err(|(_, error)| damaged(&self.path, error))
     }
 }
 

@@ -5,9 +5,13 @@ use std::borrow::Cow;
 use super::trace_format::TimeUnit;
 use crate::{Error, ErrorClass, NameId, NameTable, Op, Result, SECTOR_BYTES, Sector};
 
+pub(crate) fn is_blank(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
 /// The fields of a line, split at runs of blanks and tabs.
 pub(crate) fn blank_separated(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|field| !field.is_empty())
+    line.split(|byte| is_blank(byte)).filter(|field| !field.is_empty())
 }
 
 /// The fields of a line, split at commas.
@@ -178,32 +182,29 @@ pub(crate) fn sectors(value: u64, field: &[u8], name: &str, column: u64) -> Resu
     })
 }
 
+/// The end of a range of bytes, which must not be empty.
+#[inline]
+fn end_of_range(offset: u64, bytes: u64, (field, name, column): (&[u8], &str, u64)) -> Result<u64> {
+    let bad = |problem| Error::new(ErrorClass::Value, problem).of_field(name, column, field);
+    if bytes == 0 {
+        return Err(bad("the request transfers no data"));
+    }
+    offset.checked_add(bytes).ok_or_else(|| bad("the request reaches beyond byte 2^64"))
+}
+
 /// The sectors that contain a range of bytes: the start is rounded down, the end up.
 #[inline]
-pub(crate) fn sector_span(offset: u64, bytes: u64, (field, name, column): (&[u8], &str, u64)) -> Result<(Sector, u32)> {
-    if bytes == 0 {
-        return Err(Error::new(ErrorClass::Value, "the request transfers no data").of_field(name, column, field));
-    }
-    let end = offset
-        .checked_add(bytes)
-        .ok_or_else(|| Error::new(ErrorClass::Value, "the request reaches beyond byte 2^64").of_field(name, column, field))?;
-    let first = offset / SECTOR_BYTES;
-    let count = sectors(end.div_ceil(SECTOR_BYTES) - first, field, name, column)?;
-    Ok((Sector(first), count))
+pub(crate) fn sector_span(offset: u64, bytes: u64, place: (&[u8], &str, u64)) -> Result<(Sector, u32)> {
+    let (end, first) = (end_of_range(offset, bytes, place)?, offset / SECTOR_BYTES);
+    Ok((Sector(first), sectors(end.div_ceil(SECTOR_BYTES) - first, place.0, place.1, place.2)?))
 }
 
 /// The sectors of a range of bytes, at least one, and whether the range was rounded. Both ends are rounded down to sectors, so
 /// that sequential ranges stay sequential and a stream keeps its length.
 #[inline]
-pub(crate) fn stream_span(offset: u64, bytes: u64, (field, name, column): (&[u8], &str, u64)) -> Result<(Sector, u32, bool)> {
-    if bytes == 0 {
-        return Err(Error::new(ErrorClass::Value, "the request transfers no data").of_field(name, column, field));
-    }
-    let end = offset
-        .checked_add(bytes)
-        .ok_or_else(|| Error::new(ErrorClass::Value, "the request reaches beyond byte 2^64").of_field(name, column, field))?;
-    let first = offset / SECTOR_BYTES;
-    let count = sectors((end / SECTOR_BYTES - first).max(1), field, name, column)?;
+pub(crate) fn stream_span(offset: u64, bytes: u64, place: (&[u8], &str, u64)) -> Result<(Sector, u32, bool)> {
+    let (end, first) = (end_of_range(offset, bytes, place)?, offset / SECTOR_BYTES);
+    let count = sectors((end / SECTOR_BYTES - first).max(1), place.0, place.1, place.2)?;
     Ok((Sector(first), count, !(offset | end).is_multiple_of(SECTOR_BYTES)))
 }
 

@@ -212,6 +212,20 @@ pub(crate) fn damaged(path: &Path, error: io::Error) -> Error {
     if cut { error.hint("copy the compressed file again: it is truncated or damaged") } else { error }
 }
 
+/// Fills the buffer except at the end of the input; returns the number of bytes. An error comes with the number of bytes before it.
+pub(super) fn read_some(reader: &mut impl Read, buffer: &mut [u8]) -> std::result::Result<usize, (usize, io::Error)> {
+    let mut got = 0;
+    while got < buffer.len() {
+        match reader.read(&mut buffer[got..]) {
+            Ok(0) => break,
+            Ok(n) => got += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err((got, error)),
+        }
+    }
+    Ok(got)
+}
+
 /// Number of UTF-16 code units that are examined if there is no byte order mark.
 const LOOKED_AT: usize = 32;
 const CHUNK: usize = 1 << 13;

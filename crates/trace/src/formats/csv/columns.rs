@@ -1,6 +1,7 @@
 //! The columns of a CSV file: names and units, and which are required.
 
-use super::fields::{BLANK, OperationCoding, TimeColumnUnit, is_blank};
+use super::fields::{BLANK, NumberBase, OperationCoding, TimeColumnUnit};
+use crate::formats::fields::is_blank;
 use crate::formats::prelude::*;
 
 /// The meaning of a column of the file, including its unit.
@@ -9,22 +10,14 @@ pub(super) enum ColumnMeaning {
     Ignored,
     Time(TimeColumn, TimeColumnUnit),
     /// Address in units of this many bytes.
-    Offset(u64),
+    Offset(u64, NumberBase),
     /// Length in units of this many bytes.
-    Size(u64),
-    /// An address or a length in hexadecimal without `0x`, in units of this many bytes.
-    Hexadecimal(OffsetOrSize, u64),
+    Size(u64, NumberBase),
     Op(OperationCoding),
     Flags,
     Pid,
     Process,
     Device,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OffsetOrSize {
-    Offset,
-    Size,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,28 +62,31 @@ impl TimeColumn {
 enum ColumnNameMeaning {
     Known(ColumnMeaning),
     TimeWithoutUnit(TimeColumn),
-    PlaceWithoutUnit(fn(u64) -> ColumnMeaning),
+    PlaceWithoutUnit(fn(u64, NumberBase) -> ColumnMeaning),
 }
 
 fn named(name: &str) -> Option<ColumnNameMeaning> {
     if let Some(number) = name.strip_suffix("_hex") {
-        let (extent, unit) = match named(number)? {
-            ColumnNameMeaning::Known(ColumnMeaning::Offset(unit)) => (OffsetOrSize::Offset, unit),
-            ColumnNameMeaning::Known(ColumnMeaning::Size(unit)) => (OffsetOrSize::Size, unit),
-            _ => return None,
+        return match named(number)? {
+            ColumnNameMeaning::Known(ColumnMeaning::Offset(unit, NumberBase::Stated)) => {
+                Some(ColumnNameMeaning::Known(ColumnMeaning::Offset(unit, NumberBase::Sixteen)))
+            }
+            ColumnNameMeaning::Known(ColumnMeaning::Size(unit, NumberBase::Stated)) => {
+                Some(ColumnNameMeaning::Known(ColumnMeaning::Size(unit, NumberBase::Sixteen)))
+            }
+            _ => None,
         };
-        return Some(ColumnNameMeaning::Known(ColumnMeaning::Hexadecimal(extent, unit)));
     }
     let known = match name {
         "-" => ColumnMeaning::Ignored,
-        "sector" => ColumnMeaning::Offset(SECTOR_BYTES),
-        "sectors" => ColumnMeaning::Size(SECTOR_BYTES),
+        "sector" => ColumnMeaning::Offset(SECTOR_BYTES, NumberBase::Stated),
+        "sectors" => ColumnMeaning::Size(SECTOR_BYTES, NumberBase::Stated),
         "offset" => return Some(ColumnNameMeaning::PlaceWithoutUnit(ColumnMeaning::Offset)),
-        "offset_bytes" => ColumnMeaning::Offset(1),
-        "offset_kb" => ColumnMeaning::Offset(1024),
+        "offset_bytes" => ColumnMeaning::Offset(1, NumberBase::Stated),
+        "offset_kb" => ColumnMeaning::Offset(1024, NumberBase::Stated),
         "size" => return Some(ColumnNameMeaning::PlaceWithoutUnit(ColumnMeaning::Size)),
-        "size_bytes" => ColumnMeaning::Size(1),
-        "size_kb" => ColumnMeaning::Size(1024),
+        "size_bytes" => ColumnMeaning::Size(1, NumberBase::Stated),
+        "size_kb" => ColumnMeaning::Size(1024, NumberBase::Stated),
         "flags" => ColumnMeaning::Flags,
         "pid" => ColumnMeaning::Pid,
         "process" => ColumnMeaning::Process,
@@ -178,7 +174,7 @@ pub(super) const LEAST: usize = 4;
 /// The column names of a heading or of `--columns`.
 pub(super) fn names(list: &str, separator: u8) -> impl Iterator<Item = &str> {
     let splits = move |c: char| {
-        if separator == BLANK { c.is_ascii() && is_blank(c as u8) } else { c == char::from(separator) }
+        if separator == BLANK { c.is_ascii() && is_blank(&(c as u8)) } else { c == char::from(separator) }
     };
     let names = list.split(splits).map(|name| name.trim().trim_matches('"'));
     names.filter(move |name| separator != BLANK || !name.is_empty())
@@ -265,7 +261,7 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
             }
             Some(ColumnNameMeaning::PlaceWithoutUnit(meaning)) => {
                 size_unit_used = true;
-                meaning(size_unit.ok_or_else(|| no_unit(SIZE_UNIT_HINT))?)
+                meaning(size_unit.ok_or_else(|| no_unit(SIZE_UNIT_HINT))?, NumberBase::Stated)
             }
         };
         if column != ColumnMeaning::Ignored && columns.iter().any(|other| same(*other, column)) {
@@ -299,8 +295,8 @@ fn check_needed(list: &str, columns: &[ColumnMeaning], named_in: &str, without_t
     let timed = time(TimeColumn::Arrival) || time(TimeColumn::Start) || time(TimeColumn::Issue) || by_completion;
     for (name, is_present) in [
         ("arrival (nor complete with response, from which it is computed)", timed || without_times),
-        ("sector or offset", has(ColumnMeaning::Offset(1))),
-        ("sectors or size", has(ColumnMeaning::Size(1)) || without_times),
+        ("sector or offset", has(ColumnMeaning::Offset(1, NumberBase::Stated))),
+        ("sectors or size", has(ColumnMeaning::Size(1, NumberBase::Stated)) || without_times),
         ("op", has(ColumnMeaning::Op(OperationCoding::Names)) || without_times),
     ] {
         if !is_present {
@@ -313,14 +309,8 @@ fn check_needed(list: &str, columns: &[ColumnMeaning], named_in: &str, without_t
 
 /// Whether two columns have the same meaning, possibly in different units.
 fn same(first: ColumnMeaning, second: ColumnMeaning) -> bool {
-    let extent = |meaning| match meaning {
-        ColumnMeaning::Offset(_) | ColumnMeaning::Hexadecimal(OffsetOrSize::Offset, _) => Some(OffsetOrSize::Offset),
-        ColumnMeaning::Size(_) | ColumnMeaning::Hexadecimal(OffsetOrSize::Size, _) => Some(OffsetOrSize::Size),
-        _ => None,
-    };
     match (first, second) {
         (ColumnMeaning::Time(first, _), ColumnMeaning::Time(second, _)) => first == second,
-        _ if extent(first).is_some() => extent(first) == extent(second),
         _ => std::mem::discriminant(&first) == std::mem::discriminant(&second),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::formats::fields::{decimal_time, has_lost_digits, text, unsigned};
+use crate::formats::fields::{blank_separated, decimal_time, has_lost_digits, is_blank, text, unsigned};
 use crate::formats::trace_format::TimeUnit;
 use crate::{Error, ErrorClass, Op, Result, opcodes};
 
@@ -38,14 +38,10 @@ const SEPARATORS: [u8; 3] = *b",;\t";
 /// single tabs.
 pub(super) const BLANK: u8 = b' ';
 
-pub(super) fn is_blank(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t')
-}
-
 /// The separator of a file, from its first line. A line has at least `least` fields.
 pub(super) fn separator(line: &[u8], least: usize) -> u8 {
     let splits = |separator: &u8| line.split(|byte| byte == separator).count() >= least;
-    let words = || line.split(|byte| is_blank(*byte)).filter(|word| !word.is_empty()).count();
+    let words = || blank_separated(line).count();
     SEPARATORS.into_iter().find(splits).unwrap_or_else(|| if words() >= least { BLANK } else { SEPARATORS[0] })
 }
 
@@ -66,7 +62,7 @@ impl<'a> CsvFields<'a> {
     pub fn next(&mut self) -> Result<Option<CsvField<'a>>> {
         let Some(mut rest) = self.rest else { return Ok(None) };
         if self.separator == BLANK {
-            rest = &rest[rest.iter().position(|byte| !is_blank(*byte)).unwrap_or(rest.len())..];
+            rest = &rest[rest.iter().position(|byte| !is_blank(byte)).unwrap_or(rest.len())..];
             if rest.is_empty() {
                 return Ok(None);
             }
@@ -200,7 +196,7 @@ fn long_time(field: &[u8], seconds: u32, name: &str, column: u64) -> Result<i64>
 
 /// Parses an unsigned number; hexadecimal after `0x`.
 #[inline]
-pub(super) fn number(field: &[u8], name: &str, column: u64) -> Result<u64> {
+fn number(field: &[u8], name: &str, column: u64) -> Result<u64> {
     match field {
         [b'0', b'x' | b'X', digits @ ..] => hexadecimal(digits, name, column),
         field => unsigned(field, name, column).map_err(|error| {
@@ -217,12 +213,29 @@ pub(super) fn number(field: &[u8], name: &str, column: u64) -> Result<u64> {
 }
 
 /// Parses an unsigned hexadecimal number, with or without `0x`.
-pub(super) fn hexadecimal(field: &[u8], name: &str, column: u64) -> Result<u64> {
+fn hexadecimal(field: &[u8], name: &str, column: u64) -> Result<u64> {
     let digits = field.strip_prefix(b"0x").unwrap_or(field);
     let text = std::str::from_utf8(digits).ok().filter(|text| !text.starts_with('+'));
     text.and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or_else(|| {
         Error::new(ErrorClass::Value, "the value must be an unsigned hexadecimal number below 2^64").of_field(name, column, field)
     })
+}
+
+/// The base of the numbers in a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NumberBase {
+    /// Decimal, or hexadecimal after `0x`.
+    Stated,
+    /// Hexadecimal with or without `0x`.
+    Sixteen,
+}
+
+impl NumberBase {
+    /// Parses an unsigned number.
+    #[inline]
+    pub fn number(self, field: &[u8], name: &str, column: u64) -> Result<u64> {
+        if self == NumberBase::Sixteen { hexadecimal(field, name, column) } else { number(field, name, column) }
+    }
 }
 
 /// The encoding of operations in a column.

@@ -22,8 +22,8 @@ use super::fields::NameIdCache;
 use super::prelude::*;
 use super::rwbs::{self, RwbsOperation};
 use crate::NameId;
-use columns::{ColumnMeaning, LEAST, MOMENTS, OffsetOrSize, TimeColumn, is_heading, is_without_times, meanings};
-use fields::{CsvField, CsvFields, OperationCoding, hexadecimal, number, separator};
+use columns::{ColumnMeaning, LEAST, MOMENTS, TimeColumn, is_heading, is_without_times, meanings};
+use fields::{CsvField, CsvFields, OperationCoding, separator};
 
 pub use columns::{ColumnName, NAMES};
 
@@ -67,7 +67,7 @@ fn open(input: DecompressedInput, options: &ReadOptions) -> Result<Box<dyn Trace
     let (mut fields, mut number) = (CsvFields::of(&heading, separator), None);
     for column in &columns {
         let field = fields.next()?;
-        if matches!(column, ColumnMeaning::Time(..)) || without_times && matches!(column, ColumnMeaning::Offset(_)) {
+        if matches!(column, ColumnMeaning::Time(..)) || without_times && matches!(column, ColumnMeaning::Offset(..)) {
             number = number.or(field);
         }
     }
@@ -142,17 +142,11 @@ impl CsvFormat {
                 ColumnMeaning::Time(moment, unit) => {
                     row.times[moment as usize] = Some(unit.time(raw, moment.name(), column)?);
                 }
-                ColumnMeaning::Offset(unit) => {
-                    row.offset = Some((number(raw, "sector", column)?, raw, column, unit));
+                ColumnMeaning::Offset(unit, base) => {
+                    row.offset = Some((base.number(raw, "sector", column)?, raw, column, unit));
                 }
-                ColumnMeaning::Size(unit) => {
-                    row.size = Some((number(raw, "sectors", column)?, raw, column, unit));
-                }
-                ColumnMeaning::Hexadecimal(OffsetOrSize::Offset, unit) => {
-                    row.offset = Some((hexadecimal(raw, "sector", column)?, raw, column, unit));
-                }
-                ColumnMeaning::Hexadecimal(OffsetOrSize::Size, unit) => {
-                    row.size = Some((hexadecimal(raw, "sectors", column)?, raw, column, unit));
+                ColumnMeaning::Size(unit, base) => {
+                    row.size = Some((base.number(raw, "sectors", column)?, raw, column, unit));
                 }
                 ColumnMeaning::Op(codes) => row.op = Some(operation(raw, codes, column)?),
                 ColumnMeaning::Flags => {
@@ -168,9 +162,7 @@ impl CsvFormat {
         }
         if fields.next()?.is_some() { Err(self.wrong_count(line)) } else { Ok(row) }
     }
-}
 
-impl CsvFormat {
     /// The error for an invalid time. It names the column of the time if the line has this column.
     #[cold]
     fn refused(&self, line: &[u8], name: &str, problem: &str) -> Error {
@@ -195,9 +187,7 @@ impl CsvFormat {
             }
         }
     }
-}
 
-impl CsvFormat {
     /// Reads a line that is not the heading.
     fn request(&mut self, line: &[u8], context: &mut ParseContext) -> Result<Option<Request>> {
         let row = self.row(line).map_err(|error| match CsvFields::count(line, self.separator) {

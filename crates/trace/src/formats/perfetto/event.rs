@@ -111,13 +111,6 @@ pub(super) struct DecodedBlockEvent {
     pub(super) accounted: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FtraceRecord {
-    /// An event, with its time on the clock of its bundle.
-    Event(u64, DecodedFtraceEvent),
-    Other,
-}
-
 /// Upper limit of the field numbers of events that have their own message. Events that are described in the trace have larger numbers.
 const OWN_FIELDS: usize = 1 << 10;
 
@@ -257,8 +250,9 @@ impl FtraceDecoder {
         described.layout.as_ref()
     }
 
+    /// An event, with its time on the clock of its bundle; `None` if it is not used.
     #[inline]
-    pub(super) fn decode(&mut self, message: &[u8]) -> Result<FtraceRecord> {
+    pub(super) fn decode(&mut self, message: &[u8]) -> Result<Option<(u64, DecodedFtraceEvent)>> {
         let (mut time, mut pid, mut content) = (0, 0, None);
         for field in WireFields::of(message) {
             match field? {
@@ -269,16 +263,14 @@ impl FtraceDecoder {
                 _ => {}
             }
         }
-        let Some((number, message)) = content else { return Ok(FtraceRecord::Other) };
+        let Some((number, message)) = content else { return Ok(None) };
         let mut values;
         let event = if number == GENERIC {
             values = EventFieldValues::default();
-            let Some(event) = self.generic_event(message, &mut values)? else {
-                return Ok(FtraceRecord::Other);
-            };
+            let Some(event) = self.generic_event(message, &mut values)? else { return Ok(None) };
             event
         } else {
-            let Some(layout) = self.layout(number) else { return Ok(FtraceRecord::Other) };
+            let Some(layout) = self.layout(number) else { return Ok(None) };
             values = EventFieldValues::default();
             for field in WireFields::of(message) {
                 let (number, value) = field?;
@@ -288,7 +280,7 @@ impl FtraceDecoder {
             }
             layout.event
         };
-        Ok(decoded_event(&values, event, pid).map_or(FtraceRecord::Other, |decoded| FtraceRecord::Event(time, decoded)))
+        Ok(decoded_event(&values, event, pid).map(|decoded| (time, decoded)))
     }
 
     /// Parses a `GenericFtraceEvent`, which contains the names of its fields; `None` if the event is not used.

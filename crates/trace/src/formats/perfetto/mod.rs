@@ -18,7 +18,7 @@ use std::io::{self, Read};
 use super::prelude::*;
 use crate::{BATCH_ROWS, BlockLayerEvent, CpuStreamMerge, DecodedEvent, EventMatcher, NameId, dev_t_label, unfilled};
 use clock::{EventLosses, PerfettoClocks};
-use event::{DecodedEventKind, DecodedFtraceEvent, FtraceDecoder, FtraceRecord};
+use event::{DecodedEventKind, DecodedFtraceEvent, FtraceDecoder};
 use names::ProcessNames;
 use wire::{CountingReader, WireFields, next_packet};
 
@@ -255,7 +255,7 @@ impl PacketHandler {
             let (bundle::EVENT, event) = field? else { continue };
             self.ledger.seen += 1;
             match self.decoder.decode(event.bytes())? {
-                FtraceRecord::Event(time, event) => {
+                Some((time, event)) => {
                     self.merge.push(self.in_window(clock::moved(time, shift)?)?, event);
                     self.pushed += 1;
                     if self.pushed >= self.window {
@@ -263,7 +263,7 @@ impl PacketHandler {
                         self.end_round(out);
                     }
                 }
-                FtraceRecord::Other => self.ledger.skipped += 1,
+                None => self.ledger.skipped += 1,
             }
         }
         Ok(())
