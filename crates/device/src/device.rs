@@ -51,6 +51,7 @@ enum DeviceOperation<'a> {
     Advance(Nanos),
     Settle,
     PowerOff,
+    FoldCache,
 }
 
 impl Device {
@@ -129,6 +130,7 @@ impl Device {
             DeviceOperation::Advance(until) => controller.advance(until, below),
             DeviceOperation::Settle => controller.settle(below),
             DeviceOperation::PowerOff => controller.power_off(below),
+            DeviceOperation::FoldCache => below.ftl.fold_cache(below.nand, controller.idle_from(), below.log),
         }
         Ok(None)
     }
@@ -160,13 +162,15 @@ impl Device {
         self.advance(until, &mut NullObserver);
     }
 
-    /// Completes all accepted requests, idles for the time `idle`, and powers the device off in an orderly way, without an observer.
+    /// Completes all accepted requests, idles for the time `idle`, powers the device off in an orderly way, and folds the full blocks of its
+    /// SLC cache, without an observer. Data that `WriteBooster` keeps after a flush (`slc.partial_flush`) stays there.
     pub fn switch_off(&mut self, idle: Nanos) {
         self.settle(&mut NullObserver);
         if idle > Nanos::ZERO {
             self.advance(self.idle_from() + idle, &mut NullObserver);
         }
         self.power_off(&mut NullObserver);
+        let _ = self.act(DeviceOperation::FoldCache, &mut NullObserver);
     }
 
     /// Submits a packed command: requests of one operation, read or write, that all arrive at the same time. A single request is submitted

@@ -42,7 +42,7 @@ pub(crate) struct WriteBooster {
     /// Whether the host has enabled the flush after the exception event (`fWriteBoosterBufferFlushEn`).
     enabled: bool,
     /// Whether the `WriteBooster` buffer is flushed in the current idle time.
-    flushes: bool,
+    pub flushes: bool,
     /// Erase count of a block at which the `WriteBooster` buffer stops accepting data; 0 = no limit.
     last_erases: u32,
     /// Numbers of the blocks that contain pinned data.

@@ -25,7 +25,7 @@ use emmclab_settings::DeviceSettings;
 
 use crate::events::{Observer, UnitsTrimmed};
 use crate::geometry::Geometry;
-use crate::ids::{BlockId, Lpn, PoolId, Ppn};
+use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
 use crate::nand::{BlockState, Nand};
 use booster::WriteBooster;
 use gc::VictimPolicy;
@@ -187,6 +187,23 @@ impl Ftl {
         let goes_on = self.core.move_pages(nand, pool, 1, ready, log);
         self.scheme.follow(&mut self.core);
         Some(goes_on)
+    }
+
+    /// Folds the full blocks of the SLC cache into other blocks, regardless of when the settings would begin to fold.
+    pub fn fold_cache<L: Observer>(&mut self, nand: &mut Nand, ready: Nanos, log: &mut L) {
+        if let Some(booster) = &mut self.core.booster {
+            booster.flushes = true;
+        }
+        for plane in (0..self.core.geometry.planes).map(PlaneId) {
+            let pool = self.core.slc_pool(plane);
+            // Every block is folded at most once, because new blocks do not become full.
+            let mut blocks = if self.core.is_slc_cache(pool) { self.full_blocks(pool) + 1 } else { 0 };
+            while blocks > 0
+                && let Some(goes_on) = self.collect_step(nand, pool, ready, log)
+            {
+                blocks -= u32::from(!goes_on);
+            }
+        }
     }
 
     /// Changes the victim policy; a collection in progress continues.

@@ -7,7 +7,7 @@ use emmclab_trace::{Nanos, Op, Result, interrupt};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
-use super::bad;
+use super::stopped;
 
 /// Fraction of the capacity that is written between two samples of write amplification.
 const STEP: f64 = 0.1;
@@ -97,13 +97,7 @@ impl AgingDevice {
         }
         let arrival = Nanos(self.device.idle_from().0.max(0));
         self.device.complete(&DeviceCommand::new(arrival, op, sector, sectors))?;
-        match self.device.stop() {
-            None => Ok(()),
-            Some(stop) => Err(bad(
-                format!("preconditioning had to stop: {}", stop.reason()),
-                "fill a smaller share, or enable garbage collection (gc.policy) with over-provisioning",
-            )),
-        }
+        stopped(&self.device).map_or(Ok(()), Err)
     }
 
     /// Adds erases that were not simulated to the wear of each block group.

@@ -68,11 +68,21 @@ fn recipe_of_traces(config: &DeviceConfig, inputs: &[TraceInput]) -> Result<Stri
     Ok(recipe)
 }
 
-/// Shuts a device down cleanly, as before every run. A UFS first gets idle time for its background work. Otherwise, the run would start
-/// with a `WriteBooster` that preconditioning has filled.
-fn off(config: &DeviceConfig, mut device: Device) -> Device {
+/// Shuts a device down cleanly, as before every run. A UFS first gets idle time for its background work. The SLC cache of every device is
+/// folded. Otherwise, the run would read data from the cache that preconditioning happened to leave there.
+/// Errors: if the device has no room for the data of its SLC cache.
+fn off(config: &DeviceConfig, mut device: Device) -> Result<Device> {
     device.switch_off(if config.settings().interface.is_ufs() { HIBERNATION } else { Nanos::ZERO });
-    device
+    stopped(&device).map_or(Ok(device), Err)
+}
+
+/// The error of a device that has stopped during preconditioning.
+fn stopped(device: &Device) -> Option<Error> {
+    let stop = device.stop()?;
+    Some(bad(
+        format!("preconditioning had to stop: {}", stop.reason()),
+        "fill a smaller share, or enable garbage collection (gc.policy) with over-provisioning",
+    ))
 }
 
 /// Returns a device that has executed traces, each request at the completion of the previous one. The device is read from the store if it
@@ -95,7 +105,7 @@ fn replay(config: &DeviceConfig, inputs: Vec<TraceInput>) -> Result<Device> {
             age.submit(request.op, sector, sectors)?;
         }
     }
-    Ok(off(config, age.into_device()))
+    off(config, age.into_device())
 }
 
 fn make(config: &DeviceConfig, options: &ReplayOptions) -> Result<Device> {
@@ -112,7 +122,7 @@ fn make(config: &DeviceConfig, options: &ReplayOptions) -> Result<Device> {
         }
         Precondition::Used(usage) => phone_use::live(&mut age, usage)?,
     }
-    Ok(off(config, age.into_device()))
+    off(config, age.into_device())
 }
 
 /// Default upper bound of the data that is overwritten, as a multiple of the capacity.

@@ -202,6 +202,24 @@ fn every_preset_scaled_to_three_gigabytes_is_filled_and_overwritten() {
     fill_and_overwrite(3072);
 }
 
+#[test]
+fn preconditioning_folds_the_slc_cache_of_every_interface() {
+    let never: &[_] = &[("slc.fold_after_us", "0")];
+    let rarely: &[_] = &[("slc.flush_at_pct", "1")];
+    for (name, settings) in [("emmc51-cache", &[][..]), ("emmc51-cache", never), ("ufs31", &[]), ("ufs31", rarely)] {
+        let config = crate::common::preset(name, settings).with_capacity(4 << 30, "X").unwrap();
+        for (text, share) in
+            [("sequential:20", 20.0), ("sequential:2", 2.0), ("random:3", 3.0), ("used:3d,daily=64MB,filled=30", 30.0)]
+        {
+            let device = made(&config, text, 1).unwrap();
+            let slc = device.geometry().groups.len() - 1;
+            let full = |block: &EraseBlockSummary| usize::from(block.group) == slc && block.state == BlockState::Full;
+            assert_eq!(device.blocks().filter(full).count(), 0, "{name} {settings:?} {text}");
+            assert!((valid_pct(&device) - share).abs() < 1.0, "{name} {settings:?} {text}: {}", valid_pct(&device));
+        }
+    }
+}
+
 /// A device with blocks of 16 pages and an erase limit of 3,000; an SLC cache receives all writes.
 fn cached(slc_limit: u32) -> DeviceConfig {
     small(&[
