@@ -164,16 +164,17 @@ def read_figures(path: str | PathLike[str], assume: Mapping[str, str] | None = N
         text = Path(path).read_text("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FormatError(f"{path}: byte {error.start} is not UTF-8 text", hint="give a CSV table of figures") from None
-    return list(_figures(str(path), text, assume or {}))
+    return list(figures_in_table(str(path), text, assume or {}))
 
 
 @functools.cache
 def measured_devices() -> Sequence[MeasuredFigure]:
     """Return the figures of real devices that come with emmclab (`presets/published/measured_devices.csv`)."""
-    return list(_figures("measured_devices.csv", _core.published_csv()["measured_devices"], {}))
+    return list(figures_in_table("measured_devices.csv", _core.published_csv()["measured_devices"], {}))
 
 
-def _figures(name: str, text: str, assume: Mapping[str, str]) -> Iterator[MeasuredFigure]:
+def figures_in_table(name: str, text: str, assume: Mapping[str, str]) -> Iterator[MeasuredFigure]:
+    """Yield the figures of the text of a table (`read_figures`)."""
     lines = csv.DictReader(text.splitlines(), strict=True)
     try:
         columns = {column: column.strip().casefold() for column in lines.fieldnames or ()}
@@ -195,15 +196,19 @@ def _figures(name: str, text: str, assume: Mapping[str, str]) -> Iterator[Measur
             row = {key: value for key, value in stated.items() if not value.endswith("?")}
             row = {key: before.get(key, "") if value in ("same", "see above") else value for key, value in row.items()}
             before = row
-            yield from _figures_of(where, {**assume, **{key: value for key, value in row.items() if value}})
+            yield from figures_of_row(where, {**assume, **{key: value for key, value in row.items() if value}})
     except csv.Error as error:
         raise FormatError(f"{name}: line {lines.line_num}: {error}", hint="correct the line") from None
 
 
-def _figures_of(where: str, row: Mapping[str, str]) -> Iterator[MeasuredFigure]:
-    """Yield the figures of a line, which holds only what its source states."""
-    job, refused = _job(where, row)
-    known = {*_TEXTS, *METRICS, *_METRIC_NAMES, "block_kb", "jobs", "depth", "metric", "value", "unit"}
+def figures_of_row(where: str, row: Mapping[str, str]) -> Iterator[MeasuredFigure]:
+    """Yield the figures of a row, which holds only what its source states, or why it is `refused`.
+
+    A refused row without figures is yielded as one with 0 IOPS.
+    """
+    job, missing = _job(where, row)
+    refused = row.get("refused") or missing
+    known = {*_TEXTS, *METRICS, *_METRIC_NAMES, "block_kb", "jobs", "depth", "metric", "value", "unit", "refused"}
     other = [f"{key} {value}" for key, value in row.items() if key not in known and not _is_number(value)]
     condition = ", ".join([*([row["condition"]] if "condition" in row else []), *other])
     named = {key: row.get(key, "") for key in ("part", "preset", "source")} | {"device": row.get("device", "device")}
@@ -222,10 +227,11 @@ def _figures_of(where: str, row: Mapping[str, str]) -> Iterator[MeasuredFigure]:
             figure = replace(figure, refused=f"its unit `{unit}` is not one of {METRICS[metric].label}")
         yield replace(figure, metric=metric, value=value * (factor or 1.0))
         return
-    for key, text in row.items():
-        metric = _METRIC_NAMES.get(key, key)
-        if metric in METRICS:
-            yield replace(figure, metric=metric, value=_number(where, key, text))
+    metrics = {key: _METRIC_NAMES.get(key, key) for key in row if _METRIC_NAMES.get(key, key) in METRICS}
+    for key, metric in metrics.items():
+        yield replace(figure, metric=metric, value=_number(where, key, row[key]))
+    if not metrics and "refused" in row:
+        yield replace(figure, metric="iops")
 
 
 def _job(where: str, row: Mapping[str, str]) -> tuple[FigureJob | None, str]:
