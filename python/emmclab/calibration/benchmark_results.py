@@ -5,6 +5,7 @@ pattern, number of jobs or queue depth is not stated is returned with this reaso
 not measured on a device, for example by reading from the page cache.
 """
 
+import quopri
 import re
 from collections.abc import Iterator, Mapping
 from os import PathLike
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from emmclab.calibration.fio_results import (
     FigureRow,
-    command_options,
+    fio_commands,
     fio_json_rows,
     fio_log_rows,
     fio_terse_rows,
@@ -70,6 +71,8 @@ def _text(path: Path) -> str:
         data = path.read_bytes()
     except OSError as error:
         raise InputError.of(error, path) from None
+    if data.count(b"=3D") > 3:  # a mail in its stored form
+        data = quopri.decodestring(data)
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     text = data.decode(encoding, "replace")
     if not text.strip("\0\r\n\t "):
@@ -231,32 +234,45 @@ def _androbench(name: str, text: str) -> _Rows:
 
 
 def _block_size_table(name: str, text: str) -> _Rows:
-    """Yield the tables with a column for each block size, as yabs prints them from results of fio."""
-    if "Block Size" not in text:
-        return
-    # The tables divide KiB by powers of 1,000.
+    """Yield the tables by block size: a column for each, as yabs prints them from results of fio, or a row for each.
+
+    The line above a table is its condition, a heading of Markdown the name of the device.
+    """
+    # yabs divides KiB by powers of 1,000.
     scales = {"kb": 1.024e-3, "mb": 1.024, "gb": 1.024e3}
-    sizes: list[int | None] = []
     is_mixed = bool(re.search(r"mixed r/w", text, re.I))
-    has_random = bool(re.search(r"^\s*rand(?:read|write)", text, re.I | re.M))
-    options = command_options(text) or {}
+    has_random = bool(re.search(r"^[\s|]*rand(?:read|write)", text, re.I | re.M))
+    commands = [options for _, options in fio_commands(text)] if "Block Size" in text else []
+    options = commands[0] if commands and all(options == commands[0] for options in commands) else {}
     stated = {key: options[option] for key, option in (("jobs", "numjobs"), ("depth", "iodepth")) if option in options}
-    for number, line in enumerate(unquoted(text).splitlines(), 1):
-        label, *cells = [cell.strip() for cell in line.split("|")]
-        label = label.casefold()
-        if label == "block size":
-            sizes = [size_of(cell.split()[0]) if cell.split() else None for cell in cells]
-        if label not in ("read", "write", "randread", "randwrite"):
+    sizes: list[int | None] = []
+    columns: list[re.Match[str] | None] = []
+    title: FigureRow = {}
+    for number, line in enumerate(unquoted(text).splitlines() if "Block Size" in text else (), 1):
+        if "|" not in line:
+            if words := re.sub(r"^[#\s]*|fio Disk Speed Tests.*|^-+$", "", line).strip():
+                title = {"device" if line.lstrip().startswith("#") else "condition": words[:80]}
             continue
-        for size, cell in zip(sizes, cells, strict=False):
-            found = re.search(rf"({_NUMBER}) ([KMG]B)/s\s*\(({_NUMBER})(k?)\)", cell, re.I)
-            if not size or not found:
-                continue
-            row = {"rw": label} if has_random else {"op": label}
-            row |= {"refused": "its reads and writes ran at the same time"} if is_mixed else {}
-            iops = float(found[3]) * (1e3 if found[4] else 1)
-            row |= throughput(label.startswith("rand"), iops, float(found[1]) * scales[found[2].casefold()])
-            yield f"{name}: line {number}", row | stated | {"block_kb": repr(size / 1024)}
+        label, *cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        label = label.casefold()
+        if label.startswith("block size"):
+            sizes = [size_of(cell.split()[0]) if cell.split() else None for cell in cells]
+            columns = [re.fullmatch(r"(sequential|random) (read|write) \((MB/s|IOPS)\)", cell, re.I) for cell in cells]
+        row = title | stated | ({"refused": "its reads and writes ran at the same time"} if is_mixed else {})
+        figures: list[FigureRow] = []
+        if label in ("read", "write", "randread", "randwrite"):
+            for size, cell in zip(sizes, cells, strict=False):
+                if size and (found := re.search(rf"({_NUMBER}) ([KMG]B)/s\s*\(({_NUMBER})(k?)\)", cell, re.I)):
+                    iops = float(found[3]) * (1e3 if found[4] else 1)
+                    figure = throughput(label.startswith("rand"), iops, float(found[1]) * scales[found[2].casefold()])
+                    figures.append(figure | {"rw" if has_random else "op": label, "block_kb": repr(size / 1024)})
+        elif label.isdecimal() and len(label) < 9 and int(label):
+            for column, cell in zip(columns, cells, strict=False):
+                if column and re.fullmatch(_NUMBER, cell) and float(cell):
+                    metric = "iops" if column[3].casefold() == "iops" else "mb_per_s"
+                    pattern = {"pattern": column[1].casefold(), "op": column[2].casefold()}
+                    figures.append(pattern | {metric: cell, "block_kb": label})
+        yield from ((f"{name}: line {number}", row | figure) for figure in figures)
 
 
 def _device_table(name: str, text: str) -> _Rows:

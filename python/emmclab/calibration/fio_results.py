@@ -8,6 +8,7 @@ import json
 import math
 import re
 import statistics
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -65,7 +66,8 @@ class _JobRun:
 
     def row(self, source: str) -> FigureRow:
         """Return the row with the figures of the run."""
-        at_once, stated = self.iops * self.lat_us / 1e6, (self.jobs or 0) * (self.depth or 0)
+        longest = max(self.lat_us, self.times_us.get("clat_us_mean", 0.0))
+        at_once, stated = self.iops * longest / 1e6, (self.jobs or 0) * (self.depth or 0)
         refused = self.refused
         if not refused and stated and at_once > _MORE_AT_ONCE * stated + 0.5:
             refused = f"its IOPS and latencies mean {at_once:.0f} requests at once, more than the {stated} of its job"
@@ -126,12 +128,14 @@ def _merged(runs: Sequence[_JobRun]) -> _JobRun:
 # Options of jobs.
 
 
-def command_options(text: str) -> dict[str, str] | None:
-    """Return the options of the fio command in a text; None if it has none, or several that differ."""
-    found = re.findall(r"\bfio((?:[\s\\]+--?[A-Za-z][\w-]*(?:[= ](?!-)[^\s`;&|]{1,200})?){2,60})", text)
-    commands = [dict(re.findall(r"--?([A-Za-z][\w-]*)(?:[= ](?!-)(\S+))?", options)) for options in found]
-    commands = [options for options in commands if "rw" in options or "readwrite" in options]
-    return commands[0] if commands and all(options == commands[0] for options in commands) else None
+def fio_commands(text: str) -> list[tuple[int, dict[str, str]]]:
+    """Return the fio commands with a pattern in a text: the line of each, from 1, and its options."""
+    words = r"\bfio((?:[\s\\]+--?[A-Za-z][\w-]*(?:[= ](?!-)[^\s`;&|]{1,200})?){2,60})"
+    commands = [
+        (text.count("\n", 0, found.start()) + 1, dict(re.findall(r"--?([A-Za-z][\w-]*)(?:[= ](?!-)(\S+))?", found[1])))
+        for found in re.finditer(words, text)
+    ]
+    return [(line, options) for line, options in commands if "rw" in options or "readwrite" in options]
 
 
 def size_of(text: str) -> int | None:
@@ -201,7 +205,7 @@ _DESCRIBED = re.compile(
     r"^\s*(\S.{0,200}?): \(g=(\d{1,6})\): rw=(\w+), bs=(.{1,120}?), ioengine=(\w+), iodepth=(\d{1,6})", re.M
 )
 _SECTION = re.compile(r"^\s*(\S.{0,200}?): \(groupid=(\d{1,6}), jobs=\s*(\d{1,6})\): err=\s*(\d{1,6})(.{0,80})")
-_DIRECTION = re.compile(r"^\s*(read|write|trim)\s*:\s*(?=IOPS=|io=)", re.M)
+_DIRECTION = re.compile(r"^\s*(read|write|trim|mixed)\s*:\s*(?=IOPS=|io=)", re.M)
 _RATES = re.compile(
     r"IOPS=\s*([\d.]+[kMG]?), BW=\s*([\d.]+)([KMGT]?)i?B/s.{0,60}?\(([\d.]+[KMGT]?i?B)/(\d{1,12})msec\)", re.S
 )
@@ -209,17 +213,18 @@ _OLD_RATES = re.compile(
     r"io=\s*([\d.]+[KMGT]?B?), bw=\s*([\d.]+)([KMGT]?)B/s, iops=\s*([\d.]+[kM]?)\s*, runt=\s*(\d{1,12})msec"
 )
 _MEAN = re.compile(r"(?<![a-z])([sc]?lat)\s*\(([num]?sec)\)\s*:\s*min=.{0,60}?avg=\s*([\d.]+[kKM]?)", re.S)
-_DISK = re.compile(r"^\s*[\w.-]+: ios=(\d{1,15})/(\d{1,15}), merge=(\d{1,15})/(\d{1,15})", re.M)
+_DISK = re.compile(r"^\s*[\w.-]+: ios=(\d{1,15})/(\d{1,15}), (?:sectors=[\d/]+, )?merge=(\d{1,15})/(\d{1,15})", re.M)
 
 
 @dataclass
 class _Section:
-    """The text of the result of a job; `line` is its first line, from 1."""
+    """The text of the result of a job: the line of its header, from 1, and the other lines with their numbers."""
 
     line: int
     run: int
     header: re.Match[str] | None
     lines: list[str] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
 
 
 def unquoted(text: str) -> str:
@@ -237,10 +242,10 @@ def fio_text_rows(name: str, text: str) -> Iterator[tuple[str, FigureRow]]:
     )
     version = re.search(r"^fio-\d[\w.-]*", text, re.M)
     sections, described, disks = _sections(text)
-    command = command_options(text)
+    commands = fio_commands(text)
     runs: dict[object, _JobRun] = {}
     for number, section in enumerate(sections):
-        for position, run in enumerate(_runs(name, number, section, described, command)):
+        for position, run in enumerate(_runs(name, number, section, described, commands)):
             pid = re.search(r"pid=(\d{1,9})", section.header[5]) if section.header else None
             # With --status-interval, a later report of a job contains the earlier one.
             runs[(run.name, run.group[1:], pid[1], run.op) if pid else (number, position)] = run
@@ -281,14 +286,24 @@ def _sections(text: str) -> tuple[list[_Section], _Described, _Served]:
                 served[op] = max(served[op], float(disk[at]) + float(disk[at + 2]))
         else:
             sections[-1].lines.append(line)
+            sections[-1].numbers.append(number)
     return sections, described, disks
 
 
 def _runs(
-    name: str, number: int, section: _Section, described: _Described, command: Mapping[str, str] | None
+    name: str, number: int, section: _Section, described: _Described, commands: Sequence[tuple[int, dict[str, str]]]
 ) -> Iterator[_JobRun]:
-    """Yield the runs of a section: one for each direction."""
+    """Yield the runs of a section: one for each direction. What it does not state is that of the command before it."""
     body = "\n".join(section.lines)
+    ends = [found.start() for found in re.finditer("\n", body)]
+
+    def line_of(start: int) -> int:
+        return section.numbers[bisect(ends, start)]
+
+    def command_before(start: int) -> dict[str, str] | None:
+        line = section.line if header else line_of(start)
+        return next((options for at, options in reversed(commands) if at <= line), None)
+
     issued = re.search(r"issued\s*(?:rwts?)?\s*:\s*total=\D{0,4}([\d,/=rwdts]{1,80})", body)
     counts = [int(count) for count in re.findall(r"\d{1,15}", issued[1] if issued else "")]
     totals = dict(zip(("read", "write", "trim", "sync"), counts, strict=False))
@@ -297,9 +312,10 @@ def _runs(
     counted = re.findall(r"\b(\d{1,2})=(\d{1,3}(?:\.\d{1,2})?)%", body.partition("IO depths")[2].partition("\n")[0])
     depths = {int(level): float(share) for level, share in counted}
     starts = [(found.start(), found[1]) for found in _DIRECTION.finditer(body)]
-    if not header and not starts and command:
-        op = "write" if "write" in command.get("rw", "") else "read"
-        starts = [(found.start(), op) for found in re.finditer("clat percentiles", body)]
+    if not header and not starts and commands:
+        points = [found.start() for found in re.finditer("clat percentiles", body)]
+        patterns = [(at, (command_before(at) or {}).get("rw", "")) for at in points]
+        starts = [(at, "write" if "write" in pattern else "read") for at, pattern in patterns if pattern]
     blank = _JobRun(where, header[1].strip() if header else "", group, "read", jobs=int(header[3]) if header else None)
     if header and int(header[4]):
         blank = replace(blank, refused=f"it ended with error {header[4]}")
@@ -310,9 +326,11 @@ def _runs(
     for at, (start, op) in enumerate(starts):
         end = starts[at + 1][0] if at + 1 < len(starts) else len(body)
         run = _figures_in(body[start:end], replace(blank, op=op), totals.get(op, 0))
+        command = command_before(start)
         if not header:
-            line = section.line + body.count("\n", 0, start) + 1
-            run = replace(run, group=(*group, at), where=f"{name}: line {line}")
+            run = replace(run, group=(*group, at), where=f"{name}: line {line_of(start)}")
+        if op == "mixed":
+            run = replace(run, refused=run.refused or "it reports reads and writes in one figure")
         jobs = {job.group(3, 4, 5, 6) for job in described.get(group[:2], ())}
         if len(jobs) == 1:
             ((rw, sizes, engine, asked),) = jobs
@@ -327,8 +345,10 @@ def _runs(
         elif jobs:
             run = replace(run, refused=run.refused or "jobs with other patterns, sizes or depths ran at the same time")
         else:
-            depth, _ = _depth(None, depths)
-            run = replace(run, depth=depth, block_bytes=_size_by_rates(body[start:end]))
+            stated = re.search(r"latency\s*:.{0,80}\bdepth=(\d{1,6})", body)
+            depth, refused = _depth(int(stated[1]) if stated else None, depths)
+            block = _size_by_rates(body[start:end])
+            run = replace(run, depth=depth, block_bytes=block, refused=run.refused or refused)
             run = _of_options(command, op, run) if command else run
         yield run
 
