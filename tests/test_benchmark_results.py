@@ -111,7 +111,7 @@ UNDESCRIBED = (
 ROWS = "Card X\n| Block Size (KB) | Random Read (MB/s) |\n|---|---|\n| 16 | 44.93 |\n"
 CSV = "rw,bs_kb,jobs,depth,iops\nrandread,4,1,8,900\n"
 #: Text, the job of its first figure (None: not stated), some figures, and a part of why they are refused.
-SAMPLES: dict[str, tuple[str, str | None, dict[str, float], str]] = {
+SAMPLES: dict[str, tuple[str, str | None, dict[str, float | None], str]] = {
     "normal": (NORMAL, READ, FIGURES, ""),
     "quoted": ("".join(f"> > {line}\n" for line in NORMAL.splitlines()), READ, FIGURES, ""),
     "wrapped": (WRAPPED, READ, FIGURES, ""),
@@ -130,7 +130,7 @@ SAMPLES: dict[str, tuple[str, str | None, dict[str, float], str]] = {
     "absurd": (NORMAL.replace("clat (msec)", "clat (sec)"), READ, {}, "7824 requests at once, more than the 8"),
     "synced": (DESCRIBED + SYNCED, READ, {}, "waited for durable data (7 fsync)"),
     "failed": (NORMAL.replace("err= 0", "err= 5"), READ, {}, "ended with error 5"),
-    "nothing": (NOTHING, None, {"iops": 0.0}, "ran no requests"),
+    "nothing": (NOTHING, None, {"iops": None}, "ran no requests"),
     "sizes": (NORMAL.replace("(R) 64.0KiB", "(R) 4096B"), "read 4 KB, depth 8", {}, "several sizes"),
     "cached": (CACHED, READ, {}, "served 1,000 of 16,000 reads"),
     "cached by command": ("$ fio --rw=read --bs=64k x\n" + NORMAL, READ, {}, "direct=1"),
@@ -243,7 +243,7 @@ def test_json_of_fio_states_depth_and_jobs_and_the_cause_of_a_refusal(
     first = _read(tmp_path, "note: before {\n" + _fio_json(*jobs) + "\nafter")[0]
     assert (str(first.job) if first.job else None) == job
     assert refused in first.refused and bool(refused) == bool(first.refused), first.refused
-    assert (first.value == 0) == ("no requests" in refused)
+    assert (first.value is None) == ("no requests" in refused)
 
 
 def test_json_of_fio_2_is_in_its_own_units(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_any_bytes_are_figures_or_an_error(tmp_path_factory: pytest.TempPathFact
         assert error.hint
         return
     assert found and all(row.job or row.refused for row in found)
-    assert all(0 < row.value < float("inf") or row.refused for row in found)
+    assert all(0 < (row.value or 0.0) < float("inf") or row.refused for row in found)
 
 
 @pytest.fixture(scope="module")

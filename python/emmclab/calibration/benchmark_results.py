@@ -24,7 +24,7 @@ from emmclab.calibration.fio_results import (
     throughput,
     unquoted,
 )
-from emmclab.calibration.measured_figures import MeasuredFigure, figures_in_table, figures_of_row
+from emmclab.calibration.measured_figures import MeasuredFigure, assumed, figures_in_table, figures_of_row
 from emmclab.errors import FormatError, InputError
 
 #: Largest file that is read, bytes. Text of a benchmark is a few KB, a log of fio some MB.
@@ -46,6 +46,7 @@ def read_benchmark(*paths: str | PathLike[str], assume: Mapping[str, str] | None
 
     Errors: InputError for a file that cannot be read, FormatError for one that is not a result of a benchmark.
     """
+    stated = assumed(assume or {})
     texts = {Path(path): _text(Path(path)) for path in paths}
     job_files = [path for path, text in texts.items() if is_job_file(text) and "groupid=" not in text]
     logs = any(is_fio_log(text) for text in texts.values())
@@ -58,7 +59,7 @@ def read_benchmark(*paths: str | PathLike[str], assume: Mapping[str, str] | None
     figures: list[MeasuredFigure] = []
     for path, text in texts.items():
         if path not in job_files:
-            figures += _figures(path, text, job_file, assume or {})
+            figures += _figures(path, text, job_file, stated)
     return figures
 
 

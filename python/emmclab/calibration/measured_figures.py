@@ -9,9 +9,11 @@ of them can change the result several times over.
 
 import csv
 import functools
+import io
 import math
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
@@ -20,8 +22,10 @@ from typing import Any, NamedTuple
 
 from emmclab import _core
 from emmclab.core_types import FioOperationResult
-from emmclab.errors import FormatError
-from emmclab.simulation.device import Device
+from emmclab.errors import ConfigError, EmmclabError, FormatError, UnsupportedError
+from emmclab.runtime.files import read_text
+from emmclab.runtime.threads import threads
+from emmclab.simulation.device import Device, setup_of
 from emmclab.simulation.fio_figures import fio_operations
 from emmclab.traces.reading import read
 
@@ -31,9 +35,15 @@ BUFFER_EMPTY = ""
 BUFFER_USED_UP = "used up"
 #: Data written before a job on a device whose buffer is used up, bytes: more than any write buffer of a phone.
 _FILLED_BYTES = 16 << 30
-#: Bytes of the file that a job reads and writes, and how long it does so.
+#: Maximum size of the region that a copy of a job accesses, and maximum duration of a job.
 _FILE_BYTES = 1 << 30
 _RUNTIME_S = 10
+_JOB_FILE = "figure.fio"
+#: Part of the device that is written before a job.
+_PRECONDITION = "sequential:50"
+#: Maximum number of jobs that a job file may have, and of unfinished requests of all of them.
+_MOST_JOBS, _MOST_UNFINISHED = 4_096, 65_536
+_RW = ("read", "write", "randread", "randwrite")
 
 
 class FigureJob(NamedTuple):
@@ -59,14 +69,23 @@ class FigureJob(NamedTuple):
         return f"{self.rw} {self.block_bytes / 1024:g} KB, {depth}{state}"
 
     def text(self, capacity_bytes: int) -> str:
-        """Return the job file for a device of this capacity."""
-        size = min(_FILE_BYTES, capacity_bytes // 4 // self.block_bytes * self.block_bytes)
-        fill = min(_FILLED_BYTES, capacity_bytes // 2) >> 20
-        filling = f"[fill]\nrw=write\nbs=512k\niodepth=32\noffset={size}\nsize={fill}m\n" if self.buffer else ""
+        """Return the job file for a device of this capacity.
+
+        Each copy of the job accesses its own region; together they are at most the first quarter of the device.
+
+        Raises:
+            UnsupportedError: the regions have no space for a request.
+        """
+        size = min(_FILE_BYTES, capacity_bytes // 4 // self.jobs) // self.block_bytes * self.block_bytes
+        if not size:
+            raise UnsupportedError("a request of each job is larger than 1 GB, or than a quarter of the device")
+        fill_mb = min(_FILLED_BYTES, capacity_bytes // 2) >> 20
+        fill = f"[fill]\nrw=write\nbs=512k\niodepth=32\noffset={self.jobs * size}\nsize={fill_mb}m\n"
+        load = f"rw={self.rw}\nbs={self.block_bytes}\niodepth={self.depth}\nnumjobs={self.jobs}\ngroup_reporting\n"
         return (
-            f"[global]\nioengine=libaio\ndirect=1\npercentile_list=50:99:99.9\n{filling}"
-            f"[measured]\nstonewall\nrw={self.rw}\nbs={self.block_bytes}\niodepth={self.depth}\nnumjobs={self.jobs}\ngroup_reporting\n"
-            f"size={size}\nio_size={max(size // self.jobs, self.block_bytes)}\nruntime={_RUNTIME_S}\n"
+            f"[global]\nioengine=libaio\ndirect=1\nfilename=/dev/device\npercentile_list=50:99:99.9\n"
+            f"{fill if self.buffer else ''}[measured]\nstonewall\n{load}size={size}\noffset_increment={size}\n"
+            f"io_size={max(size // self.jobs, self.block_bytes)}\nruntime={_RUNTIME_S}\n"
         )
 
 
@@ -83,13 +102,16 @@ class MeasuredFigure:
     fitted: bool
     #: None if the source does not state the whole job.
     job: FigureJob | None
-    #: Name of the figure: a key of METRICS.
+    #: Name of the figure: a key of METRICS, or the name in the table if that is not a metric of a benchmark.
     metric: str
-    value: float
+    #: Value in the unit of the metric; None if the source states no number.
+    value: float | None
     condition: str
     source: str
     #: Why the figure cannot be compared; empty if it can.
     refused: str = ""
+    #: Known reason for a deviation of the simulated device; empty if there is none.
+    known_reason: str = ""
 
 
 class FigureMetric(NamedTuple):
@@ -110,173 +132,248 @@ def _percentile(point: float) -> Callable[[FioOperationResult], float | None]:
 METRICS = {
     "iops": FigureMetric("IOPS", "1/s", lambda figures: figures.iops),
     "mb_per_s": FigureMetric("bandwidth", "10^6 B/s", lambda figures: figures.mb_per_s * 1.048576),
-    "slat_us_mean": FigureMetric("mean slat", "us", lambda figures: figures.slat.mean_us if figures.slat else None),
+    "slat_us_mean": FigureMetric("mean slat", "us", lambda figures: (figures.slat and figures.slat.mean_us) or None),
     "clat_us_mean": FigureMetric("mean clat", "us", lambda figures: figures.clat.mean_us),
     "clat_us_p50": FigureMetric("median clat", "us", _percentile(50)),
     "clat_us_p99": FigureMetric("p99 clat", "us", _percentile(99), is_tail=True),
     "clat_us_p99_9": FigureMetric("p99.9 clat", "us", _percentile(99.9), is_tail=True),
 }
-#: Other names of the metrics, with the factor to their unit by the unit that a table states.
-_METRIC_NAMES = {"iops_avg": "iops", "bw": "mb_per_s", "clat_p50": "clat_us_p50", "clat_p99": "clat_us_p99"} | {
-    "clat_p99_9": "clat_us_p99_9", "clat_mean": "clat_us_mean", "slat_mean": "slat_us_mean", "mb_s": "mb_per_s"
-}  # fmt: skip
+#: Other names of the metrics, and those among them that contain no unit, so that a table has to state it.
+_METRIC_NAMES = {
+    **{"iops_avg": "iops", "iops_mean": "iops", "mb_s": "mb_per_s", "bw": "mb_per_s", "slat_mean": "slat_us_mean"},
+    **{f"clat_{point}": f"clat_us_{point}" for point in ("mean", "p50", "p99", "p99_9")},
+}
+_WITHOUT_UNIT = {*_METRIC_NAMES} - {"iops_avg", "iops_mean", "mb_s"}
+#: The units in which tables state a metric, by the unit of the metric; each with the factor to that unit.
 _UNITS = {
-    **{("1/s", unit): 1.0 for unit in ("iops", "1/s")},
-    **{("10^6 B/s", unit): factor for unit, factor in (("mb/s", 1.0), ("mib/s", 1.048576), ("kib/s", 0.001024))},
-    **{("10^6 B/s", unit): factor for unit, factor in (("gb/s", 1e3), ("gib/s", 1073.741824), ("kb/s", 1e-3))},
-    **{("us", unit): factor for unit, factor in (("us", 1.0), ("usec", 1.0), ("ms", 1e3), ("msec", 1e3), ("ns", 1e-3))},
+    "1/s": {"iops": 1.0, "1/s": 1.0},
+    "10^6 B/s": {
+        **{"kb/s": 1e-3, "mb/s": 1.0, "gb/s": 1e3, "10^6 b/s": 1.0},
+        **{"kib/s": 0.001024, "mib/s": 1.048576, "gib/s": 1073.741824},
+    },
+    "us": {"us": 1.0, "usec": 1.0, "ms": 1e3, "msec": 1e3, "ns": 1e-3, "nsec": 1e-3, "s": 1e6},
 }
-#: Names of the columns that describe a job, by the names that tables use.
-_COLUMNS = {
-    **dict.fromkeys(("bs_kb", "block_kb", "size_kb", "kb"), "block_kb"),
-    **dict.fromkeys(("jobs", "threads", "numjobs"), "jobs"),
-    **dict.fromkeys(("depth", "iodepth", "queue_depth"), "depth"),
-    **dict.fromkeys(("device", "card"), "device"),
+#: Names of the columns that describe a job, by the other names that tables use.
+_COLUMN_NAMES = {
+    **dict.fromkeys(("bs_kb", "size_kb", "kb"), "block_kb"),
+    **dict.fromkeys(("threads", "numjobs"), "jobs"),
+    **dict.fromkeys(("iodepth", "queue_depth"), "depth"),
+    **{"card": "device", "reason": "known_reason"},
 }
-_TEXTS = (
-    "device",
-    "part",
-    "interface",
-    "preset",
-    "fitted",
-    "rw",
-    "op",
-    "pattern",
-    "buffer",
-    "host",
-    "condition",
-    "source",
+#: Columns that describe the job or the device; what `assume` may state.
+_DESCRIBING = (
+    *("device", "part", "preset", "fitted", "rw", "op", "pattern", "block_kb", "jobs", "depth", "buffer", "host"),
+    *("unit", "condition", "source", "known_reason"),
 )
+#: Columns in which a question mark at the end is a part of a text.
+_TEXTS = ("condition", "source", "known_reason")
 
 
 def read_figures(path: str | PathLike[str], assume: Mapping[str, str] | None = None) -> list[MeasuredFigure]:
     """Read a table of figures: CSV with a header, one figure or one job per line.
 
     Columns: `rw` (or `op` and `pattern`), `bs_kb` (KB of 1,024 bytes), `jobs`, `depth`, and either one column for each
-    metric (the keys of METRICS) or `metric`, `value` and `unit`; optional `device`, `part`, `preset`, `fitted`,
-    `buffer` (`used up`), `host`, `condition` and `source`. Text in another column becomes a part of the condition. `?`
-    and an empty field mean that the source does not state a value. `assume` states values for columns that the table
-    does not have, such as {"depth": "1"}.
+    metric (the keys of METRICS) or `metric`, `value` and `unit`; optional `device`, `part`, `preset`, `fitted` (`yes`),
+    `buffer` (`used up`), `host`, `condition`, `source` and `known_reason` (for a deviation).
+    Text in another column becomes a part of the condition. An empty field and a value that ends with `?` mean that
+    the source does not state a value, `same` repeats the line above. Lines that begin with `#` are comments. `assume`
+    states values for what a line does not state, such as {"depth": "1"}.
 
-    Errors: FormatError for a table without these columns and for a value that is not a number, with its line.
+    Raises:
+        FormatError: the table has no such columns, or a value is impossible; the message names its line.
+        ConfigError: `assume` has an unknown column or an impossible value.
+        InputError: the file cannot be read.
     """
-    try:
-        text = Path(path).read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path}: byte {error.start} is not UTF-8 text", hint="give a CSV table of figures") from None
-    return list(figures_in_table(str(path), text, assume or {}))
+    text = read_text(Path(path), "give a CSV table of figures").removeprefix("\ufeff")
+    return list(figures_in_table(str(path), text, assumed(assume or {})))
 
 
 @functools.cache
 def measured_devices() -> Sequence[MeasuredFigure]:
     """Return the figures of real devices that come with emmclab (`presets/published/measured_devices.csv`)."""
-    return list(figures_in_table("measured_devices.csv", _core.published_csv()["measured_devices"], {}))
+    return tuple(figures_in_table("measured_devices.csv", _core.published_csv()["measured_devices"], {}))
+
+
+def assumed(assume: Mapping[str, str]) -> dict[str, str]:
+    """Return the values that a user states, by column.
+
+    Raises:
+        ConfigError: a column is unknown, or a value impossible.
+    """
+    named = {_COLUMN_NAMES.get(key.strip().casefold(), key.strip().casefold()): text for key, text in assume.items()}
+    for key, text in named.items():
+        if key not in _DESCRIBING:
+            hint = f"name one of: {', '.join(_DESCRIBING)}"
+            raise ConfigError(f"`{key}` is not a column that describes a job", field="assume", hint=hint)
+        try:
+            _job("assume", {key: text, **{other: "1" for other in ("jobs", "depth", "block_kb") if other != key}})
+        except FormatError as error:
+            raise ConfigError(str(error), field="assume", hint=error.hint) from None
+    return named
+
+
+def _error(where: str, problem: str, hint: str, field: str | None = None) -> FormatError:
+    """Return the error of a value at a place such as `figures.csv: line 3`."""
+    file, _, line = where.rpartition(": line ")
+    return FormatError(
+        f"{where}: {problem}", file=file or None, line=int(line) if line.isdigit() else None, field=field, hint=hint
+    )
 
 
 def figures_in_table(name: str, text: str, assume: Mapping[str, str]) -> Iterator[MeasuredFigure]:
-    """Yield the figures of the text of a table (`read_figures`)."""
-    lines = csv.DictReader(text.splitlines(), strict=True)
-    try:
-        columns = {column: column.strip().casefold() for column in lines.fieldnames or ()}
-    except csv.Error as error:
-        raise FormatError(f"{name}: line 1: {error}", hint="give a CSV table of figures") from None
-    known = {_COLUMNS.get(column, column) for column in columns.values()}
-    if not known & {*METRICS, *_METRIC_NAMES, "metric"} or not known & {"rw", "op", "pattern"}:
-        raise FormatError(
-            f"{name}: line 1: the table has no column `rw`, or none with a metric",
-            hint=f"columns are: rw, bs_kb, jobs, depth, and {', '.join(METRICS)}; or metric, value and unit",
-        )
+    """Yield the figures of the text of a table (`read_figures`); `assume` is that of `assumed`."""
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    columns: list[str] = []
     before: dict[str, str] = {}
     try:
-        for line in lines:
+        for fields in lines:
             where = f"{name}: line {lines.line_num}"
-            if None in line or None in line.values():
-                raise FormatError(f"{where}: the number of fields is not that of the header", hint="correct the line")
-            stated = {_COLUMNS.get(columns[column], columns[column]): value.strip() for column, value in line.items()}
-            row = {key: value for key, value in stated.items() if not value.endswith("?")}
-            row = {key: before.get(key, "") if value in ("same", "see above") else value for key, value in row.items()}
-            before = row
-            yield from figures_of_row(where, {**assume, **{key: value for key, value in row.items() if value}})
+            if not fields or fields[0].startswith("#"):
+                continue
+            if not columns:
+                columns = _columns(where, fields)
+                assume = {"device": Path(name).stem, **assume}
+                continue
+            if len(fields) != len(columns):
+                problem = f"{len(fields)} fields, but the header has {len(columns)}"
+                raise _error(where, problem, "give each line as many fields as the header")
+            before = dict(_stated(zip(columns, fields, strict=True), before))
+            yield from figures_of_row(where, {**assume, **before})
     except csv.Error as error:
-        raise FormatError(f"{name}: line {lines.line_num}: {error}", hint="correct the line") from None
+        raise _error(f"{name}: line {lines.line_num}", str(error), "give a CSV table of figures") from None
+    if not columns:
+        raise FormatError(f"{name}: the table is empty", file=name, hint="give a CSV table of figures")
+
+
+def _stated(cells: Iterable[tuple[str, str]], before: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the columns of a line that state a value; `before` is the line above it."""
+    for column, field in cells:
+        text = field.strip()
+        if text in ("same", "see above"):
+            text = before.get(column, "")
+        if text and text != "?" and not (text.endswith("?") and column not in _TEXTS):
+            yield column, text
+
+
+def _columns(where: str, header: Sequence[str]) -> list[str]:
+    """Return the names of the columns of a table; refuse one without a job or without figures."""
+    columns = [_COLUMN_NAMES.get(column, column) for column in (field.strip().casefold() for field in header)]
+    if twice := [column for column, count in Counter(columns).items() if count > 1]:
+        raise _error(where, f"several columns mean `{twice[0]}`", "keep one of them", twice[0])
+    if not {*columns} & {*METRICS, *_METRIC_NAMES, "metric"} or not {*columns} & {"rw", "op", "pattern"}:
+        problem = "the table has no column `rw`, or none with a metric"
+        hint = f"columns are: rw, bs_kb, jobs, depth, and {', '.join(METRICS)}; or metric, value and unit"
+        raise _error(where, problem, hint)
+    return columns
 
 
 def figures_of_row(where: str, row: Mapping[str, str]) -> Iterator[MeasuredFigure]:
     """Yield the figures of a row, which holds only what its source states, or why it is `refused`.
 
-    A refused row without figures is yielded as one with 0 IOPS.
+    A refused row without figures is yielded as one without a value.
     """
     job, missing = _job(where, row)
     refused = row.get("refused") or missing
-    known = {*_TEXTS, *METRICS, *_METRIC_NAMES, "block_kb", "jobs", "depth", "metric", "value", "unit", "refused"}
-    other = [f"{key} {value}" for key, value in row.items() if key not in known and not _is_number(value)]
+    known = {*_DESCRIBING, *METRICS, *_METRIC_NAMES, "metric", "value", "refused"}
+    other = [f"{key} {text}".strip() for key, text in row.items() if key not in known and not _is_number(text)]
     condition = ", ".join([*([row["condition"]] if "condition" in row else []), *other])
-    named = {key: row.get(key, "") for key in ("part", "preset", "source")} | {"device": row.get("device", "device")}
-    fitted = row.get("fitted") == "yes"
-    figure = MeasuredFigure(**named, fitted=fitted, job=job, metric="", value=0.0, condition=condition, refused=refused)
+    texts = {key: row.get(key, "") for key in ("part", "preset", "source", "known_reason")}
+    texts["device"] = row.get("device", "device")
+    fitted = row.get("fitted", "no").casefold()
+    if fitted not in ("yes", "no"):
+        raise _error(where, f"fitted `{fitted}` is neither yes nor no", "correct the value", "fitted")
+    figure = MeasuredFigure(
+        **texts, fitted=fitted == "yes", job=job, metric="", value=None, condition=condition, refused=refused
+    )
+    if "metric" in row and "value" not in row:
+        raise _error(where, "the figure has no value", "give it in the column `value`, or remove the line", "value")
     if "metric" in row:
-        label, unit = row["metric"], row.get("unit", "")
-        metric = _METRIC_NAMES.get(label, label)
-        factor = _UNITS.get((METRICS[metric].unit, unit.casefold())) if metric in METRICS else 1.0
-        if "value" not in row:
-            raise FormatError(f"{where}: the figure has no value", hint="give it in the column `value`")
-        value = _number(where, "value", row["value"])
-        if metric not in METRICS:
-            figure = replace(figure, refused=f"`{label}` is not a metric of a benchmark")
-        elif factor is None:
-            figure = replace(figure, refused=f"its unit `{unit}` is not one of {METRICS[metric].label}")
-        yield replace(figure, metric=metric, value=value * (factor or 1.0))
-        return
-    metrics = {key: _METRIC_NAMES.get(key, key) for key in row if _METRIC_NAMES.get(key, key) in METRICS}
-    for key, metric in metrics.items():
-        yield replace(figure, metric=metric, value=_number(where, key, row[key]))
+        yield _measured(where, figure, row["metric"], ("value", row["value"]), row.get("unit", ""))
+    elif "value" in row:
+        raise _error(where, f"the value {row['value']} has no metric", "name it in the column `metric`", "metric")
+    metrics = [key for key in row if _METRIC_NAMES.get(key, key) in METRICS]
+    for key in metrics:
+        yield _measured(where, figure, key, (key, row[key]), "")
     if not metrics and "refused" in row:
         yield replace(figure, metric="iops")
 
 
+def _measured(where: str, figure: MeasuredFigure, label: str, field: tuple[str, str], unit: str) -> MeasuredFigure:
+    """Return a figure with the value of a field (column and text), if its metric and its unit are known."""
+    name = label.casefold()
+    metric = _METRIC_NAMES.get(name, name)
+    if metric not in METRICS:
+        value = float(field[1]) if _is_number(field[1]) else None
+        return replace(figure, metric=label, value=value, refused=f"`{label}` is not a metric of a benchmark")
+    value = _number(where, *field)
+    has_unit = not unit and name not in _WITHOUT_UNIT
+    factor = 1.0 if has_unit else _UNITS[METRICS[metric].unit].get(unit.casefold())
+    if factor is None:
+        unknown = f"`{unit}` is not a unit of {METRICS[metric].label}" if unit else "its source does not state the unit"
+        return replace(figure, metric=metric, value=None, refused=unknown)
+    return replace(figure, metric=metric, value=value * factor)
+
+
 def _job(where: str, row: Mapping[str, str]) -> tuple[FigureJob | None, str]:
-    """Return the job of a line; if its source does not state all of it, None and what is missing."""
-    rw = row.get("rw") or _pattern(row.get("op", ""), row.get("pattern", ""))
-    missing = [name for name, given in (("pattern", rw), ("request size", row.get("block_kb"))) if not given]
-    missing += [name for key, name in (("jobs", "number of jobs"), ("depth", "queue depth")) if key not in row]
-    if missing:
-        return None, f"its source does not state: {', '.join(missing)}"
-    if rw not in ("read", "write", "randread", "randwrite"):
-        return None, f"`{rw}` is not one of the patterns read, write, randread, randwrite"
-    block_bytes = round(_number(where, "bs_kb", row["block_kb"]) * 1024)
-    if block_bytes % 512:
-        return None, f"requests of {block_bytes} bytes are not whole sectors"
-    counts = [_number(where, key, row[key]) for key in ("jobs", "depth")]
-    if not all(count == int(count) and 1 <= count <= 65_536 for count in counts):
-        raise FormatError(
-            f"{where}: jobs {row['jobs']}, depth {row['depth']}: not whole numbers from 1 on", hint="correct the line"
-        )
-    buffer = row.get("buffer", BUFFER_EMPTY)
+    """Return the job of a line; None and the reason if its source does not state all of it, or it cannot run."""
+    block = _number(where, "block_kb", row["block_kb"]) * 1024 if "block_kb" in row else 0.0
+    jobs, depth = (_count(where, key, row[key]) if key in row else 0 for key in ("jobs", "depth"))
+    buffer = row.get("buffer", BUFFER_EMPTY).casefold()
     if buffer not in (BUFFER_EMPTY, BUFFER_USED_UP):
-        raise FormatError(f"{where}: buffer `{buffer}`", hint=f"leave it empty, or write `{BUFFER_USED_UP}`")
-    jobs, depth = map(int, counts)
-    return FigureJob(rw, block_bytes, jobs, depth, buffer, *([row["host"]] if "host" in row else [])), ""
+        problem = f"buffer `{buffer}` is not a state of a write buffer"
+        raise _error(where, problem, f"leave it empty, or write `{BUFFER_USED_UP}`", "buffer")
+    host = row.get("host", FigureJob._field_defaults["host"])
+    if unknown := _host_problem(host):
+        raise _error(where, unknown, "name a host (`emmclab apps`), a TOML file, or `none`", "host")
+    rw = row.get("rw") or _pattern(row.get("op", ""), row.get("pattern", ""))
+    stated = {"pattern": rw, "request size": block, "number of jobs": jobs, "queue depth": depth}
+    if missing := [name for name, value in stated.items() if not value]:
+        return None, f"its source does not state: {', '.join(missing)}"
+    if rw not in _RW:
+        return None, f"`{rw}` is not one of the patterns {', '.join(_RW)}"
+    if block % 512:
+        return None, f"requests of {block:g} bytes are not whole sectors"
+    if jobs > _MOST_JOBS or jobs * depth > _MOST_UNFINISHED:
+        return None, f"it has more than {_MOST_JOBS:,} jobs, or {_MOST_UNFINISHED:,} unfinished requests"
+    return FigureJob(rw, int(block), jobs, depth, buffer, host), ""
+
+
+@functools.cache
+def _host_problem(host: str) -> str:
+    """Return why no host has this name; empty if one has."""
+    try:
+        if host != "none":
+            setup_of(host)
+    except EmmclabError as error:
+        return str(error)
+    return ""
 
 
 def _pattern(op: str, pattern: str) -> str:
     """Return the pattern in the words of fio; empty if it is not stated."""
     if not op:
         return pattern
-    words = {"sequential": op, "sync": op, "random": f"rand{op}"}
+    words = {"sequential": op, "seq": op, "random": f"rand{op}", "rand": f"rand{op}"}
     return words.get(pattern, f"{op} {pattern}") if pattern else ""
 
 
 def _is_number(text: str) -> bool:
-    return bool(re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text))
+    return bool(re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII)) and math.isfinite(float(text))
 
 
 def _number(where: str, column: str, text: str) -> float:
     value = float(text) if _is_number(text) else math.nan
-    if not (math.isfinite(value) and value > 0):
-        raise FormatError(
-            f"{where}: {column} `{text}` is not a number above 0", hint="correct the value; `?` if it is not stated"
-        )
+    if not 1e-9 <= value <= 1e15:
+        problem = f"{column} `{text}` is not a number above 0"
+        raise _error(where, problem, "correct the value; `?` if it is not stated", column)
     return value
+
+
+def _count(where: str, column: str, text: str) -> int:
+    value = _number(where, column, text)
+    if not value.is_integer():
+        raise _error(where, f"{column} `{text}` is not a whole number", "correct the value", column)
+    return int(value)
 
 
 @dataclass(frozen=True)
@@ -291,24 +388,40 @@ class FigureComparison:
     reason: str = ""
 
     @property
+    def ratio(self) -> float | None:
+        """The simulated figure divided by the measured one."""
+        return None if self.simulated is None or not self.figure.value else self.simulated / self.figure.value
+
+    @property
     def error_pct(self) -> float | None:
         """Deviation of the simulated figure from the measured one in percent."""
-        return None if self.simulated is None else 100 * (self.simulated / self.figure.value - 1)
+        return None if self.ratio is None else 100 * (self.ratio - 1)
 
     @property
     def is_test(self) -> bool:
         """Whether the comparison tests the device: the figure was simulated, and the preset was not fitted to it."""
         return self.simulated is not None and not self.figure.fitted
 
+    @property
+    def is_tail(self) -> bool:
+        """Whether the figure is a percentile from the 99th on."""
+        return self.figure.metric in METRICS and METRICS[self.figure.metric].is_tail
+
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as JSON values: the fields of the figure and its job in one level."""
-        fields = asdict(self.figure)
-        del fields["job"]
-        fields |= dict.fromkeys(FigureJob._fields) if self.figure.job is None else self.figure.job._asdict()
-        unit = METRICS[self.figure.metric].unit if self.figure.metric in METRICS else None
-        return fields | {"unit": unit, "simulated_device": self.simulated_device, "simulated": self.simulated} | {
-            "error_pct": self.error_pct, "reason": self.reason or None
-        }  # fmt: skip
+        figure, job = asdict(self.figure), self.figure.job
+        known_reason = figure.pop("known_reason")
+        del figure["job"], figure["refused"]
+        return {
+            **figure,
+            **(dict.fromkeys(FigureJob._fields) if job is None else job._asdict()),
+            "unit": METRICS[self.figure.metric].unit if self.figure.metric in METRICS else None,
+            "simulated_device": self.simulated_device or None,
+            "simulated": self.simulated,
+            "error_pct": self.error_pct,
+            "known_reason": known_reason or None,
+            "not_compared": self.reason or None,
+        }
 
 
 def compare_figures(
@@ -317,41 +430,59 @@ def compare_figures(
     *,
     images: str | PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    threads_at_once: int = 0,
 ) -> list[FigureComparison]:
     """Run the job of each figure on the device of its preset, and return the comparisons in the order of the figures.
 
     `device_of` returns the device for the name of a preset, or None. Figures of the same job and device share one run.
     `images` is a folder for preconditioned devices (default: a temporary one). `progress` receives the number of
-    finished and of all runs.
+    finished and of all runs. `threads_at_once` runs are simulated at the same time; 0 means one per processor. Neither
+    changes the result. A job that a device refuses, such as random writes of a zoned device, is a reason.
     """
     figures = list(figures)
-    devices = {figure.preset: device_of(figure.preset) for figure in figures}
-    runs = {
-        (figure.preset, figure.job): None
+    devices = {name: device_of(name) for name in dict.fromkeys(figure.preset for figure in figures)}
+    runs = dict.fromkeys(
+        (device, figure.job)
         for figure in figures
-        if figure.job and not figure.refused and devices[figure.preset]
-    }
-    simulated: dict[tuple[str, FigureJob], FioOperationResult | None] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for preset, job in runs:
+        if figure.job and not figure.refused and (device := devices[figure.preset])
+    )
+    with tempfile.TemporaryDirectory() as folder, threads(threads_at_once) as pool:
+        stored = images or folder
+        # Each device is stored before the runs that use it, so that no two threads precondition the same device.
+        prepared = [pool.submit(device.precondition, stored, _PRECONDITION) for device in {run[0]: 0 for run in runs}]
+        for preparation in prepared:
+            preparation.exception()  # The runs of the device report it.
+        futures = [pool.submit(_outcome, device, job, stored) for device, job in runs]
+        outcomes: dict[tuple[Device, FigureJob], FioOperationResult | str] = {}
+        for done, (run, future) in enumerate(zip(runs, futures, strict=True)):
             if progress is not None:
-                progress(len(simulated), len(runs))
-            device = devices[preset]
-            if device is not None and job is not None:
-                simulated[preset, job] = simulate_job(device, job, images or folder)
-    return [_compared(figure, devices[figure.preset], simulated) for figure in figures]
+                progress(done, len(runs))
+            outcomes[run] = future.result()
+        if progress is not None:
+            progress(len(runs), len(runs))
+    return [_compared(figure, devices[figure.preset], outcomes) for figure in figures]
+
+
+def _outcome(device: Device, job: FigureJob, images: str | PathLike[str]) -> FioOperationResult | str:
+    """Run a job on a device, and return its figures, or the reason why there are none."""
+    try:
+        return simulate_job(device, job, images) or "no request of the job was measured"
+    except (ConfigError, FormatError, UnsupportedError) as error:
+        # The name of the temporary job file says nothing.
+        return str(error).rpartition(f"{_JOB_FILE}: ")[2]
 
 
 def _compared(
-    figure: MeasuredFigure, device: Device | None, simulated: Mapping[tuple[str, FigureJob], FioOperationResult | None]
+    figure: MeasuredFigure, device: Device | None, outcomes: Mapping[tuple[Device, FigureJob], FioOperationResult | str]
 ) -> FigureComparison:
     if figure.refused or figure.job is None:
         return FigureComparison(figure, "", None, figure.refused)
     if device is None:
         return FigureComparison(figure, "", None, "no preset claims to be this device")
-    found = simulated[figure.preset, figure.job]
-    value = METRICS[figure.metric].of(found) if found else None
-    return FigureComparison(figure, device.name, value, "" if value else "the job had no such requests")
+    outcome = outcomes[device, figure.job]
+    value = None if isinstance(outcome, str) else METRICS[figure.metric].of(outcome)
+    reason = outcome if isinstance(outcome, str) else f"the simulated job has no {METRICS[figure.metric].label}"
+    return FigureComparison(figure, device.name, value, reason if value is None else "")
 
 
 def simulate_job(device: Device, job: FigureJob, images: str | PathLike[str]) -> FioOperationResult | None:
@@ -360,11 +491,13 @@ def simulate_job(device: Device, job: FigureJob, images: str | PathLike[str]) ->
     `images` is a folder for preconditioned devices.
     """
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "figure.fio")
+        path = Path(folder, _JOB_FILE)
         path.write_text(job.text(device.capacity_bytes), "utf-8")
         result = device.simulate(
-            read(path), precondition="sequential:50", images=images, fio_host=job.host, provenance=False
+            read(path), precondition=_PRECONDITION, images=images, fio_host=job.host, provenance=False
         )
+    if result.run.stopped:
+        raise UnsupportedError(f"the simulated device stopped: {result.run.stopped}")
     return next((figures for found, _, figures in fio_operations(result) if found.name == "measured"), None)
 
 
@@ -390,28 +523,32 @@ class FigureSummary:
     def of(comparisons: Sequence[FigureComparison]) -> "FigureSummary":
         """Summarise comparisons."""
         tests = [row for row in comparisons if row.is_test]
-        tails = [row for row in tests if METRICS[row.figure.metric].is_tail]
-        errors = sorted(abs(row.error_pct or 0.0) for row in tests if not METRICS[row.figure.metric].is_tail)
-        within = [errors[math.ceil(part * len(errors)) - 1] if errors else None for part in (0.5, 0.9)]
-        factor_2 = sum(0.5 <= (row.simulated or 0.0) / row.figure.value <= 2 for row in tails)
+        tails = [row.ratio or 0.0 for row in tests if row.is_tail]
+        errors = sorted(abs(row.error_pct or 0.0) for row in tests if not row.is_tail)
+        half, nine_of_ten = (errors[math.ceil(part * len(errors)) - 1] if errors else None for part in (0.5, 0.9))
         return FigureSummary(
-            len({row.figure.device for row in tests}), len(tests), within[0], within[1], len(tails), factor_2,
-            sum(row.figure.fitted and row.simulated is not None for row in comparisons),
-            sum(row.simulated is None for row in comparisons),
-        )  # fmt: skip
+            devices=len({row.figure.device for row in tests}),
+            figures=len(tests),
+            half_within_pct=half,
+            nine_of_ten_within_pct=nine_of_ten,
+            tails=len(tails),
+            tails_within_factor_2=sum(0.5 <= ratio <= 2 for ratio in tails),
+            fitted=sum(row.figure.fitted and row.simulated is not None for row in comparisons),
+            not_compared=sum(row.simulated is None for row in comparisons),
+        )
 
     def __str__(self) -> str:
         """Return the summary as a sentence."""
         if not self.figures:
             return f"no figure tests a preset; {self.fitted} were fitted, {self.not_compared} cannot be compared"
-        tails = (
-            f"; {self.tails_within_factor_2} of {self.tails} percentiles from p99 on within a factor of two"
-            if self.tails
-            else ""
+        devices, figures = (
+            f"{count} {noun}{'' if count == 1 else 's'}"
+            for count, noun in ((self.devices, "device"), (self.figures, "measured figure"))
         )
-        if self.half_within_pct is None:
-            return f"{self.devices} devices, {self.figures} measured figures{tails}"
-        return (
-            f"{self.devices} devices, {self.figures} measured figures to which no preset was fitted: half of them "
-            f"within {self.half_within_pct:.0f} %, nine of ten within {self.nine_of_ten_within_pct:.0f} %{tails}"
-        )
+        parts = [f"{devices}, {figures} to which no preset was fitted"]
+        if self.half_within_pct is not None:
+            within = f"half of them within {self.half_within_pct:.0f} %, nine of ten within "
+            parts.append(f"{within}{self.nine_of_ten_within_pct:.0f} %")
+        if self.tails:
+            parts.append(f"{self.tails_within_factor_2} of {self.tails} percentiles from p99 on within a factor of two")
+        return ": ".join([parts[0], "; ".join(parts[1:])])
