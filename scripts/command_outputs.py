@@ -125,6 +125,8 @@ def inputs(folder: Path) -> None:
             "0:0:0:0/unit_descriptor/logical_block_size:0x0C",
             "0:0:0:0/unit_descriptor/logical_block_count:0x0000000001DC0000",
         ],
+        "figures.csv": ["rw,bs_kb,jobs,depth,iops", "randread,4,1,1,5000", "randread,4,1,?,9000"],
+        "wrong_figures.csv": ["rw,bs_kb,jobs,depth,iops", "randread,4,1,many,5000"],
         "fsync.txt": [
             "# tracer: nop",
             *(

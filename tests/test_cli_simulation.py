@@ -144,7 +144,7 @@ def test_devices_are_listed_and_explained() -> None:
 
 
 def test_a_checked_device_has_every_published_figure_between_its_bounds() -> None:
-    rows = emmclab_json("devices", "--check", "ridata-c2")
+    rows = emmclab_json("devices", "--check", "ridata-c2")["fitted_to"]
     assert [(row["unit"], row["published"]) for row in rows] == [("MB/s", 7.9), ("MB/s", 0.02), ("1/s", 5)]
     assert all(row["least"] <= row["here"] <= row["most"] for row in rows)
     words = emmclab("devices", "--check", "ridata-c2").stdout
@@ -153,7 +153,7 @@ def test_a_checked_device_has_every_published_figure_between_its_bounds() -> Non
 
 
 def test_a_checked_device_names_the_figures_beyond_their_bounds_first() -> None:
-    rows = emmclab_json("devices", "--check", "emmc50-cache")
+    rows = emmclab_json("devices", "--check", "emmc50-cache")["fitted_to"]
     outside = [row for row in rows if not row["least"] <= row["here"] <= row["most"]]
     first = emmclab("devices", "--check", "emmc50-cache").stdout.splitlines()[0]
     assert f"{len(rows) - len(outside)} of {len(rows)} figures are within" in first

@@ -29,6 +29,7 @@ NEEDS: dict[str, _Others] = {
     "top": _REMOTE,
     "simulate": _BINNED,
     "compare": _BINNED,
+    "devices": {"--figures": ("--check",), "--assume": ("--figures",), "--fio-host": ("--check",)},
     "advise": {"--budget": ("--deep",), "--results": ("--deep",)},
     "probe": {"--yes": ("--write",)},
     "explain": {"--images": ("--trace", "--one-at-a-time")},

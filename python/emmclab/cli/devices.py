@@ -2,23 +2,29 @@
 
 import tomllib
 from collections.abc import Sequence
-from typing import Annotated, TypedDict
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.command import command
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.declared_options import option
+from emmclab.cli.declared_options import declared, option
 from emmclab.cli.name_completion import device_names
 from emmclab.cli.options import AsJson
-from emmclab.cli.progress import Working
+from emmclab.cli.progress import Counter, Working
 from emmclab.cli.simulation_options import Capacity
-from emmclab.cli.tables import framed
+from emmclab.cli.tables import framed, print_line, show_table
 from emmclab.core_types import DeviceCapabilities, FittedFigure
-from emmclab.errors import ConfigError
+from emmclab.errors import ConfigError, FormatError
+from emmclab.runtime.lists import split_names
 from emmclab.runtime.number_format import signed
-from emmclab.simulation.device import Device, presets
+from emmclab.simulation.device import Device, presets, setup_of
+
+if TYPE_CHECKING:
+    from emmclab.calibration.measured_figures import FigureComparison, MeasuredFigure
 
 
 @command(
@@ -26,16 +32,30 @@ from emmclab.simulation.device import Device, presets
     "emmclab explain nexus5 # prints every setting of a device",
     "emmclab devices --capacity 128GB # each device scaled to this capacity",
     "emmclab devices --check emmc51-cache # compares it with the published figures that it was fitted to",
+    "emmclab devices --check ufs22 --figures mine.csv # compares it with figures that you measured",
 )
 def devices(
     check: Annotated[
         str | None,
         option(
-            "Measure the published figures that this device was fitted to, and print every deviation.",
+            "Print how far this device is from the published figures that it was fitted to, and from figures that were "
+            "measured on real devices.",
             metavar="NAME",
             autocompletion=device_names,
         ),
     ] = None,
+    figures: Annotated[
+        list[Path],
+        option(
+            "Compare the device with the figures in this CSV table instead of the included ones. Columns: rw, bs_kb, "
+            "jobs, depth, and the metrics of fio, such as iops.",
+            metavar="FILE",
+        ),
+    ] = [],  # noqa: B006
+    assume: Annotated[
+        str | None, option("What the table does not state, for example `depth=1,jobs=1`.", metavar="KEY=VALUE,...")
+    ] = None,
+    fio_host: Annotated[str | None, declared("fio_host", show_default="the host of each figure")] = None,
     capacity: Capacity = None,
     as_json: AsJson = False,
 ) -> None:
@@ -45,7 +65,7 @@ def devices(
             raise ConfigError(
                 "`--capacity` cannot be used with `--check`", field="--capacity", hint="leave out --capacity"
             )
-        _check(check, as_json)
+        _check(check, _figures(check, figures, assume, fio_host), as_json)
         return
     rows = [_row(name, capacity) for name in presets()]
     if as_json:
@@ -64,13 +84,76 @@ def devices(
     console.print(note, markup=False, soft_wrap=True, style="dim")
 
 
-def _check(name: str, as_json: bool) -> None:
-    """Compare a device with the figures that it was fitted to, and print both."""
+def _figures(name: str, tables: Sequence[Path], assume: str | None, fio_host: str | None) -> "list[MeasuredFigure]":
+    """Return the measured figures with which a device is compared: those of the tables, or the included ones."""
+    from emmclab.calibration.measured_figures import measured_devices, read_figures
+
+    values: dict[str, str] = {}
+    for text in [] if assume is None else split_names(assume, "column", "--assume", "depth=1,jobs=1"):
+        key, equals, value = text.partition("=")
+        if not equals or not value.strip():
+            raise ConfigError(f"`{text}` is not KEY=VALUE", field="--assume", hint="write `--assume depth=1,jobs=1`")
+        values[key] = value.strip()
+    found = [figure for figure in measured_devices() if figure.preset == name] if not tables else []
+    for path in tables:
+        of_table = read_figures(path, values)
+        if not of_table:
+            raise FormatError(f"{path}: the table has no figures", file=str(path), hint="add a line with a figure")
+        found += [replace(figure, preset=name) for figure in of_table]
+    if fio_host is None:
+        return found
+    if fio_host != "none":
+        setup_of(fio_host)
+    return [replace(figure, job=figure.job and figure.job._replace(host=fio_host)) for figure in found]
+
+
+def _check(name: str, figures: "Sequence[MeasuredFigure]", as_json: bool) -> None:
+    """Compare a device with the figures that it was fitted to and with measured ones, and print them."""
+    from emmclab.calibration.measured_figures import FigureSummary, compare_figures
+
+    device = Device.named(name)
+    rows: list[FittedFigure] = []
     with Working(f"checking {name}"):
-        rows = Device.preset(name).fitted_figures()
+        try:
+            rows = device.fitted_figures()
+        except ConfigError as error:
+            if not figures:
+                hint = f"{error.hint}; or give measured figures: --figures FILE"
+                raise ConfigError(str(error), field=error.field, hint=hint) from None
+    with Counter(f"measuring {name}", "jobs") as meter:
+        comparisons = compare_figures(figures, lambda _: device, progress=lambda done, total: meter(done, total, 0))
     if as_json:
-        print_json(rows)
+        summary = asdict(FigureSummary.of(comparisons))
+        print_json({"fitted_to": rows, "measured": [row.to_dict() for row in comparisons], "summary": summary})
         return
+    if rows:
+        _show_fitted(name, rows)
+    if rows and comparisons:
+        stdout().print()
+    if comparisons:
+        _show_measured(name, comparisons)
+
+
+def _show_measured(name: str, comparisons: "Sequence[FigureComparison]") -> None:
+    """Print the measured figures of real devices beside those of a simulated one."""
+    from emmclab.calibration import measured_figures_text as texts
+    from emmclab.calibration.measured_figures import FigureSummary
+
+    console = stdout()
+    print_line(console, f"{name} and real devices: {FigureSummary.of(comparisons)}", "bold")
+    names = dict.fromkeys(row.figure.device for row in comparisons)
+    if len(names) > 1:
+        print_line(console, f"the figures are of {len(names)} devices, each of which is compared with {name}")
+        if any(row.is_test for row in comparisons):
+            show_table(console, texts.summary_table(comparisons, "Device"))
+    for table in texts.figure_tables(comparisons):
+        show_table(console, table)
+    if left_out := texts.not_compared_table(comparisons):
+        show_table(console, left_out)
+
+
+def _show_fitted(name: str, rows: Sequence[FittedFigure]) -> None:
+    """Print the figures to which a device was fitted beside its own."""
     console = stdout()
     console.print(Text(f"{name}: {_within(rows)}", "bold"), soft_wrap=True)
     console.print()
