@@ -23,9 +23,11 @@ from crash_findings import SUMMARY, documented
 from crash_findings import clean_run as crash_clean
 from crash_findings import scene as crash_scene
 from emmclab.advice.advise import advise
+from emmclab.calibration.measured_figures import FigureComparison, FigureJob, MeasuredFigure
 from emmclab.pages import chart_files as kept
 from emmclab.pages.advice import write_advice
 from emmclab.pages.crash import render as render_crash
+from emmclab.pages.measured_devices import write_page as write_measured_devices
 from emmclab.pages.probe import render as render_probe
 from emmclab.pages.profiles import write_report
 from emmclab.pages.run_figures import waits
@@ -107,6 +109,26 @@ def _validated(folder: Path, page: Path, *more: str) -> None:
     _run("validate", "messages-wal", *more, "--device", "emmc51-cache", "--html", page, cwd=folder)
 
 
+def _devices(_folder: Path, page: Path) -> None:
+    ratios = {"iops": 1.2, "mb_per_s": 0.7, "clat_us_mean": 0.001, "clat_us_p99": 3.0, "gain": None}
+    jobs = [FigureJob(rw, kb << 10, 1, 4) for rw in ("randread", "write") for kb in (4, 64)]
+    write_measured_devices(
+        [
+            FigureComparison(
+                MeasuredFigure(name, "UFS", "ufs31", kb_job.block_bytes > 4096, kb_job, metric, 100.0, "", "a mail"),
+                "ufs31",
+                ratio and 100 * ratio,
+                "" if ratio else "no metric of a benchmark",
+            )
+            for name in ("phone", "a card with a long name of many words")
+            for kb_job in jobs
+            for metric, ratio in ratios.items()
+        ],
+        page,
+        {},
+    )
+
+
 def _journal(_folder: Path, page: Path) -> None:
     emmclab.read(emmclab.bundled()[0]).journal().write_html(page)
 
@@ -157,6 +179,7 @@ KINDS: dict[str, Callable[[Path, Path], object]] = {
     "advise": _advised,
     "validate": _validated,
     "validations": lambda folder, page: _validated(folder, page, "chat", "gone.txt"),
+    "devices": _devices,
     "journal": _journal,
     "probe": _probed,
     "application": _applied,

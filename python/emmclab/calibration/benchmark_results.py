@@ -90,7 +90,7 @@ def _figures(path: Path, text: str, job_file: str | None, assume: Mapping[str, s
     else:
         rows = [row for read in _READERS for row in read(name, text)]
     figures = [figure for where, row in rows for figure in figures_of_row(where, {**assume, **row})]
-    header = text.lstrip().partition("\n")[0].casefold()
+    header = next((line for line in text.casefold().splitlines() if line.strip() and line[0] != "#"), "")
     is_table = not rows and "," in header and bool(re.search(r"\b(?:rw|op|pattern|metric)\b", header))
     if is_table:
         figures = list(figures_in_table(name, text, assume))

@@ -294,7 +294,7 @@ def figures_of_row(where: str, row: Mapping[str, str]) -> Iterator[MeasuredFigur
     metrics = [key for key in row if _METRIC_NAMES.get(key, key) in METRICS]
     for key in metrics:
         yield _measured(where, figure, key, (key, row[key]), "")
-    if not metrics and "refused" in row:
+    if not metrics and "metric" not in row and "refused" in row:
         yield replace(figure, metric="iops")
 
 

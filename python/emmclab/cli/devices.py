@@ -18,7 +18,7 @@ from emmclab.cli.progress import Counter, Working
 from emmclab.cli.simulation_options import Capacity
 from emmclab.cli.tables import framed, print_line, show_table
 from emmclab.core_types import DeviceCapabilities, FittedFigure
-from emmclab.errors import ConfigError, FormatError
+from emmclab.errors import ConfigError
 from emmclab.runtime.lists import split_names
 from emmclab.runtime.number_format import signed
 from emmclab.simulation.device import Device, presets, setup_of
@@ -47,13 +47,13 @@ def devices(
     figures: Annotated[
         list[Path],
         option(
-            "Compare the device with the figures in this CSV table instead of the included ones. Columns: rw, bs_kb, "
-            "jobs, depth, and the metrics of fio, such as iops.",
+            "Compare the device with the figures in this file instead of the included ones: the output of fio or of "
+            "another benchmark, or a CSV table with rw, bs_kb, jobs, depth, and metrics such as iops.",
             metavar="FILE",
         ),
     ] = [],  # noqa: B006
     assume: Annotated[
-        str | None, option("What the table does not state, for example `depth=1,jobs=1`.", metavar="KEY=VALUE,...")
+        str | None, option("What the file does not state, for example `depth=1,jobs=1`.", metavar="KEY=VALUE,...")
     ] = None,
     fio_host: Annotated[str | None, declared("fio_host", show_default="the host of each figure")] = None,
     capacity: Capacity = None,
@@ -86,7 +86,8 @@ def devices(
 
 def _figures(name: str, tables: Sequence[Path], assume: str | None, fio_host: str | None) -> "list[MeasuredFigure]":
     """Return the measured figures with which a device is compared: those of the tables, or the included ones."""
-    from emmclab.calibration.measured_figures import measured_devices, read_figures
+    from emmclab.calibration.benchmark_results import read_benchmark
+    from emmclab.calibration.measured_figures import measured_devices
 
     values: dict[str, str] = {}
     for text in [] if assume is None else split_names(assume, "column", "--assume", "depth=1,jobs=1"):
@@ -94,12 +95,10 @@ def _figures(name: str, tables: Sequence[Path], assume: str | None, fio_host: st
         if not equals or not value.strip():
             raise ConfigError(f"`{text}` is not KEY=VALUE", field="--assume", hint="write `--assume depth=1,jobs=1`")
         values[key] = value.strip()
-    found = [figure for figure in measured_devices() if figure.preset == name] if not tables else []
-    for path in tables:
-        of_table = read_figures(path, values)
-        if not of_table:
-            raise FormatError(f"{path}: the table has no figures", file=str(path), hint="add a line with a figure")
-        found += [replace(figure, preset=name) for figure in of_table]
+    if tables:
+        found = [replace(figure, preset=name) for figure in read_benchmark(*tables, assume=values)]
+    else:
+        found = [figure for figure in measured_devices() if figure.preset == name]
     if fio_host is None:
         return found
     if fio_host != "none":

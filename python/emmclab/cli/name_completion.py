@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterable
 #: Type of a function that completes an incomplete word: returns all known words that begin with it.
 Completer = Callable[[str], list[str]]
 
+#: Name under which `emmclab reproduce` compares devices with figures of real ones.
+DEVICES = "devices"
+
 
 def complete_words(*words: str) -> Completer:
     """Return a shell completer for these words.
@@ -118,7 +121,7 @@ def _studies_of_papers() -> list[str]:
     from emmclab.papers.findings import NAME as FINDINGS
     from emmclab.papers.registry import studies
 
-    return [*studies(), FINDINGS]
+    return [*studies(), FINDINGS, DEVICES]
 
 
 def _explained() -> list[str]:

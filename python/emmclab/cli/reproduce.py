@@ -1,5 +1,6 @@
 """`emmclab reproduce PAPER`."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -10,9 +11,10 @@ from emmclab.cli.claims import show_claims, show_headline, show_settled
 from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.declared_options import argument, option
-from emmclab.cli.name_completion import paper_study_names
+from emmclab.cli.name_completion import DEVICES, paper_study_names
 from emmclab.cli.options import AsJson, Figures, Reading
 from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.progress import Counter
 from emmclab.cli.study_options import (
     RESULTS,
     Fresh,
@@ -25,11 +27,15 @@ from emmclab.cli.study_options import (
     recordings_of,
     run_with_meter,
 )
+from emmclab.cli.tables import show_table
 from emmclab.errors import ConfigError
 from emmclab.papers.findings import NAME as FINDINGS
 
 
-@command("emmclab reproduce iiswc15 --jobs 2 --html iiswc15.html")
+@command(
+    "emmclab reproduce iiswc15 --jobs 2 --html iiswc15.html",
+    "emmclab reproduce devices # how far is each device from a real one?",
+)
 def reproduce(
     *,
     paper: Annotated[
@@ -39,7 +45,7 @@ def reproduce(
             "A study of a paper (`emmclab papers`): `iiswc15`, `implications` (experiments on its five implications), "
             "`advil12`, `advil-live` (with programs on ext4; needs root), `dsn17`, `dsn17-crash` (with power cuts; "
             "needs root), `fast12`, or `systor24` (on the traces of --traces). `findings` contains results that "
-            "none of these papers has.",
+            "none of these papers has. `devices` compares presets with figures that were measured on real devices.",
             autocompletion=paper_study_names,
         ),
     ] = "iiswc15",
@@ -57,12 +63,19 @@ def reproduce(
 
     `emmclab run`, `emmclab report` and `emmclab claims` do the same in steps. The workloads of `iiswc15` and
     `implications` are generated from published figures; with --traces the original traces replace them. `systor24`
-    needs --traces. Options for reading apply only to recorded traces.
+    needs --traces. Options for reading apply only to recorded traces. `devices` stores no results.
     """
     from emmclab.papers.pages import write_judged_page
     from emmclab.papers.registry import studies
     from emmclab.studies import Study
 
+    if paper == DEVICES:
+        reading.refuse(DEVICES)
+        unused = {"--traces": traces, "--trace": trace, "--results": results != RESULTS, "--fresh": fresh}
+        for name in (name for name, value in unused.items() if value):
+            raise ConfigError(f"{name} has no effect on {DEVICES}", field=name, hint="leave it out")
+        _devices(html or Path(f"{DEVICES}.html"), figures, jobs, as_json=as_json)
+        return
     if paper == FINDINGS:
         recordings_of(traces, [], reading)
         _findings(html, figures, results, jobs, recorded_traces(trace), reading, fresh=fresh, as_json=as_json)
@@ -98,6 +111,41 @@ def reproduce(
     console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)
     show_headline(console, judged)
     _print_remaining_claims(console, paper, len(judged))
+
+
+def _devices(html: Path, figures: Path | None, jobs: int, *, as_json: bool) -> None:
+    """Compare the presets of measured devices with the measured figures, and write the page."""
+    from emmclab.calibration import measured_figures_text as texts
+    from emmclab.calibration.measured_figures import FigureSummary, compare_figures, measured_devices
+    from emmclab.pages import measured_devices as page
+    from emmclab.simulation.device import Device
+    from emmclab.simulation.provenance import Provenance
+
+    measured = measured_devices()
+    with Counter("measuring devices", "jobs") as meter:
+        comparisons = compare_figures(
+            measured, progress=lambda done, total: meter(done, total, 0), threads_at_once=jobs
+        )
+    names = dict.fromkeys(figure.preset for figure in measured if figure.preset)
+    page.write_page(comparisons, html, Provenance([Device.preset(name) for name in names]).to_dict())
+    count = page.write_figures(comparisons, figures) if figures is not None else 0
+    summary = FigureSummary.of(comparisons)
+    if as_json:
+        rows = [row.to_dict() for row in comparisons]
+        print_json({"report": str(html.resolve()), "summary": asdict(summary), "figures": rows})
+        return
+    console = stdout()
+    console.print(Text(str(summary), "bold"), soft_wrap=True)
+    for table in [
+        *(texts.summary_table(comparisons, name) for name in texts.GROUPINGS),
+        texts.worst_table(comparisons),
+    ]:
+        show_table(console, table)
+    if left_out := texts.not_compared_table(comparisons):
+        show_table(console, left_out)
+    if figures is not None:
+        print_stderr(f"figures: {count} in {figures}")
+    console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)
 
 
 def _findings(
