@@ -157,6 +157,8 @@ def _of_options(options: Mapping[str, str], op: str, run: _JobRun) -> _JobRun:
         return next((options[name] for name in names if name in options), None)
 
     rw = option("rw", "readwrite") or "read"
+    # A mail may contain a word that fio would not have accepted.
+    rw = rw if re.fullmatch(r"(rand)?(read|write|rw|trim|trimwrite)(:.*)?|readwrite(:.*)?", rw) else ""
     stated = option("bs", "blocksize")
     sizes = ("4k" if stated is None else stated).split(",")
     block = size_of(sizes[min(op == "write", len(sizes) - 1)])
