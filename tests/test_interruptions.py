@@ -80,9 +80,10 @@ def slowly(*command: str) -> Any:
         ["simulate", "{long}", "--wrap-addresses", "--passes", "1000", "--events", "rows.parquet"],
         ["simulate", "{long}", "--precondition", "{long}", "--passes", "1000", "--wrap-addresses", *UNWORN],
         ["synth", "Messaging", "out.parquet", "--requests", "1000000000"],
+        ["reproduce", "devices", "--html", "page.html"],
         ["serve", "emmc51-tlc", "--precondition", "steady:1000", "--nbd", "x.sock", "--image", "x.img"],
     ],
-    ids=["precondition", "images", "compare", "events", "precondition-by-trace", "synth", "serve"],
+    ids=["precondition", "images", "compare", "events", "precondition-by-trace", "synth", "devices", "serve"],
 )
 def test_a_command_ends_at_once_with_nothing(command: list[str], trace: Path, long_trace: Path, tmp_path: Path) -> None:
     """Processor time is measured, so that other load on the machine does not matter."""
