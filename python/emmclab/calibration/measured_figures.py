@@ -469,7 +469,7 @@ def _outcome(device: Device, job: FigureJob, images: str | PathLike[str]) -> Fio
         return simulate_job(device, job, images) or "no request of the job was measured"
     except (ConfigError, FormatError, UnsupportedError) as error:
         # The name of the temporary job file says nothing.
-        return str(error).rpartition(f"{_JOB_FILE}: ")[2]
+        return f"the simulated device cannot run it: {str(error).rpartition(f'{_JOB_FILE}: ')[2]}"
 
 
 def _compared(
@@ -497,7 +497,7 @@ def simulate_job(device: Device, job: FigureJob, images: str | PathLike[str]) ->
             read(path), precondition=_PRECONDITION, images=images, fio_host=job.host, provenance=False
         )
     if result.run.stopped:
-        raise UnsupportedError(f"the simulated device stopped: {result.run.stopped}")
+        raise UnsupportedError(f"it stopped: {result.run.stopped}")
     return next((figures for found, _, figures in fio_operations(result) if found.name == "measured"), None)
 
 
