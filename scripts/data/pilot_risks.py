@@ -17,7 +17,7 @@ from typing import Any
 
 from emmclab.apps.solutions import SOLUTIONS
 from emmclab.simulation.device import Device
-from emmclab.studies.kinds.power_cut import run_cuts
+from emmclab.studies.kinds import run_cuts
 from emmclab.studies.power_cut_settings import CutOptions
 
 _OUT = Path(__file__).parents[2] / "python/emmclab/data/pilot-risks.json"

@@ -14,8 +14,7 @@ from emmclab.runtime.local_copies import file_digest, local_path
 from emmclab.simulation.device import Device
 from emmclab.studies.grid import FILES
 from emmclab.studies.input import Input
-from emmclab.studies.kinds import kind_of_cell
-from emmclab.studies.kinds.kind import CellKind, Images, Work
+from emmclab.studies.kinds import CellKind, Images, Work, kind_of_cell
 from emmclab.studies.stored_types import CellFields, CellOptions, Entry
 
 #: Version of the format of stored results; results with another version are ignored.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from emmclab.runtime.executors import Crash, Executor
 from emmclab.runtime.local_copies import scratch
 from emmclab.studies.cell import Cell
-from emmclab.studies.kinds.kind import Images
+from emmclab.studies.kinds import Images
 from emmclab.studies.result_rows import StoredCell
 from emmclab.studies.store import image_folders
 from emmclab.studies.stored_types import Entry

@@ -29,9 +29,7 @@ from emmclab.studies.bundled import bundled, bundled_text
 from emmclab.studies.cell import Cell
 from emmclab.studies.grid import AXES, Grid
 from emmclab.studies.input import Input, Recordings, Sources
-from emmclab.studies.kinds import has_own_inputs, kind_of_modes, read_grid
-from emmclab.studies.kinds.kind import Common
-from emmclab.studies.kinds.run_kinds import PROFILE
+from emmclab.studies.kinds import PROFILE, Common, has_own_inputs, kind_of_modes, read_grid
 from emmclab.studies.power_cut_settings import Cuts, read_cuts
 from emmclab.studies.program import Program, read_programs
 from emmclab.studies.search_space import Space, read_space

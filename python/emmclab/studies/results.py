@@ -11,8 +11,7 @@ from typing import Any
 from emmclab.errors import EmmclabError
 from emmclab.runtime.lists import Names, several
 from emmclab.runtime.result_storage import Place
-from emmclab.studies.kinds import PROFILES, kind_of_cell
-from emmclab.studies.kinds.kind import RUNS
+from emmclab.studies.kinds import PROFILES, RUNS, kind_of_cell
 from emmclab.studies.power_cut_settings import CutRun
 from emmclab.studies.store import Store
 from emmclab.studies.stored_types import About, Entry, FailedCell, Run

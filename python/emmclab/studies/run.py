@@ -34,7 +34,7 @@ from emmclab.studies.cell_scheduler import Progress, Sweep
 from emmclab.studies.definition import Study
 from emmclab.studies.grid import FILES
 from emmclab.studies.input import Input
-from emmclab.studies.kinds.kind import CellKind
+from emmclab.studies.kinds import CellKind
 from emmclab.studies.result_rows import ask
 from emmclab.studies.results import Results
 from emmclab.studies.store import IMAGES_BYTES, Finished, Keeper, Missing, Store, missing_about

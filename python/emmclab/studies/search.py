@@ -19,7 +19,7 @@ from emmclab.simulation.layers import Setting
 from emmclab.studies.cell import Cell
 from emmclab.studies.cell_scheduler import Sweep
 from emmclab.studies.definition import Study
-from emmclab.studies.kinds.run_kinds import PROFILE
+from emmclab.studies.kinds import PROFILE
 from emmclab.studies.result_rows import StoredCell
 from emmclab.studies.run import Note, StudyProgress, require_all, unheard
 from emmclab.studies.search_space import Space

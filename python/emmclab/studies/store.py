@@ -19,8 +19,7 @@ from emmclab.runtime.local_copies import scratch
 from emmclab.runtime.parquet import Line, TableFile
 from emmclab.runtime.result_storage import DAMAGED, Folder, Place
 from emmclab.studies.cell import Cell
-from emmclab.studies.kinds import TABLES
-from emmclab.studies.kinds.kind import Images
+from emmclab.studies.kinds import TABLES, Images
 from emmclab.studies.result_rows import StoredCell, ask, keys_of, undamaged, write_joined, write_part
 from emmclab.studies.stored_types import About, FailedRow, FurtherAbout, Index, MissingCell, RunRow
 from emmclab.studies.tables import Digest, result_lines

@@ -13,7 +13,7 @@ from emmclab.runtime.number_format import change_pct
 from emmclab.runtime.statistics import CONFIDENCE, Interval, difference_interval
 from emmclab.simulation.result_fields import ResultField, result_field
 from emmclab.studies.grid import AXES
-from emmclab.studies.kinds.run_kinds import PROFILE
+from emmclab.studies.kinds import PROFILE
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 from emmclab.studies.tables import stop_of
