@@ -146,11 +146,10 @@ def _read(ext_csd: Path | None, ufs: Path | None, recording: Path | None) -> Reg
     kind = "emmc" if ext_csd is not None else "ufs"
     if device_registers.kind != kind:
         raise ConfigError(
-            f"{sources[0]}: these are registers of another kind of device ({device_registers.standard})",
-            file=str(sources[0]),
+            f"these are registers of another kind of device ({device_registers.standard})",
             field=_OPTIONS[kind],
             hint=f"use {_OPTIONS[device_registers.kind]}",
-        )
+        ).in_file(str(sources[0]))
     return device_registers
 
 

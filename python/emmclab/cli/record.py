@@ -78,11 +78,10 @@ def record(
                 end, status = _run(recorder, writer, output, list(command or []), seconds)
             if not end.ledger["kept"] and output.is_file() and output.stat().st_size:
                 raise EmmclabError(
-                    f"{output}: no request was recorded, and the existing recording is not replaced",
+                    "no request was recorded, and the existing recording is not replaced",
                     kind="failed",
-                    file=str(output),
                     hint="choose other disks with --device, or use another file with -o",
-                )
+                ).in_file(str(output))
             writer.finish(end.ledger, end.header)
         except BaseException:
             writer.abort()

@@ -137,9 +137,9 @@ def load(name: str, seed: int) -> list[Program]:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise ConfigError(f"{name}: programs cannot be read: {reason}", file=name, hint="check the path") from None
+        raise ConfigError(f"programs cannot be read: {reason}", hint="check the path").in_file(name) from None
     if not any(program.operations for program in loaded):
-        raise ConfigError(f"{name}: the program has no operation", file=name, hint="write one operation on each line")
+        raise ConfigError("the program has no operation", hint="write one operation on each line").in_file(name)
     return loaded
 
 

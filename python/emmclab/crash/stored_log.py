@@ -273,10 +273,9 @@ class Session:
         description = _read_description(matches[0])
         if description is None:
             raise InputError(
-                f"{matches[0]}: this file is damaged, or of an earlier version",
-                file=str(matches[0]),
+                "this file is damaged, or of an earlier version",
                 hint=f"explore the log again: `emmclab crash --log {matches[0].with_name(_LOG)}`",
-            )
+            ).in_file(str(matches[0]))
         options = replace(
             _options_of(matches[0].parent, parts[:3], "".join(parts[3:])), only=(int(parts[1]), int(parts[2]))
         )
@@ -284,11 +283,10 @@ class Session:
         if not facts.identity.startswith(parts[0]):
             base_text = "" if description["base"] is None else f", or its base image {description['base']},"
             raise EmmclabError(
-                f"{description['log']}: the log{base_text} is not the crash log that was explored",
+                f"the log{base_text} is not the crash log that was explored",
                 kind="value",
-                file=description["log"],
                 hint="explore it again, with --log" + ("" if description["base"] is None else " and --base"),
-            )
+            ).in_file(description["log"])
         log = Path(description["log"])
         base, made = description["base"], description["made"]
         return StoredLog(matches[0].parent, log, base, facts.identity, facts, made), options

@@ -215,10 +215,9 @@ def profile_fleet(
     description: Description = {"identity": identity, "metadata": metadata_keys(in_fleet), "bins": bins()}
     if not in_fleet:
         raise InputError(
-            f"{source}: the folder contains no recording",
-            file=str(source),
+            "the folder contains no recording",
             hint="give the folder that contains the recordings, or a pattern of their names with --files",
-        )
+        ).in_file(str(source))
     with copy.locked():
         sweep(copy.path.absolute().parent)
         with _full_disk_hint(copy), State(copy.path, identity) as state:

@@ -175,11 +175,10 @@ def _refuse_keys(path: str, taken: set[str]) -> None:
     for key in metadata(path):
         if key.lower() in taken:
             raise ConfigError(
-                f"{path}: the key `{key}` of a folder is also the name of a column of the fleet table",
-                file=path,
+                f"the key `{key}` of a folder is also the name of a column of the fleet table",
                 field=key,
                 hint="rename the folder so that its `KEY=VALUE` has another key",
-            )
+            ).in_file(path)
 
 
 def _numbers(profile: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -250,11 +249,10 @@ class Table:
         self.description = _description(path, self.name)
         if not checksummed.is_intact(path):
             raise DamagedError(
-                f"{self.name}: this table of a fleet is damaged, or of an earlier version",
+                "this table of a fleet is damaged, or of an earlier version",
                 kind="syntax",
-                file=self.name,
                 hint="give the folder of the recordings in place of the table: the command then writes the table again",
-            )
+            ).in_file(self.name)
         with questions() as database:
             described = database.execute("describe select * from read_parquet($path)", {"path": str(path)})
             #: Type of each column by its name.
@@ -375,12 +373,11 @@ def _description(path: Path, name: str) -> Description:
     except (duckdb.Error, ValueError):
         pass
     raise FormatError(
-        f"{name}: this is not a fleet table of emmclab",
+        "this is not a fleet table of emmclab",
         kind="syntax",
-        file=name,
         hint="give a folder of recordings, or a table that `emmclab fleet` wrote; to replace a damaged table, "
         "give the folder of its recordings and another name (-o)",
-    )
+    ).in_file(name)
 
 
 def _type(kinds: set[str]) -> str:

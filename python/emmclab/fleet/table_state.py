@@ -47,10 +47,9 @@ def state_of(table: Path) -> Path:
 def busy(table: object) -> ConfigError:
     """Return the error that another process is working on a table."""
     return ConfigError(
-        f"{table}: another process is working on this table",
-        file=str(table),
+        "another process is working on this table",
         hint="wait until the other process has ended, or choose another table with -o",
-    )
+    ).in_file(str(table))
 
 
 class State:
@@ -203,7 +202,7 @@ class Copy:
         """Update the local copy of the table; return its path."""
         with self.locked():
             if not self.exists():
-                raise InputError(f"{self.name}: file not found", file=self.name, hint="check the path")
+                raise InputError("file not found", hint="check the path").in_file(self.name)
             return self.path
 
     def exists(self) -> bool:
@@ -217,10 +216,9 @@ class Copy:
         version = self._bucket.replace(self._object, self.new_path, self._former())
         if version is None:
             raise ConfigError(
-                f"{self.name}: another process has written this fleet table during the run",
-                file=self.name,
+                "another process has written this fleet table during the run",
                 hint="run the same command again, which continues from the finished rows",
-            )
+            ).in_file(self.name)
         self.new_path.replace(self.path)
         self._note(version)
         written_files[-1] = self.name

@@ -139,13 +139,12 @@ def _bound(path: Path) -> socket.socket:
     try:
         status = folder.stat()
     except FileNotFoundError:
-        raise ConfigError(f"{path}: its folder does not exist", file=str(path), hint="create the folder") from None
+        raise ConfigError("its folder does not exist", hint="create the folder").in_file(str(path)) from None
     if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
         raise ConfigError(
-            f"{path}: other users can write to the folder of the socket",
-            file=str(path),
+            "other users can write to the folder of the socket",
             hint="use a folder to which only you can write, such as $XDG_RUNTIME_DIR",
-        )
+        ).in_file(str(path))
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     # The file mode is set before `bind` creates the file, so that no other user can connect in the meantime.
     os.fchmod(listening.fileno(), 0o600)
@@ -157,12 +156,11 @@ def _bound(path: Path) -> socket.socket:
         listening.close()
         in_use = error.errno == errno.EADDRINUSE
         raise ConfigError(
-            f"{path}: the socket cannot be created: {error.strerror or error}",
-            file=str(path),
+            f"the socket cannot be created: {error.strerror or error}",
             hint="another process listens on it, or the file is not a socket: use another path"
             if in_use
             else "use a folder to which only you can write, and a path of at most 107 bytes",
-        ) from None
+        ).in_file(str(path)) from None
     listening.listen()
     listening.setblocking(False)
     return listening
@@ -228,10 +226,8 @@ def ask(path: Path, command: str, **fields: str) -> Reply:
         if isinstance(error, TimeoutError):
             reason = f"no answer arrived within {_ANSWER_S:.0f} s"
         raise InputError(
-            f"{path}: no served device answers: {reason or error}",
-            file=str(path),
-            hint="give the socket of `emmclab serve --control`",
-        ) from None
+            f"no served device answers: {reason or error}", hint="give the socket of `emmclab serve --control`"
+        ).in_file(str(path)) from None
     if not answer["ok"]:
         raise ConfigError(str(answer.get("error")), hint=answer.get("hint"))
     return cast("Reply", answer)

@@ -288,9 +288,7 @@ def require_servable(*, clock: str, tcp: str | None, mkfs: str | None, mount: st
         raise ConfigError(f"there is no file system `{mkfs}`", field="mkfs", hint=f"use {', '.join(FILE_SYSTEMS)}")
     # Only the parent folder must exist, because a missing mount folder is created.
     if mount is not None and not Path(mount).absolute().parent.is_dir():
-        raise InputError(
-            f"{fspath(mount)}: the parent folder was not found", file=fspath(mount), hint="create the parent folder"
-        )
+        raise InputError("the parent folder was not found", hint="create the parent folder").in_file(fspath(mount))
 
 
 def _require_new(log: str | PathLike[str]) -> None:

@@ -73,11 +73,10 @@ class Bucket:
             is_denied = isinstance(error, self._library.exceptions.PermissionDeniedError)
             file = f"{self._address}/{name}".rstrip("/")
             raise InputError(
-                f"{file}: {'file not found' if is_missing else _first_line(error)}",
-                file=file,
+                f"{'file not found' if is_missing else _first_line(error)}",
                 errno=errno.ENOENT if is_missing else errno.EACCES if is_denied else errno.EIO,
                 hint="check the address, the credentials and the network; the same command then continues the run",
-            ) from error
+            ).in_file(file) from error
 
     def names(self, below: str) -> list[str]:
         """Return the names of the objects below a prefix."""

@@ -35,19 +35,17 @@ def read_text(path: str | Path, hint: str | None = None) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(
-            f"{path}: byte {error.start}: this is not UTF-8 text",
+            f"byte {error.start}: this is not UTF-8 text",
             kind="syntax",
-            file=str(path),
             hint="check that this is the right file, and convert text in another encoding to UTF-8 first",
-        ) from error
+        ).in_file(str(path)) from error
 
 
 def _too_large(path: str | PathLike[str]) -> InputError:
     return InputError(
-        f"{path}: this is not a settings file: it is larger than {MOST_SETTINGS_BYTES >> 20} MB, or endless",
-        file=str(path),
+        f"this is not a settings file: it is larger than {MOST_SETTINGS_BYTES >> 20} MB, or endless",
         hint="check the path",
-    )
+    ).in_file(str(path))
 
 
 def refuse_other_endings(path: str | Path, endings: Sequence[str], field: str) -> str:
@@ -62,11 +60,10 @@ def refuse_other_endings(path: str | Path, endings: Sequence[str], field: str) -
     if ending not in endings:
         supported = " or ".join(filter(None, (", ".join(endings[:-1]), endings[-1])))
         raise ConfigError(
-            f"{path}: the extension of the file does not determine a supported format",
-            file=str(path),
+            "the extension of the file does not determine a supported format",
             field=field,
             hint=f"use a file name that ends in {supported}",
-        )
+        ).in_file(str(path))
     return ending
 
 
@@ -103,10 +100,9 @@ def refuse_link(path: Path) -> Path:
     """
     if path.is_symlink():
         raise InputError(
-            f"{path}: this is a symbolic link, and results are not stored through one",
-            file=str(path),
+            "this is a symbolic link, and results are not stored through one",
             hint="remove the link, or use another folder for the results",
-        )
+        ).in_file(str(path))
     return path
 
 
@@ -119,7 +115,7 @@ def open_own(path: Path) -> IO[str]:
         raise error if isinstance(error, InputError) else InputError.of(error, path) from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise InputError(f"{path}: this is not a regular file", file=str(path), hint="remove this path, and try again")
+        raise InputError("this is not a regular file", hint="remove this path, and try again").in_file(str(path))
     return os.fdopen(handle, "r+", encoding="utf-8")
 
 

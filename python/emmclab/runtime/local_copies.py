@@ -35,8 +35,8 @@ def file_digest(path: str) -> str:
     """Return the SHA-256 of a file's bytes, first 16 digits."""
     local = Path(local_path(path))
     if local.exists() and not local.is_file():
-        raise InputError(
-            f"{path}: this is not a regular file", file=path, hint="use a regular file: it is read more than once"
+        raise InputError("this is not a regular file", hint="use a regular file: it is read more than once").in_file(
+            path
         )
     try:
         with local.open("rb") as file:
@@ -67,8 +67,7 @@ def scratch() -> Path:
         problem = f"can be written to by other users (mode {stat.S_IMODE(status.st_mode):o})"
     if problem is not None:
         raise InputError(
-            f"{folder}: temporary data cannot be stored here, because this path {problem}",
-            file=str(folder),
+            f"temporary data cannot be stored here, because this path {problem}",
             hint="set TMPDIR to a folder that only you can write to, such as one in your home folder",
-        )
+        ).in_file(str(folder))
     return folder

@@ -159,11 +159,10 @@ def refusing(aside: Path) -> Iterator[None]:
     except duckdb.Error as error:
         full = "No space left on device" in str(error)
         raise InputError(
-            f"{aside.parent}: {'No space left on device' if full else str(error).splitlines()[0]}",
-            file=str(aside.parent),
+            f"{'No space left on device' if full else str(error).splitlines()[0]}",
             errno=errno.ENOSPC if full else errno.EIO,
             hint="free some space" if full else "check the disk and the memory of this machine",
-        ) from error
+        ).in_file(str(aside.parent)) from error
 
 
 def write_parquet(path: Path, rows: Iterable[Row], *, columns: Sequence[str] = ()) -> None:

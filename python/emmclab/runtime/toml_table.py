@@ -98,6 +98,4 @@ class TomlTable:
 
     def fault(self, key: str, problem: str, hint: str) -> ConfigError:
         """Return the error for a problem with the value of a key."""
-        return ConfigError(
-            f"{self.file}: `{self.place}{key}`: {problem}", file=self.file, field=f"{self.place}{key}", hint=hint
-        )
+        return ConfigError(f"`{self.place}{key}`: {problem}", field=f"{self.place}{key}", hint=hint).in_file(self.file)

@@ -42,30 +42,27 @@ def _open_input(result: StoredResult, recorded: Mapping[str, Any]) -> tuple[Path
     path, digest = recorded.get("path"), recorded.get("sha256")
     if not isinstance(path, str) or digest is None:
         raise InputError(
-            f"{result.place}: `provenance.inputs`: the trace `{recorded.get('name')}` cannot be read again from a file",
-            file=result.place,
+            f"`provenance.inputs`: the trace `{recorded.get('name')}` cannot be read again from a file",
             field="provenance.inputs",
             hint="write the trace to a file (`emmclab convert`), and simulate that file",
-        )
+        ).in_file(result.place)
     places = [place for place in (Path(path), result.folder / path) if place.exists()]
     if not places:
         raise InputError(
-            f"{path}: file not found; it is an input of {result.place}",
-            file=path,
+            f"file not found; it is an input of {result.place}",
             field="provenance.inputs",
             hint="run this command in the folder of the original run, or restore the trace",
-        )
+        ).in_file(path)
     traces = [read(place, **(recorded.get("reading") or {})) for place in places]
     for place, trace in zip(places, traces, strict=True):
         if trace.digest == digest:
             return place, trace
     raise InputError(
-        f"{places[0]}: the trace has changed since {result.place} was written: its SHA-256 begins with "
+        f"the trace has changed since {result.place} was written: its SHA-256 begins with "
         f"{traces[0].digest}, not {digest}",
-        file=str(places[0]),
         field="provenance.inputs",
         hint="restore the original file, or simulate again",
-    )
+    ).in_file(str(places[0]))
 
 
 def recipe_of(result: StoredResult) -> Recipe:
@@ -82,11 +79,10 @@ def recipe_of(result: StoredResult) -> Recipe:
         reason = "it lacks `provenance.inputs` or `provenance.devices`"
     if reason or device is None or not inputs:
         raise ConfigError(
-            f"{result.place}: this result cannot be simulated again: {reason}",
-            file=result.place,
+            f"this result cannot be simulated again: {reason}",
             field="provenance",
             hint="use results of `emmclab simulate --json` or `emmclab compare --json` of this version",
-        )
+        ).in_file(result.place)
     aged_by = [_open_input(result, recorded)[0] for recorded in result.provenance.get("aged_by") or []]
     return Recipe(
         device_from(device.table),

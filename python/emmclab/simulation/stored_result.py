@@ -107,11 +107,8 @@ def read_results(path: Path) -> list[StoredResult]:
             results = list(_of_document(path, json.loads(read_text(path, _HINT))))
     if not results:
         raise FormatError(
-            f"{path}: this is not a result of emmclab, or it has no provenance",
-            kind="syntax",
-            file=str(path),
-            hint=_HINT,
-        )
+            "this is not a result of emmclab, or it has no provenance", kind="syntax", hint=_HINT
+        ).in_file(str(path))
     return results
 
 
@@ -136,12 +133,11 @@ def _json(path: Path, text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise FormatError(
-            f"{path}: line {error.lineno}, column {error.colno}: this is not JSON: {error.msg}",
+            f"line {error.lineno}, column {error.colno}: this is not JSON: {error.msg}",
             kind="syntax",
-            file=str(path),
             line=error.lineno,
             hint=f"the file may be cut off; {_HINT}",
-        ) from error
+        ).in_file(str(path)) from error
 
 
 def _of_document(path: Path, document: Any) -> Iterator[StoredResult]:

@@ -146,10 +146,9 @@ class Cell:
         # If the file of the device has changed, the device is no longer the one for which this run was planned.
         if ("/" in self.device or self.device.endswith(".toml")) and device.digest != self.device_digest:
             raise InputError(
-                f"{self.device}: this file has changed since the run of the study began",
-                file=self.device,
+                "this file has changed since the run of the study began",
                 hint="run the study again, which repeats only the cells of this device",
-            )
+            ).in_file(self.device)
         return device
 
     def _result(self, images: Images | None) -> Mapping[str, object]:

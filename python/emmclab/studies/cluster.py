@@ -237,10 +237,9 @@ def _here(path: str, digest: str, name: str, content: Any) -> str:
     if not copy.exists():
         if content is None:
             raise InputError(
-                f"{path}: the file is missing or different on {socket.gethostname()}, and too large to be sent",
-                file=path,
+                f"the file is missing or different on {socket.gethostname()}, and too large to be sent",
                 hint="put the file on a disk that all nodes share, at the same path on each node",
-            )
+            ).in_file(path)
         import ray
 
         copy.parent.mkdir(parents=True, exist_ok=True)

@@ -99,10 +99,9 @@ class Study:
         except (ValueError, RecursionError) as error:
             deep = isinstance(error, RecursionError)
             raise ConfigError(
-                f"{file}: {'lists in the study are nested too deeply' if deep else error}",
-                file=file,
+                f"{'lists in the study are nested too deeply' if deep else error}",
                 hint="correct the TOML; docs/guides/studies.md describes the file of a study",
-            ) from error
+            ).in_file(file) from error
         _refuse_large_numbers(table, file, "")
         table = _with_defaults(table, file)
         read = TomlTable(table, file, "")
@@ -127,27 +126,25 @@ class Study:
         read.reject_unknown()
         if not _NAME.fullmatch(study.name) or study.name in _TAKEN:
             raise ConfigError(
-                f"{file}: `{study.name}` is not a valid name of a study",
-                file=file,
+                f"`{study.name}` is not a valid name of a study",
                 field="name",
                 hint="use letters, digits, - and _, first a letter or digit"
                 if study.name not in _TAKEN
                 else f"choose another one: {', '.join(sorted(_TAKEN))} are folders of results themselves",
-            )
+            ).in_file(file)
         _refuse_negative_seeds(study)
         names = [grid.name for grid in study.grids]
         if PROFILE in names:
             raise ConfigError(
-                f"{file}: `{PROFILE}` is not a valid name of a grid",
-                file=file,
+                f"`{PROFILE}` is not a valid name of a grid",
                 field="grid",
                 hint="choose another name for this grid: emmclab uses the name for the profiles of the inputs",
-            )
+            ).in_file(file)
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError(
-                    f"{file}: there are two grids `{name}`", file=file, field="grid", hint="give each grid its own name"
-                )
+                    f"there are two grids `{name}`", field="grid", hint="give each grid its own name"
+                ).in_file(file)
         return study
 
     def with_inputs(self, more: Names) -> Study:
@@ -265,11 +262,10 @@ def _refuse_large_numbers(value: object, file: str, place: str) -> None:
             _refuse_large_numbers(inner, file, place)
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ConfigError(
-            f"{file}: `{place}`: a number of {value.bit_length()} bits is too large",
-            file=file,
+            f"`{place}`: a number of {value.bit_length()} bits is too large",
             field=place,
             hint=f"give a number up to {2**63 - 1}",
-        )
+        ).in_file(file)
 
 
 def _refuse_negative_seeds(study: Study) -> None:
@@ -277,11 +273,8 @@ def _refuse_negative_seeds(study: Study) -> None:
     for place, seeds in [("", study.seeds), *((grid.place, grid.seeds) for grid in study.grids)]:
         if seeds and min(seeds) < 0:
             raise ConfigError(
-                f"{study.file}: `{place}seeds`: {min(seeds)} is below 0",
-                file=study.file,
-                field=f"{place}seeds",
-                hint="give seeds of 0 or more",
-            )
+                f"`{place}seeds`: {min(seeds)} is below 0", field=f"{place}seeds", hint="give seeds of 0 or more"
+            ).in_file(study.file)
 
 
 def _reading(read: TomlTable) -> dict[str, Setting]:

@@ -81,10 +81,9 @@ def _require_intact(table: Path) -> None:
     """Raise an error for a table that is damaged, or that an earlier version of emmclab wrote."""
     if not is_intact(table):
         raise InputError(
-            f"{table}: this table of the results is damaged, or of an earlier version",
-            file=str(table),
+            "this table of the results is damaged, or of an earlier version",
             hint="run the study again (`emmclab run STUDY`), which rebuilds it from the stored cells",
-        )
+        ).in_file(str(table))
 
 
 @contextlib.contextmanager

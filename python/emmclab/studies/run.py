@@ -387,10 +387,9 @@ def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], outpu
             copied = Store(place).copies(copies)
             if not copied:
                 raise InputError(
-                    f"{place}: the folder contains no results of a study",
-                    file=str(place),
+                    "the folder contains no results of a study",
                     hint="give the --results folder of `emmclab run`, which contains a folder for each study",
-                )
+                ).in_file(str(place))
             parts += copied
         with TableFile(aside, "all") as table:
             for key, result, text in ask(parts, aside, sorted(numbers), ("result", "rows")):
@@ -409,20 +408,18 @@ def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], outpu
 def collected(path: Path, *, of_run: Callable[[Run], Run] | None = None) -> Results:
     """Read a file that `collect` wrote; `of_run` selects the needed part of each run."""
     if not path.is_file():
-        raise InputError(f"{path}: file not found", file=str(path), hint="check the path")
+        raise InputError("file not found", hint="check the path").in_file(str(path))
     if not is_intact(path):
         raise InputError(
-            f"{path}: this is not a file of collected results, or it is damaged, or of an earlier version",
-            file=str(path),
-            hint=_HINT,
-        )
+            "this is not a file of collected results, or it is damaged, or of an earlier version", hint=_HINT
+        ).in_file(str(path))
     source = f"'{quoted(path)}'"
     with folder_for_reading(path.absolute().parent) as aside, database(aside) as connection:
         row = connection.execute(
             f"select decode(value) from parquet_kv_metadata({source}) where decode(key) = '{_ABOUT}'"  # noqa: S608
         ).fetchone()
         if row is None:
-            raise InputError(f"{path}: this is not a file of collected results", file=str(path), hint=_HINT)
+            raise InputError("this is not a file of collected results", hint=_HINT).in_file(str(path))
         keys = connection.execute(f"select key from {source} order by number").fetchall()  # noqa: S608
         texts = (text for _, text in ask([path], aside, [key for (key,) in keys], ["result"]))
         return Results.of_entries(json.loads(row[0]), texts, of_run=of_run)

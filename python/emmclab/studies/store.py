@@ -154,10 +154,9 @@ class Store:
             if not is_intact(path):
                 file = f"{self.place}/{name}"
                 raise InputError(
-                    f"{file}: this part of the results is damaged, or of an earlier version",
-                    file=file,
+                    "this part of the results is damaged, or of an earlier version",
                     hint="run the study again (`emmclab run STUDY`), which repeats only what is damaged",
-                )
+                ).in_file(file)
 
     def add(self, results: Sequence[StoredCell]) -> None:
         """Store results as one Parquet file (part), atomically."""
@@ -295,14 +294,13 @@ class Store:
         try:
             text = self.place.read("index.json")
         except OSError as error:
-            raise InputError(f"{path}: there are no finished results of a study", file=path, hint=hint) from error
+            raise InputError("there are no finished results of a study", hint=hint).in_file(path) from error
         index = from_checked_json(text)
         if index is None:
             raise InputError(
-                f"{path}: this index of the results is damaged, or of an earlier version",
-                file=path,
+                "this index of the results is damaged, or of an earlier version",
                 hint="run the study again (`emmclab run STUDY`), which rebuilds it from the stored cells",
-            )
+            ).in_file(path)
         return cast("Index", index)
 
     def results(self) -> Iterator[str]:
@@ -312,10 +310,9 @@ class Store:
             for key, text in ask(self.copies(aside), aside, keys, ["result"]):
                 if text is None:
                     raise InputError(
-                        f"{self.place}: the result {key} no longer exists",
-                        file=str(self.place),
+                        f"the result {key} no longer exists",
                         hint="run the study again, which repeats the cells without a result",
-                    )
+                    ).in_file(str(self.place))
                 yield text
 
 

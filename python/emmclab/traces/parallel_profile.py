@@ -152,7 +152,7 @@ def profile_parts(
             threads.shutdown(wait=False, cancel_futures=True)
             raise
     if not traces:
-        raise InputError(f"{place}: no part of the trace contains a request", file=str(place), hint="check the path")
+        raise InputError("no part of the trace contains a request", hint="check the path").in_file(str(place))
     header, ledger = _of_file(place, options, traces) if is_file else _of_folder(place, traces)
     _refuse_empty_selection(place, ledger)
     # Clock jumps can be recognised only after the merge, by comparing all gaps of the whole trace.
@@ -217,11 +217,10 @@ def _of_folder(folder: Path, traces: Sequence[Trace]) -> tuple[Header, Ledger]:
     if len(values["clock"]) > 1:
         clocks = " and ".join(sorted(map(str, values["clock"])))
         raise FormatError(
-            f"{folder}: the parts of the trace have different clocks: {clocks}",
+            f"the parts of the trace have different clocks: {clocks}",
             kind="order",
-            file=str(folder),
             hint="use another command for recordings that are not parts of one trace: `emmclab fleet FOLDER`",
-        )
+        ).in_file(str(folder))
     header: Header = {field: next(iter(values[field])) if len(values[field]) == 1 else None for field in values}
     formats = ", ".join(sorted(map(str, values["format"])))
     header |= {"source": printable(folder.resolve().name), "format": formats, "clock_jumps": None}
@@ -257,11 +256,10 @@ def _refuse_empty_selection(place: Path, ledger: Ledger) -> None:
     """Raise an error if the option `only` selects no request."""
     if not ledger["kept"]:
         raise ConfigError(
-            f"{place}: no request satisfies all conditions together",
-            file=str(place),
+            "no request satisfies all conditions together",
             field="--only",
             hint="use fewer conditions, or a longer range of times",
-        )
+        ).in_file(str(place))
 
 
 def estimates(fields: Mapping[str, Any], parts: int) -> list[Estimate]:

@@ -45,7 +45,7 @@ def recordings(folder: Path, files: str = "*") -> list[Recording]:
 
     if not folder.is_dir():
         if not folder.exists():
-            raise InputError(f"{folder}: folder not found", file=str(folder), hint="check the path")
+            raise InputError("folder not found", hint="check the path").in_file(str(folder))
         raise InputError.of(NotADirectoryError(20, "Not a directory", str(folder)))
     for place, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -152,9 +152,8 @@ def metadata_keys(recordings: list[Recording]) -> list[str]:
             first_key, path = keys.setdefault(key.lower(), (key, recording.path))
             if key != first_key:
                 raise ConfigError(
-                    f"{recording.path}: the key `{key}` is spelt `{first_key}` in {path}",
-                    file=recording.path,
+                    f"the key `{key}` is spelt `{first_key}` in {path}",
                     field=key,
                     hint="use the same upper and lower case letters for the key in the names of all folders",
-                )
+                ).in_file(recording.path)
     return sorted(key for key, _ in keys.values())

@@ -61,11 +61,8 @@ def identified(folder: Path, reading: Mapping[str, Any]) -> Recordings:
     """
     if not folder.is_dir():
         raise ConfigError(
-            f"{printable(folder)}: folder not found",
-            file=printable(folder),
-            field="--traces",
-            hint=f"unpack {ARCHIVE} and give its folder {INSIDE}",
-        )
+            "folder not found", field="--traces", hint=f"unpack {ARCHIVE} and give its folder {INSIDE}"
+        ).in_file(printable(folder))
     matches: list[_Match] = []
     left_out: list[tuple[str, str]] = []
     no_traces: list[tuple[str, str]] = []
@@ -84,13 +81,11 @@ def identified(folder: Path, reading: Mapping[str, Any]) -> Recordings:
             matches.append(match)
     if not matches:
         raise ConfigError(
-            f"{printable(folder)}: no trace of the paper is in this folder "
-            f"({len(left_out) + len(no_traces):,} other files)",
-            file=printable(folder),
+            f"no trace of the paper is in this folder ({len(left_out) + len(no_traces):,} other files)",
             field="--traces",
             hint=f"give the folder {INSIDE} of the unpacked archive; `emmclab papers tables` prints the "
             "requests and sizes of its traces",
-        )
+        ).in_file(printable(folder))
     used = _most_certain(matches, left_out)
     left_out += no_traces
     more = len(left_out) - _MOST_LEFT_OUT
