@@ -13,10 +13,9 @@ from emmclab.errors import ConfigError
 from emmclab.runtime.number_format import difference_text
 from emmclab.simulation.device import Device
 from emmclab.studies.input import Input
-from emmclab.traces.generated import fio_jobs, pattern
 from emmclab.traces.reading import bundled_by_name, read
 from emmclab.traces.trace import Trace
-from emmclab.traces.workload import Workload, benchmarks, differences, fit, workloads
+from emmclab.traces.workload import Workload, benchmarks, differences, fio_jobs, fit, pattern, workloads
 
 #: Jobs of fio, one per line; each uses one file.
 JOBS = {

@@ -15,9 +15,17 @@ from emmclab.cli.output_files import To, output_option, to_stdout
 from emmclab.cli.progress import Meter
 from emmclab.cli.tables import framed
 from emmclab.errors import ConfigError
-from emmclab.traces.generated import fio_jobs, pattern, size_of
 from emmclab.traces.trace import Trace
-from emmclab.traces.workload import Workload, benchmark, benchmarks, canonical_benchmark, workload_groups
+from emmclab.traces.workload import (
+    Workload,
+    benchmark,
+    benchmarks,
+    canonical_benchmark,
+    fio_jobs,
+    pattern,
+    size_of,
+    workload_groups,
+)
 
 _MODEL = "Of a workload model"
 _one_kind = partial(option, panel="Requests of one kind")
