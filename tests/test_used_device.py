@@ -12,7 +12,7 @@ from conftest import assert_fails, assert_refused, emmclab, emmclab_json, emmcla
 from emmclab.errors import ConfigError
 from emmclab.simulation.device import presets
 from emmclab.simulation.result_text import without_slc
-from emmclab.traces.generated import pattern
+from emmclab.traces.workload import pattern
 
 SMALL = ("--device", "small-1gb", "--set", "geometry.block_groups.0.blocks=128", "--wrap-addresses")
 

@@ -26,8 +26,8 @@ from emmclab.core_types import LiveStatus
 from emmclab.errors import ConfigError
 from emmclab.live.serve import RUN, TIME, WHERE, ServeOptions, require_servable
 from emmclab.live.serve import serve as start
-from emmclab.runtime.background_repeat import repeated
 from emmclab.runtime.number_format import size
+from emmclab.runtime.threads import repeated
 from emmclab.simulation.device import lie_of
 from emmclab.simulation.provenance import Provenance
 from emmclab.simulation.result import Result

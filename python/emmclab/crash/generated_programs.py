@@ -143,13 +143,9 @@ def load(name: str, seed: int) -> list[Program]:
     return loaded
 
 
-def _sequences(length: int) -> Iterator[tuple[str, ...]]:
-    return itertools.product(_OPERATIONS, repeat=length)
-
-
 def _all(length: int) -> Iterator[Program]:
     number = 0
-    for sequence in _sequences(length):
+    for sequence in itertools.product(_OPERATIONS, repeat=length):
         for program in _synced(sequence):
             yield Program(f"ace-{length}-{number}", program)
             number += 1

@@ -173,10 +173,11 @@ def _write_all(file: int, data: bytes, offset: int) -> None:
         data, offset = data[written:], offset + written
 
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int) -> None:
+def checked(result: int) -> None:
+    """Raise an error if the result of a function of the C library is not 0."""
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -231,7 +232,7 @@ def perform(step: Operation, data: bytes) -> None:
             os.truncate(path, numbers[0])
         case "fallocate":
             mode, offset, length = MODES[str(arguments[1])], *map(ctypes.c_longlong, numbers)
-            _opened(path, os.O_RDWR, lambda file: _checked(_LIBC.fallocate(file, mode, offset, length)))
+            _opened(path, os.O_RDWR, lambda file: checked(LIBC.fallocate(file, mode, offset, length)))
         case "link":
             os.link(path, str(arguments[1]), follow_symlinks=False)
         case "symlink":
@@ -240,7 +241,7 @@ def perform(step: Operation, data: bytes) -> None:
             Path(path).rename(str(arguments[1]))
         case "exchange":
             names = path.encode(), str(arguments[1]).encode()
-            _checked(_LIBC.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _EXCHANGE))
+            checked(LIBC.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _EXCHANGE))
         case "unlink":
             Path(path).unlink()
         case "rmdir":
@@ -261,7 +262,7 @@ def perform(step: Operation, data: bytes) -> None:
         case "msync":
             _opened(path, os.O_RDWR, lambda file: _map(file, lambda memory: memory.flush()))
         case "syncfs":
-            _opened(HERE, os.O_RDONLY | os.O_DIRECTORY, lambda file: _checked(_LIBC.syncfs(file)))
+            _opened(HERE, os.O_RDONLY | os.O_DIRECTORY, lambda file: checked(LIBC.syncfs(file)))
         case _:
             os.sync()
 
@@ -281,7 +282,7 @@ def run(number: int, program: Program) -> None:
     """Run a program of file-system operations in a folder of its own."""
     folder = f"p{number}"
     Path(folder).mkdir()
-    _opened(HERE, os.O_RDONLY | os.O_DIRECTORY, lambda file: _checked(_LIBC.syncfs(file)))
+    _opened(HERE, os.O_RDONLY | os.O_DIRECTORY, lambda file: checked(LIBC.syncfs(file)))
     _say(f"begin {number} {program.name}")
     os.chdir(folder)
     for index, step in enumerate(program.operations):

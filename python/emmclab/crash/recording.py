@@ -11,8 +11,8 @@ import sys
 import termios
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from os import PathLike
@@ -416,7 +416,9 @@ def record_run(
             if _is_ordered(file_system, mount_options):
                 disk.mark(ORDERED)
             ready(disk.path)
-            with _booted(guest, disk, file_system, mount_options, folder) as running:
+            # The last path of the disk is that of its NBD server.
+            in_guest = (disk.paths[-1], file_system, mount_options, folder)
+            with mounted_in_guest(guest, *in_guest) if guest is not None else nullcontext() as running:
                 disk.mark(MOUNTED)
                 on_message(f"running {' '.join(workload.command) or workload.name}")
                 if running is None:
@@ -428,19 +430,6 @@ def record_run(
                 disk.end_log()
             notes = [*recorded.notes, *lies_without_effect(lie_of(disk.device), layers)]
     return replace(recorded, notes=tuple(notes))
-
-
-@contextmanager
-def _booted(
-    guest: str | None, disk: LiveDevice, file_system: str, options: str | None, folder: Path
-) -> Iterator[Guest | None]:
-    """Boot a guest that mounts the disk; without a `guest`, do nothing."""
-    if guest is None:
-        yield None
-        return
-    # The last path of the disk is that of its NBD server.
-    with mounted_in_guest(guest, disk.paths[-1], file_system, options, folder) as booted:
-        yield booted
 
 
 def lies_without_effect(lie: str, layers: Sequence[str]) -> list[str]:

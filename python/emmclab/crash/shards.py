@@ -16,9 +16,9 @@ from emmclab.crash.promises import CutTally, Finding
 from emmclab.crash.scratch_folders import exit_on_sigterm, remove_stale
 from emmclab.crash.verdict_inputs import command_of
 from emmclab.errors import EmmclabError
-from emmclab.runtime.background_repeat import repeated
 from emmclab.runtime.checksummed import from_checked_json, to_checked_json
 from emmclab.runtime.executors import Crash, Executor, Pool, Serial, each
+from emmclab.runtime.threads import repeated
 
 #: Interval at which the intermediate results of one share of the exploration are stored, seconds.
 _KEEP_S = 2.0
@@ -75,13 +75,9 @@ def _stored_share(path: Path) -> Exploration | None:
     return None if data is None else from_json(data)
 
 
+@exit_on_sigterm()
 def run_share(share: Share) -> Exploration:
     """Explore a share of the crash states; stored results of an interrupted run of this share are reused."""
-    with exit_on_sigterm():
-        return _run_share(share)
-
-
-def _run_share(share: Share) -> Exploration:
     path = None if share.path is None else Path(share.path)
     previous = None
     if path is not None:
@@ -124,11 +120,11 @@ def executor_for(options: Options, jobs: int) -> Executor:
     return Serial() if jobs == 1 and (is_worker or not is_mounted) else Pool(jobs)
 
 
+@exit_on_sigterm()
 def run_controls(task: ControlsTask) -> Controls | None:
     """Run the control checks of an exploration; if a signal ends the process, its mounts are removed."""
-    with exit_on_sigterm():
-        run, _ = open_run(task.log, base=task.base)
-        return judge_controls(run, task.options, is_included=task.is_included)
+    run, _ = open_run(task.log, base=task.base)
+    return judge_controls(run, task.options, is_included=task.is_included)
 
 
 def controls_of(log: str, options: Options, *, base: str | None, is_included: bool) -> Controls | None:

@@ -1,7 +1,7 @@
-"""Thread pools for simulations, which run in parallel because the core releases the interpreter's lock."""
+"""Thread pools for simulations, and functions that a background thread repeats."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -12,6 +12,7 @@ from emmclab import _core
 def threads(jobs: int = 0) -> Iterator[ThreadPoolExecutor]:
     """Provide a pool of `jobs` threads; 0 means one per processor.
 
+    Simulations run in parallel, because the core releases the interpreter's lock.
     When an exception such as Ctrl-C ends the block, waiting tasks are not started, and tasks in the core
     end within 0.1 s.
 
@@ -28,3 +29,23 @@ def threads(jobs: int = 0) -> Iterator[ThreadPoolExecutor]:
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def repeated(every_s: float, work: Callable[[], None]) -> Iterator[None]:
+    """Call `work` every `every_s` seconds in its own thread, until the block ends."""
+    import threading
+
+    stopped = threading.Event()
+
+    def run() -> None:
+        while not stopped.wait(every_s):
+            work()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()

@@ -20,6 +20,7 @@ from emmclab.crash import programs, workloads
 from emmclab.crash.guest import wire
 from emmclab.crash.kernel_log import BlockReads, KernelLog
 from emmclab.crash.mounted_files import Mounted, UnreadableError
+from emmclab.crash.programs import LIBC, checked
 from emmclab.crash.workloads import Thinking, sync_file_system
 
 #: Disk device in the guest, and its mount point.
@@ -35,13 +36,6 @@ _FLAGS = {
 _ANYWAY = ("rw", "defaults")
 #: Flag of umount2(): lazy unmount, even if files are open.
 _DETACH = 2
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def _check_result(result: int) -> None:
-    if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
 
 
 def _mount(source: str, target: Path, kind: str, options: str = "") -> None:
@@ -50,14 +44,14 @@ def _mount(source: str, target: Path, kind: str, options: str = "") -> None:
     data = ",".join(word for word in words if word not in _FLAGS)
     target.mkdir(exist_ok=True)
     arguments = source.encode(), str(target).encode(), kind.encode(), ctypes.c_ulong(flags), data.encode()
-    _check_result(_LIBC.mount(*arguments))
+    checked(LIBC.mount(*arguments))
 
 
 def _load(module: str) -> None:
     """Load a kernel module; ignore it if it is already loaded or this processor does not support it."""
     file = os.open(module, os.O_RDONLY)
     try:
-        _LIBC.syscall(_FINIT_MODULE, file, b"", 0)
+        LIBC.syscall(_FINIT_MODULE, file, b"", 0)
     finally:
         os.close(file)
 
@@ -114,8 +108,8 @@ class Agent:
         return {}
 
     def _do_unmount(self) -> wire.Answer:
-        if _LIBC.umount2(str(_FOLDER).encode(), 0) != 0:
-            _LIBC.umount2(str(_FOLDER).encode(), _DETACH)
+        if LIBC.umount2(str(_FOLDER).encode(), 0) != 0:
+            LIBC.umount2(str(_FOLDER).encode(), _DETACH)
         self._watch.close()
         return {"blocks": sorted(self._read)}
 
@@ -181,4 +175,4 @@ def main() -> None:
     except BaseException:
         traceback.print_exc()
     finally:
-        _LIBC.reboot(_RESTART)
+        LIBC.reboot(_RESTART)
