@@ -39,11 +39,9 @@ class Source(Protocol):
         Raises:
             InputError: the source cannot be read.
         """
-        ...
 
     def address(self, path: str) -> str:
         """Return the full address of a recording."""
-        ...
 
     def local_files(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
         """Yield each recording with its local path, valid until the next is requested, or with the error.
@@ -51,7 +49,6 @@ class Source(Protocol):
         Raises:
             InputError: no recording can be read at the moment, for example without a network.
         """
-        ...
 
 
 def source_of(place: str | Path) -> Source:

@@ -136,11 +136,9 @@ class Bucket:
             self._library.rename(self._store, name, name + DAMAGED)
         return name + DAMAGED
 
-    @contextlib.contextmanager
-    def aside(self) -> Iterator[Path]:
-        """Provide a local temporary folder."""
-        with folder_aside(scratch()) as aside:
-            yield aside
+    def aside(self) -> contextlib.AbstractContextManager[Path]:
+        """Return a local temporary folder."""
+        return folder_aside(scratch())
 
     reading = aside
 

@@ -55,6 +55,10 @@ _SOCKET_PATH_BYTES = 107
 
 Task = TypeVar("Task")
 Outcome = TypeVar("Outcome")
+#: Function that runs a task.
+Work = Callable[[Task], Outcome]
+#: Function that returns the next task of a worker, given its last task; None if no task is available.
+NextTask = Callable[[Task | None], Task | None]
 
 
 @dataclass(frozen=True)
@@ -73,10 +77,7 @@ class Executor(Protocol):
     is_local: bool
 
     def run(
-        self,
-        work: Callable[[Task], Outcome],
-        next_task: Callable[[Task | None], Task | None],
-        files: Sequence[str] = (),
+        self, work: Work[Task, Outcome], next_task: NextTask[Task], files: Sequence[str] = ()
     ) -> Generator[tuple[Task, Outcome | Crash]]:
         """Run `work` on tasks; yield each task with its outcome as it finishes, in any order.
 
@@ -85,14 +86,12 @@ class Executor(Protocol):
         run ends when it returns None and no task is running. `files` are the files that `work` reads. An
         exception of `work` is raised, and no further task is started.
         """
-        ...
 
     def close(self) -> None:
         """Release all resources."""
-        ...
 
 
-def each(tasks: Iterable[Task]) -> Callable[[Task | None], Task | None]:
+def each(tasks: Iterable[Task]) -> NextTask[Task]:
     """Return a function for `next_task` that returns the tasks in order, then None.
 
     >>> take = each("ab")
@@ -109,10 +108,7 @@ class Serial:
     jobs, is_local = 1, True
 
     def run(
-        self,
-        work: Callable[[Task], Outcome],
-        next_task: Callable[[Task | None], Task | None],
-        files: Sequence[str] = (),
+        self, work: Work[Task, Outcome], next_task: NextTask[Task], files: Sequence[str] = ()
     ) -> Generator[tuple[Task, Outcome | Crash]]:
         """Run the tasks in order."""
         del files
@@ -151,10 +147,7 @@ class Pool:
         self._context: Any = multiprocessing.get_context(_start_method())
 
     def run(
-        self,
-        work: Callable[[Task], Outcome],
-        next_task: Callable[[Task | None], Task | None],
-        files: Sequence[str] = (),
+        self, work: Work[Task, Outcome], next_task: NextTask[Task], files: Sequence[str] = ()
     ) -> Generator[tuple[Task, Outcome | Crash]]:
         """Run the tasks in parallel. An interruption or a failure stops the running tasks."""
         del files

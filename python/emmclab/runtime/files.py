@@ -30,7 +30,10 @@ def read_text(path: str | Path, hint: str | None = None) -> str:
     except OSError as error:
         raise InputError.of(error, path, hint) from error
     if len(content) > MOST_SETTINGS_BYTES:
-        raise _too_large(path)
+        raise InputError(
+            f"this is not a settings file: it is larger than {MOST_SETTINGS_BYTES >> 20} MB, or endless",
+            hint="check the path",
+        ).in_file(str(path))
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -39,13 +42,6 @@ def read_text(path: str | Path, hint: str | None = None) -> str:
             kind="syntax",
             hint="check that this is the right file, and convert text in another encoding to UTF-8 first",
         ).in_file(str(path)) from error
-
-
-def _too_large(path: str | PathLike[str]) -> InputError:
-    return InputError(
-        f"this is not a settings file: it is larger than {MOST_SETTINGS_BYTES >> 20} MB, or endless",
-        hint="check the path",
-    ).in_file(str(path))
 
 
 def refuse_other_endings(path: str | Path, endings: Sequence[str], field: str) -> str:

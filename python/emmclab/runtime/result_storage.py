@@ -31,11 +31,9 @@ class Place(Protocol):
     @property
     def folder(self) -> Path | None:
         """The local folder; None for a bucket."""
-        ...
 
     def names(self, below: str) -> list[str]:
         """Return the names of the files in the subfolder `below`, in order."""
-        ...
 
     def read(self, name: str) -> bytes:
         """Return the content of a file.
@@ -43,34 +41,27 @@ class Place(Protocol):
         Raises:
             InputError: there is no such file, or it cannot be reached.
         """
-        ...
 
     def write(self, name: str, content: bytes | Path, *, is_derived: bool = False) -> None:
         """Store a file; `content` is its bytes, or the path of a file in `aside`, which may be moved.
 
         The file is synced to disk, unless it `is_derived` from other files and can be computed again.
         """
-        ...
 
     def remove(self, name: str) -> None:
         """Remove a file, if it exists."""
-        ...
 
     def set_aside(self, name: str) -> str:
         """Rename a damaged file, so that it is not read again; return its new name."""
-        ...
 
     def aside(self) -> contextlib.AbstractContextManager[Path]:
         """Return a local temporary folder for files before they are stored, and for DuckDB."""
-        ...
 
     def reading(self) -> contextlib.AbstractContextManager[Path]:
         """Return a local temporary folder for reading stored files, even if the storage is not writable."""
-        ...
 
     def paths(self, names: Sequence[str], aside: Path) -> list[Path]:
         """Return local paths of files; those of a bucket are copied to `aside`."""
-        ...
 
     def lock(self, shard: str) -> contextlib.AbstractContextManager[None]:
         """Lock the study against conflicting runs: those of the same shard, and those of all cells.
@@ -80,7 +71,6 @@ class Place(Protocol):
         Raises:
             ConfigError: another run holds the lock.
         """
-        ...
 
 
 def place_of(results: str | Path, study: str) -> Place:
@@ -145,18 +135,14 @@ class Folder:
         path.replace(path.with_name(f"{path.name}{DAMAGED}"))
         return name + DAMAGED
 
-    @contextlib.contextmanager
-    def aside(self) -> Iterator[Path]:
-        """Provide a temporary folder on the disk that contains the results."""
+    def aside(self) -> contextlib.AbstractContextManager[Path]:
+        """Return a temporary folder on the disk that contains the results."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with folder_aside(self.folder.absolute()) as aside:
-            yield aside
+        return folder_aside(self.folder.absolute())
 
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[Path]:
-        """Provide a temporary folder for reading: in this folder or, if it is read-only, in the system's."""
-        with folder_for_reading(self.folder.absolute()) as aside:
-            yield aside
+    def reading(self) -> contextlib.AbstractContextManager[Path]:
+        """Return a temporary folder for reading: in this folder or, if it is read-only, in the system's."""
+        return folder_for_reading(self.folder.absolute())
 
     def paths(self, names: Sequence[str], aside: Path) -> list[Path]:
         """Return the paths of the files in the folder."""

@@ -13,12 +13,12 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from emmclab.errors import ConfigError, EmmclabError, InputError, UnsupportedError
 from emmclab.runtime.build import build_digest
-from emmclab.runtime.executors import Crash
+from emmclab.runtime.executors import Crash, NextTask, Outcome, Task, Work
 from emmclab.runtime.files import write_atomically
 from emmclab.runtime.local_copies import file_digest, scratch, use_copies
 from emmclab.runtime.optional_libraries import library
@@ -33,9 +33,6 @@ _LOSSES = 5
 _LOOK_S, _NOBODY_S = 5.0, 60.0
 #: Timeout for a connection to a network port, seconds.
 _REACH_S = 10.0
-
-Task = TypeVar("Task")
-Outcome = TypeVar("Outcome")
 
 
 class _Sent(NamedTuple):
@@ -87,10 +84,7 @@ class RayCluster:
         self._ray.shutdown()
 
     def run(
-        self,
-        work: Callable[[Task], Outcome],
-        next_task: Callable[[Task | None], Task | None],
-        files: Sequence[str] = (),
+        self, work: Work[Task, Outcome], next_task: NextTask[Task], files: Sequence[str] = ()
     ) -> Generator[tuple[Task, Outcome | Crash]]:
         """Run the tasks on all nodes; tasks of a lost node are run again elsewhere."""
         ray = self._ray
