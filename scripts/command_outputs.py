@@ -46,7 +46,7 @@ def outputs(stored: dict[str, str]) -> Iterator[tuple[str, str]]:
                 out = "".join(out.splitlines(keepends=True)[: int(most) if most else None])
                 status = [] if code == (2 if "error: " in err else 0) else [f"exit status {code}\n"]
                 text = "".join([f"$ {line}\n", out, *(f"! {row}\n" for row in err.splitlines()), *status])
-                texts.append(_trimmed(_plain(text, folder)))
+                texts += [f"{line.rstrip()}\n" for line in _plain(text, folder).splitlines()]
             yield name, "".join(texts)
 
 
@@ -172,10 +172,6 @@ def _plain(text: str, folder: str) -> str:
     for pattern, word in _REPLACED:
         text = pattern.sub(word, text)
     return text
-
-
-def _trimmed(text: str) -> str:
-    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
 def _environment(**variables: str) -> contextlib.AbstractContextManager[object]:

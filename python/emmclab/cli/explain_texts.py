@@ -12,7 +12,6 @@ from emmclab import _core
 from emmclab.cli.command import READING_PANEL
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.tables import framed, show_explained
-from emmclab.core_types import SettingExplanation
 from emmclab.simulation.device import Device, presets
 from emmclab.simulation.layers import layers as layer_kinds
 from emmclab.simulation.result_fields import result_fields
@@ -70,7 +69,7 @@ def find_meanings(name: str) -> list[Meaning]:
         for row in Device.preset(preset).explain():
             key = _plain(row.key)
             if key not in _NAMES and _belongs(key, name_or_group):
-                meaning = settings.setdefault(key, _setting(key, row))
+                meaning = settings.setdefault(key, _meaning(_OF_A_DEVICE, key, row.unit, row.allowed, row.doc))
                 if row.origin == "default":
                     meaning["default"] = row.value
                 else:
@@ -106,10 +105,6 @@ def _profile_fields() -> list[Field]:
 
 def _belongs(key: str, name_or_group: str) -> bool:
     return key == name_or_group or key.startswith(f"{name_or_group}.")
-
-
-def _setting(key: str, row: SettingExplanation) -> Meaning:
-    return _meaning(_OF_A_DEVICE, key, row.unit, row.allowed, row.doc)
 
 
 def _meaning(kind: str, key: str, unit: str, allowed: str, meaning: str, default: str | None = None) -> Meaning:

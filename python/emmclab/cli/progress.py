@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Self
 from emmclab._core import preconditioned_bytes
 from emmclab.cli.console import print_stderr
 from emmclab.cli.unicode_bars import bar
-from emmclab.runtime.background_repeat import repeated
 from emmclab.runtime.number_format import size
+from emmclab.runtime.threads import repeated
 from emmclab.simulation.device import Device
 from emmclab.simulation.preconditioning import parse_precondition
 
@@ -276,10 +276,6 @@ class _BarMeter(Working):
     def _done(self) -> str:
         return f"{super()._done()}{self._status}"
 
-    def _remaining_s(self) -> float | None:
-        """Return the remaining time that the bar estimates, in seconds."""
-        return self._bar.tasks[0].time_remaining if self._bar is not None else None
-
     def _show(self, done: int, total: int | None, parts: Sequence[Part]) -> None:
         """Update the bar, which starts if needed."""
         if self._bar is None:
@@ -303,7 +299,7 @@ class Meter(_BarMeter):
         rate = speed(requests / (now - self._started))
         if sys.stderr.isatty():
             self._next = now + 0.1
-            time_left = remaining(self._remaining_s())
+            time_left = remaining(self._bar.tasks[0].time_remaining if self._bar is not None else None)
             self._show(done, total, (Part(f"{requests:,} requests", 4), Part(rate, 2), Part(time_left, 3)))
         else:
             self._next = now + _LINE_S
@@ -394,7 +390,7 @@ class StudyMeter(_BarMeter):
     def __call__(self, progress: Progress) -> None:
         """Update the progress."""
         now = time.monotonic()
-        self._status = f", {cell_counts(progress)}"
+        self._status = f", {joined(_counts(progress))}"
         is_end = progress.done + progress.quarantined == progress.total
         if now < self._next and not is_end:
             return
@@ -421,11 +417,6 @@ def _counts(progress: Progress) -> list[Part]:
     if progress.quarantined:
         parts.append(Part(f"{progress.quarantined:,} set aside", 4))
     return parts
-
-
-def cell_counts(progress: Progress) -> str:
-    """Return a text with the numbers of finished, failed and crashed cells of a study."""
-    return joined(_counts(progress))
 
 
 def _parts(progress: Progress) -> list[Part]:

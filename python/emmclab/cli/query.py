@@ -96,7 +96,7 @@ def query(
         # All rows are fetched before the first is printed, so that a query that fails late prints nothing.
         fetched = list(rows)
     if as_json:
-        print_json(_records(names, fetched))
+        print_json(list(_each_record(names, fetched)))
     elif as_csv:
         print_stdout("".join(_csv(names, fetched)).rstrip("\n"))
     else:
@@ -206,10 +206,6 @@ def _json(names: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
         yield separator + text.removeprefix("[\n").removesuffix("\n]")
         separator = ",\n"
     yield "[]\n" if separator == "[\n" else "\n]\n"
-
-
-def _records(names: list[str], rows: Iterable[tuple[Any, ...]]) -> list[Row]:
-    return list(_each_record(names, rows))
 
 
 def _each_record(names: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[Row]:

@@ -81,10 +81,11 @@ def _show_single(console: Console, tried: ExploredRecording, options: Options) -
     print_line(console, f"{_device(stored)}: {outcome.text}", _STYLES.get(outcome.word, "yellow"))
     _show_controls(console, tested, outcome)
     rate = tested.states / tested.took_s if tested.took_s else 0.0
+    pruned = f", {tested.pruned:,} pruned, {tested.states - tested.pruned:,} mounted" if tested.pruned else ""
     print_line(
         console,
         f"{tested.states:,} states were tried ({rate:,.0f} per second), after power cuts at {covered['cuts']:,} of "
-        f"{covered['moments']:,} possible times; {covered['equal']:,} equal states were skipped{_pruned(tested)}. A "
+        f"{covered['moments']:,} possible times; {covered['equal']:,} equal states were skipped{pruned}. A "
         f"device that keeps its promises may leave up to 10^{covered['legal_log10']:.1f} states at these cuts.",
     )
     _show_after_syncs(console, tried, options)
@@ -111,10 +112,6 @@ def _show_limits(console: Console, stored: StoredLog, options: Options) -> None:
             console,
             "This is one recording, with one timing: --repeat 5 records the workload five times, with other pauses.",
         )
-
-
-def _pruned(tested: Exploration) -> str:
-    return f", {tested.pruned:,} pruned, {tested.states - tested.pruned:,} mounted" if tested.pruned else ""
 
 
 def _show_several(console: Console, tried: Sequence[ExploredRecording], options: Options) -> None:

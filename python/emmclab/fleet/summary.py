@@ -161,7 +161,8 @@ class Summary:
         """
         field = next((field for field in COMPARED if self.whole.values[field.name]), None)
         if field is None:
-            return f"{_counted(self.whole.recordings, 'recording')}, none with a read or write"
+            count = self.whole.recordings
+            return f"{count:,} recording{'s' if count != 1 else ''}, none with a read or write"
         middle = figure_text(field, self.whole.median(field.name))
         groups = [group for group in self.groups if group.values[field.name]]
         if len(groups) < 2:
@@ -285,10 +286,6 @@ def _group(group: Group) -> GroupFields:
         names = (f"p{point}" for point in POINTS)
         figures[field.name] = {"known": len(group.values[field.name]), **dict(zip(names, points, strict=True))}
     return {"group": group.name, "recordings": group.recordings, "figures": figures}
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' if count != 1 else ''}"
 
 
 #: Ratio of the median durations of two fleets above which a difference in totals is attributed to the durations.

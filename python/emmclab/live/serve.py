@@ -320,12 +320,8 @@ def require_tools(needs: Mapping[str, str]) -> None:
         UnsupportedError: a tool is missing.
     """
     for tool, package in needs.items():
-        if _find_tool(tool) is None:
+        if shutil.which(tool, path=os.environ.get("PATH", os.defpath) + MORE_PATH) is None:
             raise UnsupportedError(
                 f"`{tool}` is not installed",
                 hint=f"install the Debian package {package}, or run `scripts/setup.sh dev`",
             )
-
-
-def _find_tool(tool: str) -> str | None:
-    return shutil.which(tool, path=os.environ.get("PATH", os.defpath) + MORE_PATH)

@@ -432,14 +432,10 @@ def _shared_options(grid: Grid) -> CellOptions:
 
     These are the options that are always stored, and all options that differ from their defaults.
     """
-    run_options = {name: RUN_OPTIONS[name] for name in sorted(AXES) if not _is_of_layers(name)}
+    run_options = {name: RUN_OPTIONS[name] for name in sorted(AXES) if RUN_OPTIONS[name].panel != "Layers"}
     options = {name: grid.option(name) for name, option in run_options.items() if option.stored == "always"}
     options |= {name: grid.option(name) for name in run_options if grid.option(name) != AXES[name]}
     return {**options, "capacity": grid.capacity} if grid.capacity else options
-
-
-def _is_of_layers(option: str) -> bool:
-    return RUN_OPTIONS[option].panel == "Layers"
 
 
 def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> CellOptions:

@@ -10,6 +10,8 @@ from rich.text import Text
 from emmclab.apps.closed_loop import STATES, AppResult, LearnedProgram, durability_line, requests_line
 from emmclab.apps.result_types import Agreement, LearnedTime
 from emmclab.apps.run_tables import runs_answer, runs_table, storage_table, time_and_share, what_if_table
+from emmclab.apps.solution_tables import all_settings_table, settings_of, solutions_table
+from emmclab.apps.solutions import SolutionComparison
 from emmclab.cli.tables import framed, print_line, show_table, table_of
 from emmclab.cli.unicode_bars import bar
 from emmclab.core_types import ThreadResult
@@ -205,3 +207,27 @@ def show_what_if(console: Console, result: AppResult, faster: Sequence[AppResult
         best_of_kind.setdefault(run.app.what_if[0].partition("=")[0], run)
     gains = [f"{run.app.what_if[0]} ({result.runtime_s - run.runtime_s:,.2f} s)" for run in best_of_kind.values()]
     console.print(Text(f"dominates: {', '.join(gains)}", "bold"), soft_wrap=True)
+
+
+def show_comparison(console: Console, comparison: SolutionComparison) -> None:
+    """Print gain, cost and risk of each solution."""
+    settings = settings_of(comparison)
+    if len(settings) > 1:
+        console.print(table_of(all_settings_table(comparison)))
+        console.print()
+    for application, device, network in settings:
+        console.print(Text(f"{application} on {device} over {network}", "bold"), soft_wrap=True)
+        console.print(table_of(solutions_table(comparison, (application, device, network))))
+        console.print()
+    for row in comparison.impossible:
+        where = f"{row['solution']} for {row['application']} on {row['device']} over {row['network']}"
+        console.print(Text(f"{where} is not possible: {row['reason']}"), soft_wrap=True)
+    if comparison.impossible:
+        console.print()
+    console.print(Text("Losses after a cut of power", "bold"))
+    for row in comparison.solutions:
+        console.print(Text.assemble((row["name"], "bold"), f": {row['about']}"), soft_wrap=True)
+        console.print(Text(f"  {row['risk']}"), soft_wrap=True)
+    console.print(
+        Text(f"measured on {comparison.risks['device']} by {comparison.risks['command']}", "dim"), soft_wrap=True
+    )

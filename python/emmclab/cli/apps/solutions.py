@@ -83,6 +83,6 @@ def solutions(
     if as_json:
         print_json(comparison.to_dict() | {"provenance": provenance})
     else:
-        from emmclab.cli.apps.show_solutions import show_comparison
+        from emmclab.cli.apps.show_applications import show_comparison
 
         show_comparison(stdout(), comparison)

@@ -61,15 +61,10 @@ def _contents() -> dict[str, dict[str, float]]:
     return contents
 
 
-def device_seconds(run: Run) -> float:
-    """Return the simulated time of a closed-loop run without the host's processor time, in s."""
-    return float(run.run.simulated_s)
-
-
 def seconds(run: Run, cpu_factor: float = CPU_FACTOR) -> float:
     """Return a program's run time in s: the time of its requests and the processor time between them."""
     program = run.input.removesuffix(_NO_JOURNAL)
-    return device_seconds(run) + cpu_factor * _cpu_s().get(program, 0.0)
+    return float(run.run.simulated_s) + cpu_factor * _cpu_s().get(program, 0.0)
 
 
 def durable_pct(run: Run) -> float:
