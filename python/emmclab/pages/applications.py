@@ -9,7 +9,7 @@ from emmclab.apps.run_tables import runs_answer, runs_table, storage_table, what
 from emmclab.core_types import ThreadStateLane
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, note_notices, tile
-from emmclab.pages.plots import Chart, Rows, chart_of, figure, in_order, tooltip
+from emmclab.pages.plots import Chart, Rows, chart_of, figure, in_order
 from emmclab.pages.theme import STATE_COLOURS
 from emmclab.runtime.document import Charts, Note, Part, Row, Section, Terms
 from emmclab.traces.inputs import ProvenanceFields
@@ -188,7 +188,6 @@ def path(rows: Rows) -> Chart:
             y=alt.Y("from_pct:Q", title="share of the time, %", scale=alt.Scale(domain=[0, 100])),
             y2="to_pct:Q",
             color=_colours(rows),
-            tooltip=tooltip(rows),
         )
     )
 
@@ -210,7 +209,6 @@ def threads(rows: Rows) -> Chart:
             x2="to_s:Q",
             y=alt.Y("thread:N", title=None, sort=lanes),
             color=_colours(rows),
-            tooltip=tooltip(rows),
         )
     )
 
@@ -227,7 +225,6 @@ def runtimes(rows: Rows) -> Chart:
             y=alt.Y("run:N", title=None, sort=runs, axis=alt.Axis(labelLimit=320)),
             color=_colours(rows),
             order=alt.Order("order:Q"),
-            tooltip=tooltip(rows),
         )
     )
 

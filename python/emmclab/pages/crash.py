@@ -27,7 +27,7 @@ from emmclab.crash.stored_log import (
 from emmclab.crash.summary import NOT_TESTED
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile
-from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, tooltip
+from emmclab.pages.plots import Chart, Figure, Rows, bare_chart, chart_of, in_order, tooltip
 from emmclab.pages.theme import CRASH_COLOURS
 from emmclab.runtime.document import Bullets, Heading, Part, Row, Section, TextTable
 from emmclab.runtime.files import write_atomically
@@ -544,7 +544,6 @@ def _time_line_chart(rows: Rows, axis: str) -> Chart:
         x=alt.X("time:Q", title=axis, scale=alt.Scale(zero=False)),
         y=alt.Y("row:N", title=None, sort=lanes, axis=alt.Axis(grid=True)),
         color=_colours([lane for lane in lanes if lane != FINDINGS], "row", legend=False),
-        tooltip=tooltip(rows),
     )
     ticks = base.transform_filter(f"datum.row != '{FINDINGS}'").mark_tick(thickness=1.5, size=18)
     numbers = base.transform_filter(f"datum.row == '{FINDINGS}'")
@@ -566,7 +565,7 @@ def _commands_chart(rows: Rows, axis: str) -> Chart:
     # If a missing write arrived long before the other commands, a logarithmic axis keeps all of them visible.
     is_logarithmic = begins[0] < _FAR_APART * typical
     scale = alt.Scale(type="symlog", constant=-typical) if is_logarithmic else alt.Scale(zero=True)
-    base = chart_of(rows, 18 * len(names))
+    base = bare_chart(rows, 18 * len(names))
     bars = base.mark_bar(height=9, strokeWidth=2).encode(
         x=alt.X("begin:Q", title=axis, scale=scale, axis=alt.Axis(labelExpr="format(0 - datum.value, '~r')")),
         x2="end:Q",

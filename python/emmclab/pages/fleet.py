@@ -24,7 +24,7 @@ from emmclab.fleet.summary import (
 from emmclab.fleet.table import EXTENTS, FIGURES, Bins, Table
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile
-from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, tooltip, trace_colour
+from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, trace_colour
 from emmclab.pages.theme import VERDICT_COLOURS
 from emmclab.runtime.document import Charts, Heading, Note, Part, Row, Section, TextTable
 from emmclab.runtime.number_format import signed
@@ -311,7 +311,6 @@ def _shares(rows: Rows) -> Chart:
         .encode(
             y=alt.Y("share_pct:Q", title="share up to here, %", scale=alt.Scale(domain=[0, 100])),
             color=trace_colour(rows),
-            tooltip=tooltip(rows),
         )
     )
 
@@ -333,6 +332,5 @@ def effects(rows: Rows) -> Chart:
                 scale=alt.Scale(domain=present, range=[VERDICT_COLOURS[verdict] for verdict in present]),
                 legend=alt.Legend(columns=2, orient="bottom", labelLimit=180),
             ),
-            tooltip=tooltip(rows),
         )
     )

@@ -4,7 +4,7 @@ import altair as alt
 
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, lost, tile
-from emmclab.pages.plots import Chart, Rows, chart_of, figure, in_order, tooltip
+from emmclab.pages.plots import Chart, Rows, chart_of, figure, in_order
 from emmclab.runtime.document import Charts, Section
 from emmclab.traces.journal import Journal
 from emmclab.traces.profile_fields import ledger_line
@@ -17,11 +17,7 @@ def _shares(rows: Rows) -> Chart:
     return (
         chart_of(rows, 24 * len(names))
         .mark_bar()
-        .encode(
-            x=alt.X("written_pct:Q", title="share of bytes written, %"),
-            y=alt.Y("what:N", sort=names, title=None),
-            tooltip=tooltip(rows),
-        )
+        .encode(x=alt.X("written_pct:Q", title="share of bytes written, %"), y=alt.Y("what:N", sort=names, title=None))
     )
 
 
@@ -38,7 +34,6 @@ def _changed(rows: Rows) -> Chart:
         .encode(
             x=alt.X("changed_sectors:O", title="sectors that changed"),
             y=alt.Y("pct:Q", title="share of logged blocks, %"),
-            tooltip=tooltip(rows),
         )
     )
 
@@ -55,7 +50,6 @@ def _over_time(rows: Rows) -> Chart:
             x=alt.X("time_s:Q", title="time, s"),
             y=alt.Y("kb_per_s:Q", title="KB/s written"),
             color=alt.Color("writes:N", title=None),
-            tooltip=tooltip(rows),
         )
     )
 
@@ -75,7 +69,6 @@ def _rate(rows: Rows) -> Chart:
         .encode(
             x=alt.X("commits_per_s:Q", title="commits per second"),
             y=alt.Y("journal_pct:Q", title="journal in bytes written, %"),
-            tooltip=tooltip(rows),
         )
     )
 

@@ -35,7 +35,7 @@ def _draw(rows: Rows) -> Chart:
     ticks = [part * 10.0**power for power in range(-4, 5) for part in (1, 2, 5)]
     axis = alt.Axis(format="~r", values=ticks, labelOverlap=True)
     x: dict[str, Any] = {"title": "simulated / measured", "scale": scale, "axis": axis}
-    chart = plots.chart_of(rows, _GROUP_PX * len(groups))
+    chart = plots.bare_chart(rows, _GROUP_PX * len(groups))
     equal = chart.transform_aggregate(figures="count()").mark_rule(color=GREY).encode(x=alt.datum(1, **x))
     grouped = chart.encode(
         y=alt.Y("group:N", sort=groups, title=None), yOffset=alt.YOffset("op:N", sort=["read", "write"])

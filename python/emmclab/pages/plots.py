@@ -81,7 +81,12 @@ _HEIGHT = 240
 
 
 def chart_of(rows: Rows, height: int = _HEIGHT) -> Chart:
-    """Create a chart for rows of data, as wide as the text column of the page."""
+    """Create a chart for rows of data, with a tooltip of all values of a row."""
+    return bare_chart(rows, height).encode(tooltip=tooltip(rows))
+
+
+def bare_chart(rows: Rows, height: int = _HEIGHT) -> Chart:
+    """Create a chart without tooltips for rows of data, as wide as the text column of the page."""
     return alt.Chart({"values": rows, "name": "rows"}).properties(width="container", height=height)
 
 
@@ -123,7 +128,7 @@ def dots(rows: Rows, name: str, x: alt.X, colour: str, sort: list[str] | None = 
     names = in_order(rows, name)
     shades = sort or in_order(rows, colour)
     return (
-        chart_of(rows, 20 * len(names))
+        bare_chart(rows, 20 * len(names))
         .mark_point(filled=True, size=70)
         .encode(
             y=alt.Y(f"{name}:N", sort=names, title=None), x=x, color=alt.Color(f"{colour}:N", title=None, sort=shades)
@@ -163,7 +168,6 @@ def over_ranges(rows: Rows, value: str, axis: str, legend: str) -> Chart:
         marks = chart.mark_bar().encode(
             x=alt.X("bin:N", sort=bins, title=legend, axis=alt.Axis(labelAngle=-40, labelOverlap=False)),
             y=alt.Y(f"{value}:Q", title=axis),
-            tooltip=tooltip(rows),
         )
         if not by_op:
             return marks
@@ -181,7 +185,6 @@ def over_ranges(rows: Rows, value: str, axis: str, legend: str) -> Chart:
                 "bin:O", sort=bins, title=legend, legend=alt.Legend(columns=3, symbolType="square", orient="bottom")
             ),
             order="place:Q",
-            tooltip=tooltip(rows),
         )
         .properties(height=28 * len(traces_of(rows)))
     )

@@ -6,7 +6,7 @@ import altair as alt
 
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, amount, tile
-from emmclab.pages.plots import Chart, Rows, chart_of, figure, tooltip
+from emmclab.pages.plots import Chart, Rows, chart_of, figure
 from emmclab.real_devices.probe import Probe
 from emmclab.runtime.document import Bullets, Charts, Section
 
@@ -22,7 +22,6 @@ def _curves(rows: Rows) -> Chart:
             y=alt.Y("mb_per_s:Q", title="MB/s", scale=alt.Scale(type="log")),
             color=alt.Color("op:N", title=None),
             strokeDash=alt.StrokeDash("order:N", title=None),
-            tooltip=tooltip(rows),
         )
     )
 
@@ -42,7 +41,6 @@ def _places(rows: Rows) -> Chart:
             x=alt.X("offset_kb:Q", title="offset, KB"),
             y=alt.Y("time_ms:Q", title="median time, ms", scale=alt.Scale(zero=False)),
             color=alt.Color("op:N", title=None),
-            tooltip=tooltip(rows),
         )
     )
 

@@ -10,6 +10,7 @@ from emmclab.pages.plots import (
     Chart,
     Figure,
     Rows,
+    bare_chart,
     chart_of,
     figure,
     in_order,
@@ -45,7 +46,6 @@ def throughput_by_size(rows: Rows) -> Chart:
         x=alt.X("high_kb:Q", title="request size up to, KB", scale=alt.Scale(type="log", base=2)),
         y=alt.Y("mb_per_s:Q", title="MB/s of service time", scale=alt.Scale(type="log")),
         color=op_colour(rows) if is_single else trace_colour(rows),
-        tooltip=tooltip(rows),
     )
     if not is_single:
         base = base.encode(strokeDash=alt.StrokeDash("op:N", legend=None), shape=alt.Shape("op:N", title=None))
@@ -60,7 +60,7 @@ def throughput_by_size(rows: Rows) -> Chart:
 def response_by_size(rows: Rows) -> Chart:
     """Draw response times by request size: the median, and the range from the 10th to the 90th percentile."""
     is_single = len(traces_of(rows)) == 1
-    chart = chart_of([row for row in rows if row["op"] != "all"]).transform_filter("datum.high_kb != null")
+    chart = bare_chart([row for row in rows if row["op"] != "all"]).transform_filter("datum.high_kb != null")
     base = chart.encode(
         x=alt.X("high_kb:Q", title="request size up to, KB", scale=alt.Scale(type="log", base=2)),
         color=op_colour(rows) if is_single else trace_colour(rows),
@@ -91,7 +91,6 @@ def _reads_and_writes(rows: Rows, reads: str, writes: str, title: str) -> Chart:
             y=alt.Y("bottom:Q", title=title),
             y2="top:Q",
             color=op_colour([{"op": "read"}, {"op": "write"}]),
-            tooltip=tooltip(rows),
         )
         .properties(height=200)
     )
@@ -138,7 +137,6 @@ def response_over_time(rows: Rows) -> Chart:
             x=alt.X("middle_s:Q", title="time, s"),
             y=alt.Y("response_ms:Q", title="response, ms", scale=log.scale, axis=log.axis),
             color=alt.Color("of:N", title=None, sort=["mean", "p99"]),
-            tooltip=tooltip(rows),
         )
     )
     # Points are drawn besides the line, because a line does not show an isolated bin between two pauses.
@@ -165,7 +163,6 @@ def address_time(rows: Rows) -> Chart:
             color=alt.Color(
                 "requests:Q", title="requests", scale=alt.Scale(type="log"), legend=alt.Legend(tickCount=3)
             ),
-            tooltip=tooltip(rows),
         )
     )
 
@@ -194,7 +191,6 @@ def wake_up(rows: Rows) -> Chart:
             ),
             y=alt.Y("shown_ms:Q", title="delay, ms", scale=alt.Scale(type="log"), axis=alt.Axis(format="~r")),
             color=alt.Color("of:N", title=None),
-            tooltip=tooltip(rows),
         )
     )
     return base.mark_line() + base.mark_point(filled=True, size=45)
@@ -207,12 +203,8 @@ def queue_depth_over_time(rows: Rows) -> Chart:
         end_s="datum.time_s + datum.width_s", middle_s="datum.time_s + datum.width_s / 2", bottom="0"
     )
     y = alt.Y("mean_depth:Q", title="unfinished requests on arrival")
-    mean = base.mark_rect().encode(
-        x=alt.X("time_s:Q", title="time, s"), x2="end_s:Q", y=y, y2="bottom:Q", tooltip=tooltip(rows)
-    )
-    maximum = base.mark_point(size=14, opacity=0.6, color=OP_COLOURS["write"]).encode(
-        x="middle_s:Q", y="max_depth:Q", tooltip=tooltip(rows)
-    )
+    mean = base.mark_rect().encode(x=alt.X("time_s:Q", title="time, s"), x2="end_s:Q", y=y, y2="bottom:Q")
+    maximum = base.mark_point(size=14, opacity=0.6, color=OP_COLOURS["write"]).encode(x="middle_s:Q", y="max_depth:Q")
     return (mean + maximum).properties(height=200)
 
 
@@ -229,7 +221,6 @@ def working_set(rows: Rows) -> Chart:
         x=alt.X("time_s:Q", title="time, s", scale=alt.Scale(type="linear" if is_single else "log")),
         y=alt.Y("mb:Q" if is_single else "touched:Q", title="unique pages so far, MB"),
         color=alt.Color("pages:N", title=None) if is_single else trace_colour(rows),
-        tooltip=tooltip(rows),
     )
 
 
@@ -248,7 +239,6 @@ def reuse_distance(rows: Rows) -> Chart:
             x=alt.X("size_mb:Q", title="cache size, MB", scale=alt.Scale(type="log"), axis=alt.Axis(format="~r")),
             y=alt.Y("hit_pct:Q", title="page accesses that hit, %", scale=alt.Scale(domain=[0, 100])),
             color=trace_colour(rows),
-            tooltip=tooltip(rows),
         )
     )
     return base.mark_line() + base.mark_point(filled=True, size=30)
@@ -264,7 +254,6 @@ def hot_pages(rows: Rows) -> Chart:
         y=alt.Y("share_pct:Q", title="share of page accesses, %" if is_single else "share of page writes, %"),
         xOffset=alt.XOffset("op:N") if is_single else alt.XOffset("trace:N", sort=traces_of(rows)),
         color=op_colour(rows) if is_single else trace_colour(rows),
-        tooltip=tooltip(rows),
     )
 
 
@@ -285,7 +274,6 @@ def alignment(rows: Rows) -> Chart:
         ),
         xOffset=alt.XOffset("op:N") if is_single else alt.XOffset("trace:N", sort=traces_of(rows)),
         color=op_colour(rows) if is_single else trace_colour(rows),
-        tooltip=tooltip(rows),
     )
 
 
@@ -305,7 +293,6 @@ def reissue_by_idle(rows: Rows) -> Chart:
         ),
         y=alt.Y("pct:Q", title="issued again, % of requests", scale=alt.Scale(domain=[0, 100])),
         color=trace_colour(rows),
-        tooltip=tooltip(rows),
     )
     return chart.mark_line() + chart.mark_point(filled=True, size=45)
 
@@ -332,7 +319,6 @@ def sync_stalls(rows: Rows) -> Chart:
             x=alt.X("start_s:Q", title="time, s", scale=alt.Scale(nice=False)),
             y=alt.Y("shown_ms:Q", title="wait, ms", scale=alt.Scale(type="log"), axis=alt.Axis(format="~r")),
             color=alt.Color("of:N", title=None, sort=[*coloured, "(others)"]),
-            tooltip=tooltip(rows),
         )
     )
     return base.mark_rule(strokeWidth=3).encode(x2="end_s:Q") + base.mark_point(filled=True, size=18)
@@ -366,7 +352,6 @@ def fsync_parts(rows: Rows) -> Chart:
                 legend=alt.Legend(columns=3),
             ),
             order="place:Q",
-            tooltip=tooltip(rows),
         )
     )
 
@@ -387,7 +372,6 @@ def process_share(rows: Rows) -> Chart:
             y=alt.Y("process:N", sort=alt.SortField("rank"), title=None),
             x=alt.X("mb:Q", title="data, MB"),
             color=op_colour([{"op": "read"}, {"op": "write"}]),
-            tooltip=tooltip(rows),
         )
         .properties(height=20 * min(count, len({row["process"] for row in rows})))
     )
@@ -397,7 +381,7 @@ def process_share(rows: Rows) -> Chart:
 def flags(rows: Rows) -> Chart:
     """Draw the share of requests with each flag, and of flushes."""
     offset = {"xOffset": alt.XOffset("trace:N", sort=traces_of(rows))} if len(traces_of(rows)) > 1 else {}
-    base = chart_of(rows).encode(
+    base = bare_chart(rows).encode(
         x=alt.X("flag:N", sort=in_order(rows, "flag"), title=None, axis=alt.Axis(labelAngle=0)),
         color=trace_colour(rows),
         **offset,

@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from emmclab.pages.plots import Chart, Figure, Rows, chart_of, figure, in_order, op_colour, symlog, tooltip, traces_of
+from emmclab.pages.plots import Chart, Figure, Rows, chart_of, figure, in_order, op_colour, symlog, traces_of
 from emmclab.pages.theme import CAUSE_COLOURS
 from emmclab.pages.time_line import time_line
 from emmclab.runtime.document import Row
@@ -37,7 +37,6 @@ def _by_device(rows: Rows, value: str, title: str, **scale: Any) -> Chart:
             y=alt.Y(f"{value}:Q", title=title, **scale),
             xOffset=alt.XOffset("device:N", sort=_devices(rows)),
             color=_colour(rows),
-            tooltip=tooltip(rows),
         )
     )
 
@@ -76,7 +75,6 @@ def response_cdf(rows: Rows) -> Chart:
         x=_log_ms("up_to_ms"),
         y=alt.Y("cumulative_pct:Q", title="requests up to this response time, %", scale=alt.Scale(domain=[0, 100])),
         color=op_colour(rows) if len(_devices(rows)) == 1 else _colour(rows),
-        tooltip=tooltip(rows),
     )
     lines = base.mark_line(interpolate="step-after")
     if len(_devices(rows)) > 1:
@@ -116,7 +114,6 @@ def response_histogram(rows: Rows) -> Chart:
             y=alt.Y("pct:Q", title="share of requests, %"),
             xOffset=alt.XOffset("device:N", sort=_devices(rows)),
             color=_colour(rows),
-            tooltip=tooltip(rows),
         )
     )
 
@@ -139,7 +136,6 @@ def _stacked(rows: Rows, value: str, title: str) -> Chart:
             x=alt.X(f"{value}:Q", title=title, stack="zero"),
             color=alt.Color("cause:N", title=None, scale=scale, legend=alt.Legend(columns=3)),
             order="place:Q",
-            tooltip=tooltip(rows),
         )
     )
 
@@ -170,7 +166,6 @@ def utilisation(rows: Rows) -> Chart:
             y=alt.Y("busy_pct:Q", title="busy, %"),
             xOffset=alt.XOffset("device:N", sort=_devices(rows)),
             color=_colour(rows),
-            tooltip=tooltip(rows),
         )
     )
 
@@ -184,7 +179,6 @@ def _by_blocks(rows: Rows, title: str) -> Chart:
             y=alt.Y("blocks:Q", title="blocks", axis=alt.Axis(tickMinStep=1)),
             xOffset=alt.XOffset("device:N", sort=_devices(rows)),
             color=_colour(rows),
-            tooltip=tooltip(rows),
         )
     )
 

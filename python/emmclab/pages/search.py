@@ -9,7 +9,7 @@ import altair as alt
 from emmclab.comparison.seed_statistics import MORE_SEEDS, untested
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, exact
-from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, tooltip
+from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order
 from emmclab.runtime.document import Cells, Charts, Column, Note, Number, Part, Section, TextTable
 from emmclab.simulation.result_fields import field_of_column
 from emmclab.studies.search import WAYS, Objective, SearchResult, Trial, dominates, indistinguishable_trials, seeds_of
@@ -274,7 +274,6 @@ def over_objectives(rows: Rows, x: str, y: str) -> Chart:
             color=alt.Color("trace:N", title=None, sort=ways, legend=legend),
             shape=alt.Shape("trace:N", title=None, sort=ways, legend=legend),
             size=alt.Size("best:O", sort=["no", "yes"], legend=None, scale=sizes),
-            tooltip=tooltip(rows),
         )
     )
 
@@ -290,6 +289,5 @@ def best_so_far(rows: Rows, title: str) -> Chart:
             color=alt.Color(
                 "trace:N", title=None, sort=in_order(rows, "trace"), legend=alt.Legend(columns=3, orient="bottom")
             ),
-            tooltip=tooltip(rows),
         )
     )

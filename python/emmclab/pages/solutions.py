@@ -8,7 +8,7 @@ from emmclab.apps.solution_tables import all_settings_table, settings_of, soluti
 from emmclab.apps.solutions import SolutionComparison
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, tile
-from emmclab.pages.plots import Chart, Rows, chart_of, figure, in_order, tooltip
+from emmclab.pages.plots import Chart, Rows, bare_chart, figure, in_order, tooltip
 from emmclab.runtime.document import Bullets, Column, Note, Part, Section, Terms, TextTable
 from emmclab.traces.inputs import ProvenanceFields
 
@@ -149,7 +149,7 @@ def _headline(result: SolutionComparison, application: str) -> str:
 def gains(rows: Rows) -> Chart:
     """Draw a row of points for each solution, a point for the gain of each run, and a line at 1 for no gain."""
     solutions = in_order(rows, "solution")
-    base = chart_of(rows, 28 * len(solutions))
+    base = bare_chart(rows, 28 * len(solutions))
     points = base.mark_point(filled=True, size=70, opacity=0.8).encode(
         x=alt.X("gain:Q", title="gain, times (plain runtime / runtime)", scale=alt.Scale(type="log")),
         y=alt.Y("solution:N", title=None, sort=solutions),

@@ -2,7 +2,7 @@
 
 import altair as alt
 
-from emmclab.pages.plots import Chart, Rows, chart_of, in_order, tooltip
+from emmclab.pages.plots import Chart, Rows, chart_of, in_order
 from emmclab.pages.theme import CATEGORIES, GREY
 
 #: Ratio of the largest to the smallest value above which the axis is logarithmic.
@@ -53,7 +53,6 @@ def _base(rows: Rows, key: str) -> Chart:
             sort=in_order(rows, "trace"),
             legend=alt.Legend(columns=2, orient="bottom", labelLimit=180),
         ),
-        tooltip=tooltip(rows),
     )
 
 

@@ -128,7 +128,6 @@ def _waits(rows: Rows) -> Any:
                 y=_y("from_ms", "mean, ms"),
                 y2="upto_ms:Q",
                 color=alt.Color("part:N", title="wait for", scale=scale),
-                tooltip=tooltip(rows),
             )
         )
 
@@ -140,9 +139,7 @@ def _unfinished(rows: Rows, devices: list[str]) -> Any:
         return (
             _base(rows, _LOW_PX, middle=True)
             .mark_line(interpolate="step", strokeWidth=1.2, clip=True)
-            .encode(
-                x=_x(rows, last), y=_y("unfinished", "unfinished"), color=_device_colour(devices), tooltip=tooltip(rows)
-            )
+            .encode(x=_x(rows, last), y=_y("unfinished", "unfinished"), color=_device_colour(devices))
         )
 
     return panel
@@ -168,7 +165,6 @@ def _load(rows: Rows) -> Any:
                 y=_y("from_mb", "MB/s"),
                 y2="upto_mb:Q",
                 color=alt.Color("op:N", title=None, scale=scale),
-                tooltip=tooltip(rows),
             )
         )
 
@@ -205,7 +201,6 @@ def _work(rows: Rows, devices: list[str]) -> Any:
                 color=alt.Color(
                     "count:Q", title="in a step", scale=alt.Scale(type="symlog"), legend=alt.Legend(tickCount=2)
                 ),
-                tooltip=tooltip(rows),
             )
         )
 

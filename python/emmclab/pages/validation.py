@@ -121,7 +121,7 @@ def _errors(results: Sequence[Validation], name: str) -> Iterator[Row]:
 def _curve(rows: Rows) -> Chart:
     """Draw the share of requests by response time: recorded, and predicted by each model."""
     return (
-        plots.chart_of([row for row in rows if row["response_ms"] > 0])
+        plots.bare_chart([row for row in rows if row["response_ms"] > 0])
         .mark_line(interpolate="step-before")
         .encode(
             x=alt.X(
@@ -164,7 +164,6 @@ def _error_by(title: str) -> Any:
                 y2=alt.datum(1),
                 xOffset=alt.XOffset("model:N", sort=models),
                 color=alt.Color("model:N", title=None, sort=models),
-                tooltip=plots.tooltip(rows),
             )
         )
 

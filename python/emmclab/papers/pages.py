@@ -12,7 +12,7 @@ from emmclab.pages import plots
 from emmclab.pages.assemble import assemble
 from emmclab.pages.chart_files import write_charts
 from emmclab.pages.first_screen import Head, Provenance, Tile, lost
-from emmclab.pages.plots import Chart, Rows, chart_of
+from emmclab.pages.plots import Chart, Rows, bare_chart
 from emmclab.pages.study import command_of, study_provenance
 from emmclab.papers.claims import DIRECTION, NOT, REPRODUCED, RESTATED, Claim, counts, headline, judge_study, settled
 from emmclab.papers.registry import studies
@@ -58,7 +58,7 @@ def bars_by_trace(
     Diamonds mark the values of the field `published`, where rows have it.
     """
     sort = list(order) or alt.Undefined
-    chart = chart_of(rows, 260)
+    chart = bare_chart(rows, 260)
     places: dict[str, Any] = {
         "x": alt.X("trace:N", title=None, sort=None, axis=alt.Axis(labelAngle=-30, labelOverlap=False))
     }

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from emmclab.pages.plots import Rows, chart_of
+from emmclab.pages.plots import Rows, bare_chart
 from emmclab.papers.advil12.bandwidth import DRAWN, PUBLISHED, VARIANTS, bandwidths, gains, lengths, pattern
 from emmclab.papers.claims import Claim
 from emmclab.papers.measures import table
@@ -147,7 +147,7 @@ def _length(results: Results) -> Drawing:
         for gain, until in ((row["gain"], ""), (row["drained"], ", drained"))
     ]
     chart = (
-        chart_of(rows, 260)
+        bare_chart(rows, 260)
         .mark_line(point=True)
         .encode(
             x=alt.X("requests:Q", title="requests of the recording", scale=alt.Scale(type="log")),
@@ -174,7 +174,7 @@ def _pattern(results: Results, grid: str, letter: str, words: str, source: str) 
         for number, (sector, sectors) in enumerate(pattern(results, grid))
     ]
     chart = (
-        chart_of(rows, 260)
+        bare_chart(rows, 260)
         .mark_circle(size=6, opacity=0.7)
         .encode(
             x=alt.X("write:Q", title="write to the original area"),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from emmclab.apps.closed_loop import STATES
-from emmclab.pages.plots import Rows, chart_of
+from emmclab.pages.plots import Rows, bare_chart
 from emmclab.pages.theme import STATE_COLOURS
 from emmclab.papers.claims import Claim
 from emmclab.papers.fast12.applications import (
@@ -233,7 +233,7 @@ def _states(name: str, results: Results, devices: Sequence[str]) -> Drawing:
     rows = _rows(name, [runs[device] for device in devices])
     slowest, fastest = (pick(devices, key=lambda name_of_device: seconds(runs[name_of_device])) for pick in (max, min))
     bars = (
-        chart_of(rows, 200)
+        bare_chart(rows, 200)
         .mark_bar()
         .encode(
             x=alt.X("s:Q", title="s", stack="zero"), y=alt.Y("device:N", title=None, sort=list(devices)), color=_color()

@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 
 from emmclab.pages import plots
-from emmclab.pages.plots import Chart, Rows, chart_of, dots, in_order
+from emmclab.pages.plots import Chart, Rows, bare_chart, dots, in_order
 from emmclab.pages.profile_figures import FIGURES
 from emmclab.pages.theme import GREY
 from emmclab.papers.iiswc15.hybrid import (
@@ -87,7 +87,7 @@ def _reductions(results: Results) -> Drawing:
         | ({"made_pct": synthetic_gains[name] if name in recorded else None} if recorded else {})
         for name, gain in sorted_gains
     ]
-    base = chart_of(rows, 20 * len(rows))
+    base = bare_chart(rows, 20 * len(rows))
     y = alt.Y("trace:N", sort=in_order(rows, "trace"), title=None)
     x_axis = alt.X("reduction_pct:Q", title="mean response shortened, %")
     bars = base.mark_bar().encode(y=y, x=x_axis)
@@ -129,7 +129,7 @@ def _readings(results: Results) -> Drawing:
         }
         for reading, parts in readings(results).items()
     ]
-    base = chart_of(rows, 20 * len(rows))
+    base = bare_chart(rows, 20 * len(rows))
     axis = alt.Axis(labelLimit=220)
     y = alt.Y("trace:N", sort=in_order(rows, "trace"), title=None, axis=axis)
     colour = alt.Color("loop:N", title=None, sort=in_order(rows, "loop"), legend=None)
@@ -191,7 +191,7 @@ def _throughput(results: Results) -> Drawing:
                 rate = rate_by_size(profiles, op, 2.0**power)
                 if rate is not None:
                     rows.append({"trace": name, "op": op, "size_kb": 2**power, "mb_per_s": rate})
-    base = chart_of(rows).encode(
+    base = bare_chart(rows).encode(
         x=alt.X("size_kb:Q", title="request size, KB", scale=alt.Scale(type="log", base=2)),
         y=alt.Y("mb_per_s:Q", title="MB/s", scale=alt.Scale(type="log")),
         color=alt.Color("op:N", title=None),

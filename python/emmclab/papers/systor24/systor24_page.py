@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import altair as alt
 
-from emmclab.pages.plots import Rows, chart_of
+from emmclab.pages.plots import Rows, bare_chart
 from emmclab.papers.claims import Claim
 from emmclab.papers.pages import Drawing, assemble_page
 from emmclab.papers.systor24.maps import (
@@ -143,7 +143,7 @@ def _drawn(results: Results, figure: PlottedFigure, application: str) -> Drawing
     ]
     scale = alt.Scale(type="log") if figure.logarithmic else alt.Undefined
     lines = (
-        chart_of(rows, 240)
+        bare_chart(rows, 240)
         .mark_line(point=True)
         .encode(
             x=alt.X("kb:Q", title="memory for entries of the map, KB", scale=alt.Scale(type="log", base=2)),
