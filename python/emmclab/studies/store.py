@@ -144,8 +144,7 @@ class Store:
                 keys |= intact
                 note(
                     f"{self.place}/{name}: this part of the results is damaged, or of an earlier version: "
-                    f"{len(intact):,} of its cells are intact, the others are run again; the file is now "
-                    f"{new_name}"
+                    f"{len(intact):,} of its cells are intact, the others are run again; the file is now {new_name}"
                 )
         return keys
 

@@ -84,8 +84,7 @@ class Fsync(FieldMapping):
         if self["unqueued"]:
             remarks.append(
                 f"Of {self['unqueued']:,} requests only the issue was recorded: a thread of the kernel may "
-                "have issued them for the process that waits, whose time is then not explained. Record "
-                "block_bio_queue."
+                "have issued them for the process that waits, whose time is then not explained. Record block_bio_queue."
             )
         if len(self["by_process"]) > _PROCESSES:
             remarks.append(f"{len(self['by_process']) - _PROCESSES:,} further processes: see `--json`.")

@@ -150,13 +150,11 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
         texts.append(
             (
                 "Idle time",
-                f"{duration(gc['idle_s'])} ({gc['idle_pct']:.1f} %); "
-                f"{gc['blocks_that_fit']:,} collections of a block "
+                f"{duration(gc['idle_s'])} ({gc['idle_pct']:.1f} %); {gc['blocks_that_fit']:,} collections of a block "
                 f"({duration(gc['block_ms'] / 1e3)} each, assumed) fit into single gaps, "
                 f"{gc['blocks_needed']:,} are needed for the bytes written. The assumed device is the 4PS of the "
                 f"paper, not the one of the trace: {moved:,} of {cost['pages_per_block']:,} pages of "
-                f"{cost['page_kb']} KB are moved one after another; devices that move pages in parallel are "
-                "faster",
+                f"{cost['page_kb']} KB are moved one after another; devices that move pages in parallel are faster",
             )
         )
     if estimates := profile.get("estimates"):

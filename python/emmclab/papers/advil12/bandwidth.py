@@ -294,8 +294,7 @@ def advil_pattern(results: Results) -> Measurement:
     pages = layer["move_page_bytes"] / moved
     return Measurement(
         f"{before:,} small random writes of the first {len(pattern(results, 'bare')):,} become {after:,}; "
-        f"{100 * (blocks + pages):.0f} % of the mover's bytes are whole clustered blocks "
-        f"({100 * blocks:.0f} %) or "
+        f"{100 * (blocks + pages):.0f} % of the mover's bytes are whole clustered blocks ({100 * blocks:.0f} %) or "
         f"multiples of a clustered page ({100 * pages:.0f} %)",
         {"gone_share": 1 - after / max(before, 1), "mover_share": blocks + pages},
         "Padding rounds all writes of the mover up to clustered pages, so that this half follows from the design.",

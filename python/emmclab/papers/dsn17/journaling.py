@@ -273,8 +273,7 @@ def wal_truncate(results: Results) -> Measurement:
         {"ratio": judged_ratio},
         f"{other_devices}. Both run 240 transactions; flushes and durable writes are "
         f"{durable['sqlite-truncate']:,} and {durable['sqlite-wal']:,}. The figure does not say whether the "
-        "published write-ahead log was synced only at checkpoints or at each commit; here it is synced at each "
-        "commit.",
+        "published write-ahead log was synced only at checkpoints or at each commit; here it is synced at each commit.",
     )
 
 

@@ -261,8 +261,7 @@ def webbench_writes(results: Results) -> Measurement:
         f"{ratio:.2f} sequential writes for a random one",
         {"reads_pct": median(reads), "early_pct": median(early), "ratio": ratio},
         f"Counted in blocks of 4 KB, {blocks:.1f} sequential ones for a random one. "
-        "The program's files are small and SQLite syncs each transaction, so that most "
-        "writes start at a new place.",
+        "The program's files are small and SQLite syncs each transaction, so that most writes start at a new place.",
     )
 
 

@@ -43,8 +43,7 @@ def hybrid_merit(results: Results) -> Answer:
         f"The gain comes from large pages: pages of 8 KB shorten the mean response by "
         f"{fmean(shorter['8 KB'].values()):.1f} %, pages of both sizes by "
         f"{fmean(shorter['both sizes'].values()):.1f} % (means over {len(names)} applications), which is "
-        f"{over:.1f} % shorter than 8 KB alone. Their additional merit is that they use space {space:.1f} % "
-        "better.",
+        f"{over:.1f} % shorter than 8 KB alone. Their additional merit is that they use space {space:.1f} % better.",
         rows_of(shorter),
         "mean response shorter than with pages of 4 KB, %",
     )

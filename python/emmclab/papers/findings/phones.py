@@ -220,8 +220,7 @@ def implications(results: Results) -> Answer:
         f"read units at 4 MB (medians); written back when full it lowers WAF from {_waf(new):.2f} to "
         f"{_waf(ram):.2f} at {median(_over(ram, new).values()):.2f} times the mean response (medians). 4, "
         f"simple wear levelling is enough: the most worn block at most {max(worn):.2f} times that under "
-        f"static levelling. 5, blocks in SLC mode, of which WriteBooster consists, make writes faster: "
-        f"{faster}.",
+        f"static levelling. 5, blocks in SLC mode, of which WriteBooster consists, make writes faster: {faster}.",
         rows_of({f"card, {routing}": by_name for routing, by_name in card.items()} | {"90 % full": full}),
         f"mean response over that of {UFS} alone, new",
     )
@@ -306,8 +305,7 @@ def page_sizes(results: Results) -> Answer:
         slower = _over(runs, base)
         layout_texts.append(
             f"{pages}, {state}: {_space(runs)}, less programmed for {_fewer(runs, base)} of {len(runs)}, "
-            f"mean response {_range(slower.values())} times (most for "
-            f"{max(slower, key=lambda name: slower[name])})"
+            f"mean response {_range(slower.values())} times (most for {max(slower, key=lambda name: slower[name])})"
         )
     return Answer(
         f"Compared with 16 KB pages in the same state, without WriteBooster by default: {'; '.join(layout_texts)}.",

@@ -16,8 +16,7 @@ def overhead(_results: Results) -> Measurement:
     measured = json.loads(files(__package__).joinpath("tracer-overhead.json").read_text("utf-8"))
     added, on_device = measured["added_per_log"], measured["recorder_added_on_the_device"]
     return Measurement(
-        f"{added:.1f} requests per log of {measured['log_kb']} KB, for every {measured['requests_per_log']} "
-        "recorded; "
+        f"{added:.1f} requests per log of {measured['log_kb']} KB, for every {measured['requests_per_log']} recorded; "
         f"`emmclab record` adds {max(measured['recorder_added'], 0):.1f}, or {on_device:.1f} if it records to the "
         "same device",
         {"added": added},

@@ -96,8 +96,7 @@ def _single_application(results: Results) -> tuple[str, str]:
     text = ", ".join(losers) if losers else "no application"
     return (
         "With full parallelism hybrid pages can lose",
-        f"If every plane works independently ({plane.text}), {text} has a longer mean response with hybrid "
-        "than with "
+        f"If every plane works independently ({plane.text}), {text} has a longer mean response with hybrid than with "
         "4 KB pages: a request of a few pages then runs fully in parallel, and an 8 KB page takes longer "
         "than a 4 KB one.",
     )
@@ -108,8 +107,7 @@ def _ratio_or_difference(results: Results) -> tuple[str, str]:
     ratio, points = utilisations["ratio"], utilisations["points"]
     return (
         "Figure 9's percentages look like differences, not ratios",
-        f"The published +24.2 % and +13.1 % fit a difference of normalised utilisations ({max(points):.1f} "
-        "and "
+        f"The published +24.2 % and +13.1 % fit a difference of normalised utilisations ({max(points):.1f} and "
         f"{statistics.mean(points):.1f} points here) better than a ratio ({signed(max(ratio))} and "
         f"{signed(statistics.mean(ratio))} %).",
     )
@@ -126,8 +124,7 @@ def _collection(results: Results) -> tuple[str, str]:
         "Collection in idle gaps is not noticeable, but has a cost",
         f"It removes the wait from {len(idle) - len(felt)} of {len(idle)} applications, not from "
         f"{', '.join(felt)}, which "
-        "leave no gaps. Blocks that are collected early contain more valid pages: the median write "
-        "amplification "
+        "leave no gaps. Blocks that are collected early contain more valid pages: the median write amplification "
         f"rises from {waf[0]:.1f} to {waf[1]:.1f}. The paper considers only the wait.",
     )
 

@@ -125,8 +125,7 @@ def card_beside(results: Results) -> Measurement:
         f"slower with {'; '.join(parts)}",
         {"slower_pct": 100 * slower / total},
         "A request is slower on the card if the card takes longer for it than the phone's eMMC. A card helps "
-        "if it serves the requests routed to it as fast as the eMMC would, or if requests would otherwise "
-        "queue.",
+        "if it serves the requests routed to it as fast as the eMMC would, or if requests would otherwise queue.",
     )
 
 
@@ -177,8 +176,7 @@ def ram_for_data(results: Results) -> Measurement:
         f"A write buffer gains little from hits: it completes writes before the flash is programmed, and the mean "
         f"response changes by {signed(statistics.median(gains[name] for name in names), 0)} % (median); a "
         f"read cache of the same size changes it by {signed(statistics.median(read_gains))} %. Data in a "
-        "write buffer is lost with the power. Hits follow from the temporal locality of Table IV and from "
-        "assumed "
+        "write buffer is lost with the power. Hits follow from the temporal locality of Table IV and from assumed "
         "distances of reuse." + _recorded_text(results, gains, "% mean response with a write buffer"),
     )
 

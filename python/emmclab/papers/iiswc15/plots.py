@@ -109,8 +109,7 @@ def _reductions(results: Results) -> Drawing:
     return Drawing(
         "reduction",
         "Figure 8: gain of hybrid pages in mean response",
-        f"Bars: here ({PRIMARY.text}). Diamonds and the dashed line: the paper's -86 % (Booting), -24.0 % "
-        "(Movie) and "
+        f"Bars: here ({PRIMARY.text}). Diamonds and the dashed line: the paper's -86 % (Booting), -24.0 % (Movie) and "
         f"-61.9 % (mean); it gives no figures for other applications.{both}",
         rows,
         chart,
@@ -141,10 +140,8 @@ def _readings(results: Results) -> Drawing:
     return Drawing(
         "readings",
         "Figure 8 under every reading",
-        "From the worst to the best application, with the mean as a point, for each reading of what the "
-        "paper leaves "
-        "open: loop, completion of writes, parallelism. Dashed: the paper's 24.0, 61.9 and "
-        "86 %.",
+        "From the worst to the best application, with the mean as a point, for each reading of what the paper leaves "
+        "open: loop, completion of writes, parallelism. Dashed: the paper's 24.0, 61.9 and 86 %.",
         rows,
         chart,
     )
