@@ -18,8 +18,7 @@ from conftest import assert_fails, assert_refused, emmclab, make_btrfs, need
 from crash_runs import DEVICE, Runs, dm_log
 from emmclab.core_types import CrashLogFacts
 from emmclab.crash.checks import CheckFiles, CheckLog, CheckSqlite, check_for
-from emmclab.crash.controls import Control, Controls
-from emmclab.crash.explore import Exploration, Options, open_run, require_recoverable
+from emmclab.crash.explore import Control, Controls, Exploration, Options, open_run, require_recoverable
 from emmclab.crash.judging import fault_of, lines_of, require
 from emmclab.crash.kernel_log import complaints_about
 from emmclab.crash.mounting import NotMountedError, mounted

@@ -104,7 +104,7 @@ class ControlOutcome(TypedDict):
 
 
 class ControlFields(TypedDict):
-    """Evidence that the check could have failed; the JSON form of `emmclab.crash.controls.Controls`."""
+    """Evidence that the check could have failed; the JSON form of `emmclab.crash.explore.Controls`."""
 
     #: Result of the controls (evidence that the check can fail), as a sentence.
     text: str

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from emmclab import _core
-from emmclab.crash.controls import Controls, judge_controls
-from emmclab.crash.explore import Exploration, Options, explore, open_run
+from emmclab.crash.explore import Controls, Exploration, Options, explore, judge_controls, open_run
 from emmclab.crash.promises import CutTally, Finding
 from emmclab.crash.scratch_folders import exit_on_sigterm, remove_stale
 from emmclab.crash.verdict_inputs import command_of

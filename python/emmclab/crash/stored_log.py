@@ -9,8 +9,7 @@ from typing import Any, Unpack
 
 from emmclab import _core
 from emmclab.core_types import CrashLogFacts
-from emmclab.crash.controls import Controls
-from emmclab.crash.explore import CoreOptions, Exploration, Options, open_run
+from emmclab.crash.explore import Controls, CoreOptions, Exploration, Options, open_run
 from emmclab.crash.json_types import Made
 from emmclab.crash.recording import RECORDING_OPTIONS, RecordingOptions, Workload, record_run
 from emmclab.crash.shards import controls_of, explore_in_parallel
