@@ -19,8 +19,7 @@ from conftest import assert_refused, cases, emmclab, emmclab_ok
 from emmclab import _core
 from emmclab.crash import Workload, record_run
 from emmclab.crash.explore import Exploration
-from emmclab.crash.shards import _stored_share, as_json
-from emmclab.crash.stored_log import Session
+from emmclab.crash.stored_log import Session, _stored_share, as_json
 from emmclab.errors import ConfigError, EmmclabError, InputError, UnsupportedError
 from emmclab.fleet import Table, profile_fleet, summarise
 from emmclab.fleet.table_state import state_of

@@ -171,7 +171,7 @@ def _copy_dm(stored: StoredLog, path: Path) -> None:
 
 def _repeat_state(stored: StoredLog, options: Options, save_image: Path | None) -> Exploration:
     """Explore only the crash state that --again selects."""
-    from emmclab.crash.shards import explore_in_parallel
+    from emmclab.crash.stored_log import explore_in_parallel
 
     controls = stored.controls(options)
     result = explore_in_parallel(str(stored.log), options, base=stored.base)

@@ -21,8 +21,7 @@ from emmclab.crash.explore import Exploration, Options
 from emmclab.crash.promises import COMMANDS, LEVELS, Finding
 from emmclab.crash.recording import Workload
 from emmclab.crash.scratch_folders import exit_on_sigterm, scratch
-from emmclab.crash.shards import explore_in_parallel
-from emmclab.crash.stored_log import Session, StoredLog
+from emmclab.crash.stored_log import Session, StoredLog, explore_in_parallel
 from emmclab.crash.summary import finding_fields
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 from emmclab.live.serve import require_loop, require_tools
