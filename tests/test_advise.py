@@ -10,9 +10,8 @@ import pytest
 import annotated
 import emmclab as api
 from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok, need_library
-from emmclab.advice.advise import ORDERS, advise, options
+from emmclab.advice.advise import ORDERS, advise, measurement_text, options
 from emmclab.advice.device_state import ASSUMED, GIVEN, RECORDED, STATES, STEADY, USED, State, settle
-from emmclab.advice.lifetime import measurement_text
 from emmclab.errors import ConfigError
 from emmclab.runtime.result_storage import Folder
 from emmclab.simulation.device import Device

@@ -14,9 +14,8 @@ from rich.console import Console
 import emmclab as lab
 from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok
 from emmclab import _core
-from emmclab.advice.advise import FIGURES, ORDERS
+from emmclab.advice.advise import FIGURES, LIFETIME, ORDERS
 from emmclab.advice.journal_modes import MODE_FIGURES
-from emmclab.advice.lifetime import LIFETIME
 from emmclab.apps.closed_loop import APPLICATION_OPTIONS
 from emmclab.cli import application, show_live
 from emmclab.cli.command import ALONE, EXCLUSIVE, NEEDS, Command

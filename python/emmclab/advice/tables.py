@@ -1,8 +1,7 @@
 """The tables that `emmclab advise` prints: design options, lifetimes, and modes of the layer `journal`."""
 
-from emmclab.advice.advise import FIGURES, ORDERS, Advised
+from emmclab.advice.advise import FIGURES, LIFETIME, ORDERS, Advised, Life, lifetime_text
 from emmclab.advice.journal_modes import MODE_FIGURES
-from emmclab.advice.lifetime import LIFETIME, Life, lifetime_text
 from emmclab.runtime.document import Cell, Cells, Column, TextTable
 from emmclab.runtime.number_format import change_pct, percent_text, signed
 from emmclab.simulation.result_fields import ResultField, result_field

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Console
 from rich.text import Text
 
-from emmclab.advice.advise import FIGURES, ORDERS, Advised
+from emmclab.advice.advise import FIGURES, ORDERS, Advised, measurement_text
 from emmclab.advice.advise import advise as try_options
 from emmclab.advice.device_state import AUTO, USED
-from emmclab.advice.lifetime import measurement_text
 from emmclab.advice.tables import journal_table, lives_table, options_table
 from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, stdout

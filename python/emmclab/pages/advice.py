@@ -5,8 +5,7 @@ from pathlib import Path
 
 import altair as alt
 
-from emmclab.advice.advise import FIGURES, ORDERS, Advised
-from emmclab.advice.lifetime import measurement_text
+from emmclab.advice.advise import FIGURES, ORDERS, Advised, measurement_text
 from emmclab.advice.tables import journal_table, lives_table, options_table
 from emmclab.pages import plots
 from emmclab.pages.assemble import assemble
