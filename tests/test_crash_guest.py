@@ -15,7 +15,7 @@ from conftest import assert_refused, begin, emmclab, emmclab_json, need, wait_un
 from emmclab.crash import Workload
 from emmclab.crash.explore import open_run
 from emmclab.crash.guest import machine, wire
-from emmclab.crash.guest.kernel import Kernel, contents, write_initramfs
+from emmclab.crash.guest.machine import Kernel, contents, write_initramfs
 from emmclab.crash.mounted_files import Node
 from emmclab.crash.recording import run_in_guest
 from emmclab.errors import ConfigError, InputError, UnsupportedError

@@ -18,8 +18,7 @@ from typing import NotRequired, TypedDict
 
 from emmclab import _core
 from emmclab.crash import generated_programs, workloads
-from emmclab.crash.guest.kernel import Kernel
-from emmclab.crash.guest.machine import QEMU
+from emmclab.crash.guest.machine import QEMU, Kernel
 from emmclab.crash.tools import TOOLS_PATH
 
 #: Number of bytes of a disk image that are processed at once.
