@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PATIENCE_S, assert_refused, begin, emmclab, emmclab_json, emmclab_ok, need, wait_until
-from emmclab.apps.closed_loop import application_text, applications, learn_application
-from emmclab.apps.result_types import LearnedTime
+from emmclab.apps.closed_loop import LearnedTime, application_text, applications, learn_application
 
 #: A program that runs quickly on a real clock.
 _PROGRAM = """

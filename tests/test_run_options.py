@@ -37,8 +37,8 @@ from emmclab.simulation.run_options import DEFAULTS, RUN_OPTIONS, RunOptions, co
 from emmclab.simulation.stored_result import read_result
 from emmclab.studies import Study
 from emmclab.studies.grid import AXES
+from emmclab.studies.store import rows_of
 from emmclab.studies.summary import METRICS
-from emmclab.studies.tables import rows_of
 from emmclab.traces.reading import bundled_by_name
 
 #: Options of commands that have the name of a run option but another meaning.

@@ -16,12 +16,12 @@ import emmclab as lab
 from conftest import ROOT, csv_trace, emmclab
 from emmclab import _core
 from emmclab.apps.closed_loop import AppOptionFields, run_application
-from emmclab.apps.result_types import AppRun
 from emmclab.apps.solutions import Risks, risks
 from emmclab.calibration.calibrate import calibrate
 from emmclab.calibration.validation import ValidationFields, validate
 from emmclab.core_types import (
     AnnouncedCapabilities,
+    AppResult,
     Calibration,
     ClockJumpRow,
     Finding,
@@ -75,7 +75,7 @@ def test_a_result_has_the_typed_fields_and_no_other(name: str) -> None:
 
 def test_a_result_of_an_application_has_the_typed_fields_and_no_other() -> None:
     result = run_application("email", "nexus5")
-    check_types(result["app"], AppRun)
+    check_types(result["app"], AppResult)
     check_types(result["device"], SimulationResult)
 
 

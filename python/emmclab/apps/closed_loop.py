@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict, Unpack
+from typing import Annotated, Any, NotRequired, TypedDict, Unpack
 
 from emmclab import _core
-from emmclab.apps.result_types import AppRun
 from emmclab.calibration.fit_sources import runs_note
+from emmclab.core_types import AppResult as AppRun
 from emmclab.core_types import SimulationResult
 from emmclab.runtime.field_mapping import FieldMapping
 from emmclab.runtime.files import note_written_files
@@ -24,9 +24,6 @@ from emmclab.simulation.preconditioning import no_trace
 from emmclab.simulation.result import Result
 from emmclab.simulation.run_options import RUN_OPTIONS
 from emmclab.traces.inputs import ProvenanceFields
-
-if TYPE_CHECKING:
-    from emmclab.apps.result_types import LearnedTime
 
 #: Labels of the thread states, by the names of the states in results.
 STATES = dict(_core.app_states())
@@ -94,6 +91,32 @@ class AppOptions:
         if self.clock is not None:
             fields["clock"] = self.clock
         return fields
+
+
+class LearnedTime(TypedDict):
+    """Times of the thread for which the user of a learned program waits, in ns.
+
+    `asleep_ns` and `unexplained_ns` are waits of this thread and of the threads for which it waited; they do not depend
+    on the device. `behind_ns` is the work of other threads after the end of this thread; the learned program omits this
+    work.
+    """
+
+    thread: str
+    runs: str
+    lasted_ns: int
+    asleep_ns: int
+    unexplained_ns: int
+    behind_ns: int
+
+
+class Agreement(TypedDict):
+    """A figure of a live run and of a simulated run; `difference_pct` is None if the live figure is 0."""
+
+    name: str
+    unit: str
+    live: float
+    model: float
+    difference_pct: float | None
 
 
 class AppResult(FieldMapping):

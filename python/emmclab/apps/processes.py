@@ -8,8 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import TypedDict, Unpack
 
 from emmclab import _core
-from emmclab.apps.closed_loop import APPLICATION_OPTIONS, AppOptions, AppResult, RunningOptions, program_of
-from emmclab.apps.result_types import Agreement
+from emmclab.apps.closed_loop import APPLICATION_OPTIONS, Agreement, AppOptions, AppResult, RunningOptions, program_of
 from emmclab.errors import ConfigError
 from emmclab.live.device import LiveDevice
 from emmclab.live.serve import require_loop, require_tools, serve

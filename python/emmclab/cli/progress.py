@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from emmclab._core import preconditioned_bytes
 from emmclab.cli.console import print_stderr
-from emmclab.cli.unicode_bars import bar
-from emmclab.runtime.number_format import size
+from emmclab.runtime.number_format import bar, size
 from emmclab.runtime.threads import repeated
 from emmclab.simulation.device import Device
 from emmclab.simulation.preconditioning import parse_precondition

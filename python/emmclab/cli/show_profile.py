@@ -10,10 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.tables import framed, show_table, table_of
-from emmclab.cli.unicode_bars import bar, spark
 from emmclab.core_types import Finding, RecordedActivity
 from emmclab.runtime.document import Row
-from emmclab.runtime.number_format import difference_text
+from emmclab.runtime.number_format import bar, difference_text, spark
 from emmclab.traces.activity import activity_tables
 from emmclab.traces.fsync_text import Fsync
 from emmclab.traces.journal import Journal

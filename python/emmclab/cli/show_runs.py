@@ -7,11 +7,10 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.tables import framed, print_line, show_table
-from emmclab.cli.unicode_bars import bar
 from emmclab.comparison.comparison_tables import by_layers, comparison_tables, recorded_table, spread_table
 from emmclab.comparison.recorded_vs_simulated import ComparedSpread, comparison_notes, comparison_spread
 from emmclab.comparison.seed_statistics import comparison_headlines
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.number_format import bar, signed
 from emmclab.simulation.fio_figures import fio_table
 from emmclab.simulation.result import Result, wait_figures
 from emmclab.simulation.result_fields import result_field

@@ -17,10 +17,9 @@ from emmclab.errors import InputError
 from emmclab.fleet.table import DamagedError, Description, Identity, Table, bins, reason, refused_row, row_of, write
 from emmclab.fleet.table_state import Copy, Profiled, State, state_of
 from emmclab.runtime.bucket import Bucket
-from emmclab.runtime.build import build_digest
 from emmclab.runtime.executors import Crash, Executor
 from emmclab.runtime.files import digest, folder_aside, printable, sweep
-from emmclab.runtime.local_copies import scratch
+from emmclab.runtime.local_copies import build_digest, scratch
 from emmclab.traces.recording_files import Recording, among, is_in_parts, metadata_keys, parts_of, recordings
 
 #: Maximum number and total bytes of recordings that are copied before they are profiled.

@@ -1,4 +1,4 @@
-"""Paths of the files that a study's simulations read: the original files, or copies on a cluster node."""
+"""Paths and digests of the files that a study's simulations read: the original files, or copies on a cluster node."""
 
 import contextlib
 import functools
@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from emmclab import _core
 from emmclab.errors import InputError
 
 #: Paths of local copies of files, by the path that the study names.
@@ -44,6 +45,11 @@ def file_digest(path: str) -> str:
     except OSError as error:
         hint = "use the name of a workload (`emmclab synth` lists them) or the path of a trace"
         raise InputError.of(error, path, hint) from error
+
+
+def build_digest() -> str:
+    """Return the digest of the compiled Rust core; stored results of other builds are not reused."""
+    return file_digest(_core.__file__)
 
 
 def scratch() -> Path:

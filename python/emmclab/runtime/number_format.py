@@ -1,5 +1,6 @@
-"""Formats numbers for people: durations and sizes with three significant digits, and changes with a sign."""
+"""Formats numbers for people: with three significant digits and a unit, changes with a sign, and bars of characters."""
 
+from collections.abc import Sequence
 from math import floor, log10
 from typing import TypedDict
 
@@ -114,3 +115,31 @@ def difference_text(difference: FigureDifference, digits: int = 1) -> str:
     if points is not None:
         return f"{signed(points, 2)} points"
     return "–" if pct is None else f"{signed(pct, digits)} %"
+
+
+#: Horizontal and vertical bars, in eighths of a character.
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_HEIGHTS = "▁▂▃▄▅▆▇█"
+
+
+def bar(value: float, longest: float, width: int) -> str:
+    """Return a horizontal bar, to an eighth of a character; the value `longest` has `width` characters.
+
+    >>> bar(3, 4, 4)
+    '███'
+    """
+    eighths = round(8 * width * value / longest) if longest > 0 else 0
+    full, rest = divmod(eighths, 8)
+    return "█" * full + (_EIGHTHS[rest] if rest else "")
+
+
+def spark(values: Sequence[float]) -> str:
+    """Return a bar chart with one column per value, relative to the largest; a value of 0 is a blank.
+
+    >>> spark([0, 1, 8])
+    ' ▁█'
+    """
+    highest = max(values, default=0)
+    if highest <= 0:
+        return " " * len(values)
+    return "".join(" " if value <= 0 else _HEIGHTS[max(0, round(8 * value / highest) - 1)] for value in values)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from emmclab import __version__
 from emmclab.errors import EmmclabError, InputError, UnsupportedError
-from emmclab.runtime.build import build_digest
-from emmclab.runtime.local_copies import file_digest, local_path
+from emmclab.runtime.local_copies import build_digest, file_digest, local_path
 from emmclab.simulation.device import Device
 from emmclab.studies.grid import FILES
 from emmclab.studies.input import Input

@@ -14,9 +14,8 @@ from emmclab.runtime.local_copies import scratch
 from emmclab.studies.cell import Cell
 from emmclab.studies.kinds import Images
 from emmclab.studies.result_rows import StoredCell
-from emmclab.studies.store import image_folders
+from emmclab.studies.store import image_folders, lines_of
 from emmclab.studies.stored_types import Entry
-from emmclab.studies.tables import lines_of
 
 #: Target duration of a task in seconds, and maximum number of cells in a task.
 _TASK_S, _TOGETHER = 1.0, 256

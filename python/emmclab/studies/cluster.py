@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from emmclab.errors import ConfigError, EmmclabError, InputError, UnsupportedError
-from emmclab.runtime.build import build_digest
 from emmclab.runtime.executors import Crash, NextTask, Outcome, Task, Work
 from emmclab.runtime.files import write_atomically
-from emmclab.runtime.local_copies import file_digest, scratch, use_copies
+from emmclab.runtime.local_copies import build_digest, file_digest, scratch, use_copies
 from emmclab.runtime.optional_libraries import library
 
 #: Maximum size of a file that is sent to the cluster, bytes.

@@ -13,9 +13,8 @@ from emmclab.runtime.lists import Names, several
 from emmclab.runtime.result_storage import Place
 from emmclab.studies.kinds import PROFILES, RUNS, kind_of_cell
 from emmclab.studies.power_cut_settings import CutRun
-from emmclab.studies.store import Store
+from emmclab.studies.store import Digest, Store
 from emmclab.studies.stored_types import About, Entry, FailedCell, Run
-from emmclab.studies.tables import Digest
 from emmclab.traces.profile import Profile
 from emmclab.traces.workload import workload_groups, workloads
 

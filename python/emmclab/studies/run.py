@@ -12,7 +12,6 @@ import duckdb
 from emmclab import __version__
 from emmclab.calibration.fit_sources import Fitted
 from emmclab.errors import ConfigError, InputError, UnsupportedError
-from emmclab.runtime.build import build_digest
 from emmclab.runtime.checksummed import is_intact
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.files import (
@@ -23,7 +22,7 @@ from emmclab.runtime.files import (
     note_written_files,
     printable,
 )
-from emmclab.runtime.local_copies import file_digest, local_path
+from emmclab.runtime.local_copies import build_digest, file_digest, local_path
 from emmclab.runtime.parquet import TableFile, database, questions, quoted
 from emmclab.runtime.result_storage import Folder, Place
 from emmclab.simulation.device import Device
@@ -37,9 +36,8 @@ from emmclab.studies.input import Input
 from emmclab.studies.kinds import CellKind
 from emmclab.studies.result_rows import ask
 from emmclab.studies.results import Results
-from emmclab.studies.store import IMAGES_BYTES, Finished, Keeper, Missing, Store, missing_about
+from emmclab.studies.store import IMAGES_BYTES, Finished, Keeper, Missing, Store, missing_about, row_of_cell
 from emmclab.studies.stored_types import About, FittedTo, FurtherAbout, Run
-from emmclab.studies.tables import row_of_cell
 
 #: Parquet metadata key under which a table stores its provenance.
 MADE_OF = "emmclab_made_of"

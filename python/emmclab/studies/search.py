@@ -23,9 +23,8 @@ from emmclab.studies.kinds import PROFILE
 from emmclab.studies.result_rows import StoredCell
 from emmclab.studies.run import Note, StudyProgress, require_all, unheard
 from emmclab.studies.search_space import Space
-from emmclab.studies.store import IMAGES_BYTES, Keeper, Store
+from emmclab.studies.store import IMAGES_BYTES, Keeper, Store, row_of_cell
 from emmclab.studies.summary import average
-from emmclab.studies.tables import row_of_cell
 
 #: Methods of choosing the settings of a trial: TPE learns from earlier trials; the others are baselines.
 WAYS = ("TPE", "random", "grid")

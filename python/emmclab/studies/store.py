@@ -1,4 +1,4 @@
-"""Stores the results of a study: finished cells in Parquet files (parts), which are finally joined, and tables."""
+"""Stores the results of a study: finished cells in Parquet files (parts), which are finally joined, and table rows."""
 
 import contextlib
 import hashlib
@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any, cast
 
 from emmclab.errors import InputError
-from emmclab.runtime.build import build_digest
 from emmclab.runtime.checksummed import from_checked_json, is_intact, to_checked_json
+from emmclab.runtime.document import Row
 from emmclab.runtime.files import lock, open_own, refuse_link, remove_named, sweep
-from emmclab.runtime.local_copies import scratch
-from emmclab.runtime.parquet import Line, TableFile
+from emmclab.runtime.local_copies import build_digest, scratch
+from emmclab.runtime.parquet import Line, TableFile, form_of, text_of
 from emmclab.runtime.result_storage import DAMAGED, Folder, Place
 from emmclab.studies.cell import Cell
-from emmclab.studies.kinds import TABLES, Images
+from emmclab.studies.flatten import flat, with_settings
+from emmclab.studies.kinds import TABLES, Images, kind_of_cell
 from emmclab.studies.result_rows import StoredCell, ask, keys_of, undamaged, write_joined, write_part
-from emmclab.studies.stored_types import About, FailedRow, FurtherAbout, Index, MissingCell, RunRow
-from emmclab.studies.tables import Digest, result_lines
+from emmclab.studies.stored_types import About, Entry, FailedRow, FurtherAbout, Index, MissingCell, RunRow
 
 #: Default limit for the total size of preconditioned device images in the results folder of a study, bytes.
 IMAGES_BYTES = 4 << 30
@@ -45,6 +45,49 @@ _EACH_S, _MOST_S = 0.1, 10.0
 #: Part files are joined at the end of a run. Above `_MANY_CELLS` cells, they are joined only if there are more than
 #: `_MANY_PARTS` files.
 _MANY_CELLS, _MANY_PARTS = 4_096, 1_000
+
+
+class Digest:
+    """A digest of results in order: the SHA-256 over the SHA-256 of each result."""
+
+    def __init__(self) -> None:
+        """Create the digest of an empty sequence of results."""
+        self._hash = hashlib.sha256()
+
+    def add(self, hashed: str) -> None:
+        """Add the next result, given as the SHA-256 of its JSON."""
+        self._hash.update(hashed.encode())
+
+    @property
+    def text(self) -> str:
+        """Return the first 16 digits of the digest."""
+        return self._hash.hexdigest()[:16]
+
+
+def lines_of(entry: Entry) -> str:
+    """Return the table rows of a result as text, one per line, in the form in which they are stored."""
+    return "\n".join(f"{table} {form_of(row)} {text_of(row)}" for table, row in rows_of(entry))
+
+
+def result_lines(text: str) -> tuple[str, list[Line]]:
+    """Return the digest of a stored result and its table rows, from the stored text."""
+    digest, *lines = text.split("\n")
+    return digest, [Line(*line.split(" ", 2)) for line in lines]
+
+
+def row_of_cell(text: str) -> tuple[str, Row]:
+    """Return the table row of a single run of a study (cell) and the name of its table, from the stored text."""
+    _, (line, *_) = result_lines(text)
+    return line.table, json.loads(line.row)
+
+
+def rows_of(entry: Entry) -> Iterator[tuple[str, Row]]:
+    """Yield the table rows of a result, each with the name of its table; the row of the whole result comes first."""
+    cell = entry["cell"]
+    if "failed" in entry:
+        yield "failures", with_settings(flat({**cell, **entry["failed"]}), cell)
+        return
+    yield from kind_of_cell(cell["grid"], cell.get("options")).rows(cell, entry["result"])
 
 
 @dataclass(frozen=True)

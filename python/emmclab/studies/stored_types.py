@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from emmclab.apps.result_types import KeptAppRun
-from emmclab.core_types import SimulationResult
+from emmclab.core_types import AppResult, SimulationResult
 from emmclab.simulation.layers import Setting
 
 #: Options of one cell (a single run of a study), by name: `mode`, `capacity`, run options (`RUN_OPTIONS`), and options
@@ -89,6 +88,13 @@ class LiveSoftware(TypedDict):
 
     host: dict[str, str]
     file_system: FileSystemFields
+
+
+class KeptAppRun(AppResult):
+    """A simulated run of an application, as a study stores it: with the fields `runtime_s` and `storage_s`."""
+
+    runtime_s: float
+    storage_s: float
 
 
 class Run(SimulationResult):

@@ -16,7 +16,6 @@ from emmclab.studies.grid import AXES
 from emmclab.studies.kinds import PROFILE
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
-from emmclab.studies.tables import stop_of
 from emmclab.traces.profile_options import percentile_label
 
 #: Maximum exponent passed to `expm1`, so that an interval does not overflow.
@@ -463,7 +462,7 @@ def _summary(grid: str, runs: list[Run], metrics: tuple[Metric, ...]) -> Summary
 
 def _point(name: str, setting: Setting, runs: list[Run], metrics: Sequence[Metric]) -> Point:
     done = [run for run in runs if run.message is None]
-    complete = [run for run in done if stop_of(run) is None]
+    complete = [run for run in done if run.run.stopped is None]
     by_seed = {
         metric.name: {run.seed: value for run in complete if (value := metric.of(run)) is not None}
         for metric in metrics
@@ -475,7 +474,7 @@ def _point(name: str, setting: Setting, runs: list[Run], metrics: Sequence[Metri
         {name: _spread(values) for name, values in by_seed.items()},
         by_seed,
         len(complete),
-        tuple(dict.fromkeys(reason for run in done if (reason := stop_of(run)) is not None)),
+        tuple(dict.fromkeys(reason for run in done if (reason := run.run.stopped) is not None)),
         tuple(dict.fromkeys(run.message for run in runs if run.message is not None)),
         sum(run.run.load.overloaded for run in complete),
     )
