@@ -2,18 +2,23 @@
 
 import hashlib
 import json
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.text import Text
+from typer.core import TyperGroup
 
 import emmclab as package
-from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok
+from conftest import PATIENCE_S, ROOT, assert_refused, emmclab, emmclab_json, emmclab_ok, environment
 from emmclab.cli import application
 from emmclab.cli.command_groups import walk_commands
 from emmclab.traces.profile_fields import LEDGER_MEANINGS
+from repository import complain
 
 SIZE_AND_TIMING = [
     "data_size_kb",
@@ -216,3 +221,31 @@ def test_explain_lists_what_settings_allow_and_what_counts_mean(trace: Path) -> 
     for field in package.read(trace).ledger:
         assert LEDGER_MEANINGS[field] in counted, field
         assert LEDGER_MEANINGS[field] != package._core.ledger_labels()[field], field
+
+
+def test_commands_print_what_is_kept() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "command_outputs.py"), "check"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=PATIENCE_S, check=False)
+    assert done.stderr == "", done.stderr
+    if done.returncode != 0:
+        pytest.fail(done.stdout, pytrace=False)
+
+
+def test_bad_input_gives_an_error_with_a_hint_and_never_a_traceback() -> None:
+    faults = []
+    for path in sorted((ROOT / "tests" / "messages").glob("*.txt")):
+        for case in re.split(r"^\$ ", path.read_text(), flags=re.MULTILINE):
+            if "bug in emmclab" in case or "Traceback" in case:
+                faults.append(case)
+            if "! error: " in case and "! hint: " not in case:
+                faults.append(case)
+    complain(faults, "give each error a hint that says what to do")
+
+
+def test_help_fits_the_terminal() -> None:
+    faults = []
+    for words, command in walk_commands(application()):
+        option = "--help" if isinstance(command, TyperGroup) else "--help-all"
+        lines = emmclab(*words.split(), option, env={"COLUMNS": "80"}).stdout.splitlines()
+        faults += [f"{words}: {line}" for line in lines if len(line) > 80 or "…" in line]
+    complain(faults, "shorten the metavar or the word that does not fit")

@@ -10,8 +10,7 @@ from playwright.sync_api import Browser
 
 from browsing import Visit
 from conftest import emmclab_ok
-from crash_findings import DOCUMENTED, SUMMARY, clean_run, documented, scene
-from crash_runs import DEVICE
+from crash_runs import DEVICE, DOCUMENTED, SUMMARY, clean_run, documented, scene
 from emmclab.pages.crash import render
 
 pytestmark = pytest.mark.slow

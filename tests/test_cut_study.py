@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from conftest import assert_refused, emmclab, emmclab_json
-from crash_findings import cut_result
+from crash_runs import cut_result
 from emmclab.errors import ConfigError
 from emmclab.studies import Results, Study
 from emmclab.studies.power_cut_settings import DOCUMENTED, KEPT, LOST, CutCell, CutRun

@@ -10,7 +10,7 @@ from rich.console import Console
 
 import emmclab as lab
 from conftest import Reproduced
-from crash_findings import cut_result
+from crash_runs import cut_result
 from emmclab.cli.claims import results_of, show_claims
 from emmclab.papers import claims
 from emmclab.papers.claims import judge_study

@@ -116,8 +116,7 @@ NOT_RUN = {
     "apps learn|apps run app.toml": "strace; test_followed_pages.py",
     "apps compare|apps solutions": "a minute; test_apps.py, test_solutions.py",
     "run power-cuts|report power-cuts|query .* --study power-cuts": "root, minutes; test_cut_study.py",
-    "reproduce|papers|claims": "minutes; test_reproduce.py, test_claims.py, test_dsn17.py, test_fast12.py, "
-    "test_systor24.py",
+    "reproduce|papers|claims": "minutes; test_claims.py, test_dsn17.py, test_fast12.py, test_systor24.py",
     "devices --check \\w+ *#": "a minute; test_measured_figures.py",
     "run study.toml --on|run study.toml --shard .*SLURM|run .*JOB_COMPLETION": "a cluster; test_cluster.py",
     "run .* s3:": "a bucket; test_bucket.py",

@@ -19,9 +19,9 @@ from browsing import PHONE_PX, Visit, check_fit
 from charts import faults_of, invalid_charts
 from conftest import biotracer, csv_trace, emmclab_ok, need_library
 from conftest import emmclab as emmclab_command
-from crash_findings import SUMMARY, documented
-from crash_findings import clean_run as crash_clean
-from crash_findings import scene as crash_scene
+from crash_runs import SUMMARY, documented
+from crash_runs import clean_run as crash_clean
+from crash_runs import scene as crash_scene
 from emmclab.advice.advise import advise
 from emmclab.calibration.measured_figures import FigureComparison, FigureJob, MeasuredFigure
 from emmclab.pages import chart_files as kept
