@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import altair as alt
@@ -258,14 +259,11 @@ def _busy(result: Result, _first: Result) -> Rows:
     ]
 
 
-def _blocks(path: str) -> Callable[[Result, Result], Rows]:
-    def rows(result: Result, _first: Result) -> Rows:
-        histogram = result[path]
-        bins = zip(histogram["from"], histogram["blocks"], strict=True)
-        drawn: list[Row] = [{"from": low, "blocks": blocks} for low, blocks in bins]
-        return drawn if histogram["max"] else []
-
-    return rows
+def _blocks(path: str, result: Result, _first: Result) -> Rows:
+    histogram = result[path]
+    bins = zip(histogram["from"], histogram["blocks"], strict=True)
+    drawn: list[Row] = [{"from": low, "blocks": blocks} for low, blocks in bins]
+    return drawn if histogram["max"] else []
 
 
 #: Functions that return the chart rows of a figure. The arguments are a result and the first result of the same trace.
@@ -278,8 +276,8 @@ _ROWS: dict[str, Callable[[Result, Result], Rows]] = {
     "space_utilisation": _space,
     "waf_by_cause": _programmed,
     "utilisation": _busy,
-    "erase_counts": _blocks("wear.erase_counts"),
-    "valid_units": _blocks("gc.valid_units"),
+    "erase_counts": partial(_blocks, "wear.erase_counts"),
+    "valid_units": partial(_blocks, "gc.valid_units"),
 }
 
 FIGURES = (

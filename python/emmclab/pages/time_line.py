@@ -30,15 +30,13 @@ def time_line(rows: Rows) -> Chart:
     compare them; causes of waiting are drawn only for a single device.
     """
     devices = in_order(rows, "device")
-    is_single = len(devices) == 1
-    panels = [_responses(rows, devices)]
-    if is_single:
-        panels.append(_waits(rows))
-    panels += [_unfinished(rows, devices), _load(rows)]
-    if work := _work(rows, devices):
-        panels.append(work)
-    last_number = len(panels) - 1
-    charts = [panel(number == last_number) for number, panel in enumerate(panels)]
+    work = _work(rows, devices)
+    charts = [_responses(rows, devices)]
+    if len(devices) == 1:
+        charts.append(_waits(rows))
+    charts += [_unfinished(rows, devices), _load(rows, last=work is None)]
+    if work is not None:
+        charts.append(work)
     for number, chart in enumerate(charts):
         chart.name = f"panel-{number}"
     zoom = alt.TopLevelSelectionParameter(
@@ -57,7 +55,7 @@ def _base(rows: Rows, height: int, *, middle: bool = False) -> Chart:
     return chart_of(rows, height).properties(width=400).transform_calculate(**times)
 
 
-def _x(rows: Rows, last: bool) -> alt.X:
+def _x(rows: Rows, last: bool = False) -> alt.X:
     end = max(row["time_s"] + row["width_s"] for row in rows)
     scale = alt.Scale(domain=[0, end], nice=False)
     return alt.X("at_s:Q", title="time, s" if last else None, scale=scale, axis=alt.Axis(labels=last))
@@ -74,7 +72,7 @@ def _device_colour(devices: list[str], legend: bool = False) -> alt.Color:
     return alt.Color("device:N", title=None, sort=devices, legend=legend_options)
 
 
-def _responses(rows: Rows, devices: list[str]) -> Any:
+def _responses(rows: Rows, devices: list[str]) -> Chart:
     statistics = list(_TIMES) if len(devices) == 1 else ["mean", "p99"]
     timed = [row for row in rows if row["response_p99_ms"] is not None]
     highest = _FIELDS[statistics[-1]]
@@ -92,87 +90,73 @@ def _responses(rows: Rows, devices: list[str]) -> Any:
         base = base.encode(strokeDash=alt.StrokeDash("of:N", title=None, sort=statistics))
         colour = _device_colour(devices, legend=True)
 
-    def panel(last: bool) -> Chart:
-        # Points are also drawn, because a step between two pauses would not be visible as a line.
-        return base.mark_line(strokeWidth=1, clip=True, point=alt.OverlayMarkDef(size=12)).encode(
-            x=_x(rows, last),
-            y=_y("response_ms", "response, ms", scaled.axis, scale=scaled.scale),
-            tooltip=tooltip(timed),
-            color=colour,
-        )
-
-    return panel
+    # Points are also drawn, because a step between two pauses would not be visible as a line.
+    return base.mark_line(strokeWidth=1, clip=True, point=alt.OverlayMarkDef(size=12)).encode(
+        x=_x(rows),
+        y=_y("response_ms", "response, ms", scaled.axis, scale=scaled.scale),
+        tooltip=tooltip(timed),
+        color=colour,
+    )
 
 
-def _waits(rows: Rows) -> Any:
+def _waits(rows: Rows) -> Chart:
     scale = alt.Scale(domain=list(WAITS), range=list(WAITS.values()))
 
-    def panel(last: bool) -> Chart:
-        return (
-            _base(rows, _LOW_PX + 20)
-            .transform_filter("datum.response_mean_ms != null")
-            .transform_calculate(
-                queue="datum.queue_ms",
-                collection="datum.gc_ms",
-                **{
-                    "wake-up": "datum.wake_up_ms",
-                    "work": "max(0, datum.response_mean_ms - datum.queue_ms - datum.gc_ms - datum.wake_up_ms)",
-                },
-            )
-            .transform_fold(list(WAITS), ["part", "ms"])
-            .transform_stack(stack="ms", groupby=["time_s"], sort=[alt.SortField("part")], as_=["from_ms", "upto_ms"])
-            .mark_rect(clip=True, strokeWidth=0)
-            .encode(
-                x=_x(rows, last),
-                x2="to_s:Q",
-                y=_y("from_ms", "mean, ms"),
-                y2="upto_ms:Q",
-                color=alt.Color("part:N", title="wait for", scale=scale),
-            )
+    return (
+        _base(rows, _LOW_PX + 20)
+        .transform_filter("datum.response_mean_ms != null")
+        .transform_calculate(
+            queue="datum.queue_ms",
+            collection="datum.gc_ms",
+            **{
+                "wake-up": "datum.wake_up_ms",
+                "work": "max(0, datum.response_mean_ms - datum.queue_ms - datum.gc_ms - datum.wake_up_ms)",
+            },
         )
-
-    return panel
-
-
-def _unfinished(rows: Rows, devices: list[str]) -> Any:
-    def panel(last: bool) -> Chart:
-        return (
-            _base(rows, _LOW_PX, middle=True)
-            .mark_line(interpolate="step", strokeWidth=1.2, clip=True)
-            .encode(x=_x(rows, last), y=_y("unfinished", "unfinished"), color=_device_colour(devices))
+        .transform_fold(list(WAITS), ["part", "ms"])
+        .transform_stack(stack="ms", groupby=["time_s"], sort=[alt.SortField("part")], as_=["from_ms", "upto_ms"])
+        .mark_rect(clip=True, strokeWidth=0)
+        .encode(
+            x=_x(rows),
+            x2="to_s:Q",
+            y=_y("from_ms", "mean, ms"),
+            y2="upto_ms:Q",
+            color=alt.Color("part:N", title="wait for", scale=scale),
         )
+    )
 
-    return panel
+
+def _unfinished(rows: Rows, devices: list[str]) -> Chart:
+    return (
+        _base(rows, _LOW_PX, middle=True)
+        .mark_line(interpolate="step", strokeWidth=1.2, clip=True)
+        .encode(x=_x(rows), y=_y("unfinished", "unfinished"), color=_device_colour(devices))
+    )
 
 
-def _load(rows: Rows) -> Any:
+def _load(rows: Rows, last: bool) -> Chart:
     device = rows[0]["device"]
     scale = alt.Scale(domain=["read", "write"], range=[OP_COLOURS["read"], OP_COLOURS["write"]])
 
-    def panel(last: bool) -> Chart:
-        return (
-            _base(rows, _LOW_PX)
-            .transform_filter(alt.datum.device == device)
-            .transform_calculate(
-                read="datum.read_kb / 1024 / datum.width_s", write="datum.write_kb / 1024 / datum.width_s"
-            )
-            .transform_fold(["read", "write"], ["op", "mb_s"])
-            .transform_stack(stack="mb_s", groupby=["time_s"], sort=[alt.SortField("op")], as_=["from_mb", "upto_mb"])
-            .mark_rect(clip=True, strokeWidth=0)
-            .encode(
-                x=_x(rows, last),
-                x2="to_s:Q",
-                y=_y("from_mb", "MB/s"),
-                y2="upto_mb:Q",
-                color=alt.Color("op:N", title=None, scale=scale),
-            )
+    return (
+        _base(rows, _LOW_PX)
+        .transform_filter(alt.datum.device == device)
+        .transform_calculate(read="datum.read_kb / 1024 / datum.width_s", write="datum.write_kb / 1024 / datum.width_s")
+        .transform_fold(["read", "write"], ["op", "mb_s"])
+        .transform_stack(stack="mb_s", groupby=["time_s"], sort=[alt.SortField("op")], as_=["from_mb", "upto_mb"])
+        .mark_rect(clip=True, strokeWidth=0)
+        .encode(
+            x=_x(rows, last),
+            x2="to_s:Q",
+            y=_y("from_mb", "MB/s"),
+            y2="upto_mb:Q",
+            color=alt.Color("op:N", title=None, scale=scale),
         )
+    )
 
-    return panel
 
-
-def _work(rows: Rows, devices: list[str]) -> Any:
-    """Return a function that draws a row for each kind of a device's background work; None if there is no such work."""
+def _work(rows: Rows, devices: list[str]) -> Chart | None:
+    """Draw a row for each kind of a device's background work; return None if there is no such work."""
     kinds = [
         (name, words)
         for name, words in (("collections", "blocks collected"), ("wake_ups", "wake-ups"))
@@ -187,21 +171,18 @@ def _work(rows: Rows, devices: list[str]) -> Any:
     lines = alt.Axis(labelExpr="split(datum.label, '\\n')", labelLimit=_LABELS_PX + 20, labelFontSize=9)
     lines.minExtent = lines.maxExtent = _LABELS_PX
 
-    def panel(last: bool) -> Chart:
-        return (
-            _base(rows, _LANE_PX * len(lanes))
-            .transform_fold(names, ["kind", "count"])
-            .transform_filter("datum.count > 0")
-            .transform_calculate(lane=f"{before}{words}")
-            .mark_rect(clip=True)
-            .encode(
-                x=_x(rows, last),
-                x2="to_s:Q",
-                y=alt.Y("lane:N", title=None, sort=lanes, axis=lines),
-                color=alt.Color(
-                    "count:Q", title="in a step", scale=alt.Scale(type="symlog"), legend=alt.Legend(tickCount=2)
-                ),
-            )
+    return (
+        _base(rows, _LANE_PX * len(lanes))
+        .transform_fold(names, ["kind", "count"])
+        .transform_filter("datum.count > 0")
+        .transform_calculate(lane=f"{before}{words}")
+        .mark_rect(clip=True)
+        .encode(
+            x=_x(rows, last=True),
+            x2="to_s:Q",
+            y=alt.Y("lane:N", title=None, sort=lanes, axis=lines),
+            color=alt.Color(
+                "count:Q", title="in a step", scale=alt.Scale(type="symlog"), legend=alt.Legend(tickCount=2)
+            ),
         )
-
-    return panel
+    )

@@ -1,8 +1,8 @@
 """The page of `emmclab validate`."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import altair as alt
 
@@ -138,36 +138,32 @@ def _curve(rows: Rows) -> Chart:
     )
 
 
-def _error_by(title: str) -> Any:
-    """Return a function that draws the error ratio of each group, a colour for each model, on a logarithmic axis."""
-
-    def draw(rows: Rows) -> Chart:
-        models = plots.in_order(rows, "model")
-        ratios = [row["ratio"] for row in rows]
-        ends = [min(*ratios, 1 / _LEAST_SHOWN), max(*ratios, _LEAST_SHOWN)]
-        return (
-            plots.chart_of(rows)
-            .mark_bar()
-            .encode(
-                x=alt.X(
-                    "group:N",
-                    title=title,
-                    sort=plots.in_order(rows, "group"),
-                    axis=alt.Axis(labelAngle=-40, labelOverlap=False),
-                ),
-                y=alt.Y(
-                    "ratio:Q",
-                    title="simulated / recorded",
-                    scale=alt.Scale(type="log", domain=ends),
-                    axis=alt.Axis(format="~r", values=_RATIOS, labelOverlap=True),
-                ),
-                y2=alt.datum(1),
-                xOffset=alt.XOffset("model:N", sort=models),
-                color=alt.Color("model:N", title=None, sort=models),
-            )
+def _error_by(title: str, rows: Rows) -> Chart:
+    """Draw the error ratio of each group, a colour for each model, on a logarithmic axis."""
+    models = plots.in_order(rows, "model")
+    ratios = [row["ratio"] for row in rows]
+    ends = [min(*ratios, 1 / _LEAST_SHOWN), max(*ratios, _LEAST_SHOWN)]
+    return (
+        plots.chart_of(rows)
+        .mark_bar()
+        .encode(
+            x=alt.X(
+                "group:N",
+                title=title,
+                sort=plots.in_order(rows, "group"),
+                axis=alt.Axis(labelAngle=-40, labelOverlap=False),
+            ),
+            y=alt.Y(
+                "ratio:Q",
+                title="simulated / recorded",
+                scale=alt.Scale(type="log", domain=ends),
+                axis=alt.Axis(format="~r", values=_RATIOS, labelOverlap=True),
+            ),
+            y2=alt.datum(1),
+            xOffset=alt.XOffset("model:N", sort=models),
+            color=alt.Color("model:N", title=None, sort=models),
         )
-
-    return draw
+    )
 
 
 _FIGURES = (
@@ -185,7 +181,7 @@ _FIGURES = (
             f"Error by {title}",
             "Median of the simulated response times divided by the median of the recorded ones; above 1 the model is "
             "too slow. Groups with too few requests are left out.",
-            _error_by(title),
+            partial(_error_by, title),
             each=True,
         )
         for name, title in _AXES.items()
