@@ -7,7 +7,8 @@ import pytest
 
 from conftest import emmclab_ok
 from emmclab.papers.claims import CANNOT, judge_study
-from emmclab.papers.iiswc15.implications_page import drawings, render
+from emmclab.papers.iiswc15.implications_page import drawings
+from emmclab.papers.pages import assemble_page
 from emmclab.runtime.executors import Serial
 from emmclab.studies import Study
 from emmclab.studies.grid import Grid
@@ -69,8 +70,8 @@ def test_what_more_wake_ups_could_not_explain_is_said(results: Results) -> None:
 def test_the_page_has_a_picture_and_an_answer_for_each(results: Results) -> None:
     claims = judge_study(results)
     drawn = drawings(results)
-    page = render(results, claims, drawn)
-    assert page == render(results, claims, drawings(results)), "the same results give the same bytes"
+    page = assemble_page(results, claims, drawn)
+    assert page == assemble_page(results, claims, drawings(results)), "the same results give the same bytes"
     for drawing in drawn:
         assert f'id="{drawing.name}"' in page
         assert drawing.rows
@@ -81,4 +82,4 @@ def test_the_page_has_a_picture_and_an_answer_for_each(results: Results) -> None
 def test_report_draws_the_same_page_of_a_finished_study(folder: Path, results: Results) -> None:
     page = folder / "page.html"
     emmclab_ok("report", "implications", "--results", folder, "--html", page)
-    assert page.read_text() == render(results, judge_study(results), drawings(results))
+    assert page.read_text() == assemble_page(results, judge_study(results), drawings(results))

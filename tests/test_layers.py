@@ -9,8 +9,9 @@ import annotated
 import emmclab as lab
 from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok
 from emmclab.errors import ConfigError
-from emmclab.papers.advil12.advil12_page import drawings, render
+from emmclab.papers.advil12.advil12_page import drawings
 from emmclab.papers.claims import judge_study, rules
+from emmclab.papers.pages import assemble_page
 from emmclab.papers.registry import papers
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import layers
@@ -99,7 +100,7 @@ def test_every_claim_is_judged_and_the_page_holds_every_figure(small: Results) -
     assert [claim.id for claim in claims] == [rule.id for rule in rules(papers()["advil12"])]
     assert all(claim.measured != "–" for claim in claims)
     drawn = drawings(small)
-    page = render(small, claims, drawn)
+    page = assemble_page(small, claims, drawn)
     for drawing in drawn:
         assert drawing.rows, drawing.name
         assert f'id="{drawing.name}"' in page
@@ -111,7 +112,7 @@ def test_every_claim_is_judged_and_the_page_holds_every_figure(small: Results) -
 def test_report_draws_the_same_page_of_a_finished_study(folder: Path, small: Results) -> None:
     page = folder / "page.html"
     emmclab_ok("report", folder / "advil12.toml", "--results", folder, "--html", page)
-    assert page.read_text() == render(small, judge_study(small), drawings(small))
+    assert page.read_text() == assemble_page(small, judge_study(small), drawings(small))
 
 
 STACKS = ("none", "journal:legacy", "pass-through+pass-through", "journal:aware")

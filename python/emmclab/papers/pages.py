@@ -50,6 +50,27 @@ class Drawing:
         )
 
 
+@dataclass(frozen=True)
+class PageContent:
+    """What a paper's page contains besides claims and drawings.
+
+    Attributes:
+        answer: the finding, in one or two sentences.
+        lead: further paragraphs below the answer.
+        facts: further lines of the provenance, as label and text.
+        tables: the parts of the section of tables.
+        sections: sections after the claims that replace those of figures and tables.
+        ledger: the parts of the ledger; by default a line for each input.
+    """
+
+    answer: str = ""
+    lead: Sequence[str] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    tables: Sequence[Part] = ()
+    sections: Sequence[Section] = ()
+    ledger: Sequence[Part] | None = None
+
+
 def bars_by_trace(
     rows: Rows, field: str, axis: str, colour: str, *, order: Sequence[str] = (), columns: int = 2, published: str = ""
 ) -> Chart:
@@ -105,40 +126,26 @@ def write_page(results: Results, judged: Sequence[Claim], html: Path | None, fig
     page = page_of(results.about["name"])
     drawn = page.drawings(results)
     if html is not None:
-        write_atomically(html, page.render(results, judged, drawn))
+        write_atomically(html, assemble_page(results, judged, drawn))
     return write_drawings(drawn, figures) if figures is not None else 0
 
 
 def page_of(study: str) -> Any:
-    """Return the module with the `drawings` and `render` of a study's page, in the folder of its paper."""
+    """Return the module with the `drawings` and `content` of a study's page, in the folder of its paper."""
     return import_module(f"emmclab.papers.{studies()[study].name}.{study.replace('-', '_')}_page")
 
 
-def assemble_page(
-    results: Results,
-    judged: Sequence[Claim],
-    drawn: Sequence[Drawing],
-    *,
-    answer: str = "",
-    lead: Sequence[str] = (),
-    facts: Sequence[tuple[str, str]] = (),
-    tables: Sequence[Part] = (),
-    sections: Sequence[Section] = (),
-    ledger: Sequence[Part] | None = None,
-) -> str:
+def assemble_page(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
     """Return the page of a study: claims, recorded traces, figures and tables; the same results give the same bytes.
 
     Args:
         results: the results of the study.
         judged: the claims; their verdicts form the heading.
         drawn: the figures, each shown above the claims of its source; the first one is on the first screen.
-        answer: the finding, in one or two sentences.
-        lead: further paragraphs below the answer.
-        facts: further lines of the provenance, as label and text.
-        tables: the parts of the section of tables.
-        sections: sections after the claims that replace those of figures and tables.
-        ledger: the parts of the ledger; by default a line for each input.
     """
+    content: PageContent = page_of(results.about["name"]).content(
+        results, {claim.id: claim.measured for claim in judged}
+    )
     rows = {drawing.name: drawing.rows for drawing in drawn}
     about = results.about
     reading = ", ".join(f"{key} = {value}" for key, value in (about.get("reading") or {}).items())
@@ -146,12 +153,13 @@ def assemble_page(
     lines = [
         ("Results", f"SHA-256 {results.digest} of all {about['cells']:,} results"),
         *([("Recorded traces", f"read with {reading}")] if reading else []),
-        *facts,
+        *content.facts,
     ]
-    detail_sections = sections or [
+    detail_sections = content.sections or [
         *([Section("figures", "Figures", [Charts()], "Figures")] if len(drawn) > 1 else []),
-        *([Section("tables", "Tables", tables, "Tables")] if tables else []),
+        *([Section("tables", "Tables", content.tables, "Tables")] if content.tables else []),
     ]
+    ledger = content.ledger
     if ledger is None:
         ledger = [ledger_table(results)] if results.profiles else []
     return assemble(
@@ -164,7 +172,7 @@ def assemble_page(
         title=about["about"],
         head=Head(
             answer=headline(judged),
-            lead=[*filter(None, [answer]), *lead],
+            lead=[*filter(None, [content.answer]), *content.lead],
             tiles=[
                 Tile(verdict, f"{count:,}", kind=_BADGES.get(verdict, "unknown"))
                 for verdict, count in counts(judged).items()

@@ -1,14 +1,13 @@
 """The page of the study `advil12`: claims, Figures 7 to 9, and the work of each layer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import altair as alt
 
 from emmclab.pages.plots import Rows, bare_chart
 from emmclab.papers.advil12.bandwidth import DRAWN, PUBLISHED, VARIANTS, bandwidths, gains, lengths, pattern
-from emmclab.papers.claims import Claim
 from emmclab.papers.measures import table
-from emmclab.papers.pages import Drawing, assemble_page, bars_by_trace
+from emmclab.papers.pages import Drawing, PageContent, bars_by_trace
 from emmclab.runtime.document import Cells, Heading, Number, TextTable, number_cell
 from emmclab.simulation.result_fields import layer_field
 from emmclab.studies.results import Results
@@ -34,12 +33,9 @@ _TABLE2 = (
 )
 
 
-def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Return the page as HTML; the same results give the same bytes."""
-    return assemble_page(
-        results,
-        judged,
-        drawn,
+def content(results: Results, _measured: Mapping[str, str]) -> PageContent:
+    """Return the texts and tables of the page."""
+    return PageContent(
         lead=[
             f"{results.about['about']}, run again: {results.about['cells']:,} profiles and simulations of "
             f"{len(results.profiles)} workloads. The paper's recordings of phones are not public: here Phone_6H "

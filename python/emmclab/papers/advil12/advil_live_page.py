@@ -1,12 +1,11 @@
 """The HTML page of the study `advil-live`: Figure 7 and Table II of the paper, with real programs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from emmclab.pages.plots import Rows
 from emmclab.papers.advil12.bandwidth import PUBLISHED, VARIANTS, bandwidths, gains
 from emmclab.papers.advil12.live import SIMULATED, modelled, published_rates, rates
-from emmclab.papers.claims import Claim
-from emmclab.papers.pages import Drawing, assemble_page, bars_by_trace
+from emmclab.papers.pages import Drawing, PageContent, bars_by_trace
 from emmclab.runtime.document import Cells, Number, TextTable, number_cell
 from emmclab.runtime.number_format import signed
 from emmclab.studies.results import Results
@@ -21,13 +20,10 @@ _MODES = {
 }
 
 
-def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Return the page as HTML; the same results give the same bytes."""
+def content(results: Results, _measured: Mapping[str, str]) -> PageContent:
+    """Return the texts and tables of the page."""
     runs = [run for grid in ("bare", *_LAYERS) for run in results.select(grid)]
-    return assemble_page(
-        results,
-        judged,
-        drawn,
+    return PageContent(
         lead=[
             f"{results.about['about']}: {results.about['cells']:,} runs. Only the time of the device is "
             "measured, not that of the host.",

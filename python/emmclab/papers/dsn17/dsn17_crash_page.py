@@ -1,20 +1,16 @@
 """The page of the study `dsn17-crash`: the tested claim of the paper, and each run with power cuts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from emmclab.papers.claims import Claim
-from emmclab.papers.pages import Drawing, assemble_page
+from emmclab.papers.pages import Drawing, PageContent
 from emmclab.runtime.document import Cells, Column, Section, TextTable, number_cell
 from emmclab.studies.results import Results
 
 
-def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Return the page as HTML; the same results give the same bytes."""
+def content(results: Results, _measured: Mapping[str, str]) -> PageContent:
+    """Return the texts and tables of the page."""
     hosts = {item for run in results.cut_runs() for item in run.result.host.items()}
-    return assemble_page(
-        results,
-        judged,
-        drawn,
+    return PageContent(
         lead=[
             f"{results.about['about']}: {results.about['cells']:,} runs on ext4 on a served device. The "
             "mechanisms are our design; the claim is the paper's."

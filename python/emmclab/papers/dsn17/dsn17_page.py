@@ -1,24 +1,19 @@
 """The page of the study `dsn17`: applications in each journal mode, and the gain of each feature."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from emmclab.pages.plots import Rows
-from emmclab.papers.claims import Claim
 from emmclab.papers.dsn17.journaling import BASE, CPU_FACTOR, DEVICES, MODES, SAFE, durable_pct, ideal_run, seconds
-from emmclab.papers.pages import Drawing, assemble_page, bars_by_trace, ledger_table
+from emmclab.papers.pages import Drawing, PageContent, bars_by_trace, ledger_table
 from emmclab.runtime.document import Cells, Note, Number, TextTable, number_cell
 from emmclab.runtime.number_format import signed
 from emmclab.studies.results import Results
 from emmclab.traces.profile import Profile
 
 
-def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Return the page as HTML; the same results give the same bytes."""
-    measured = {claim.id: claim.measured for claim in judged}
-    return assemble_page(
-        results,
-        judged,
-        drawn,
+def content(results: Results, measured: Mapping[str, str]) -> PageContent:
+    """Return the texts and tables of the page."""
+    return PageContent(
         answer="Compared with the unchanged journal of ext4, all three features together change the speed of "
         f"applications by {measured['dsn17-gain']}; compared with ext4 without a journal they cost "
         f"{measured['dsn17-ideal']}.",

@@ -1,13 +1,12 @@
 """The page of the study `fast12`: claims, waits of users on each device, and whether the result still holds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import altair as alt
 
 from emmclab.apps.closed_loop import STATES
 from emmclab.pages.plots import Rows, bare_chart
 from emmclab.pages.theme import STATE_COLOURS
-from emmclab.papers.claims import Claim
 from emmclab.papers.fast12.applications import (
     APPLICATIONS,
     CARDS,
@@ -25,7 +24,7 @@ from emmclab.papers.fast12.applications import (
     seconds,
     spread,
 )
-from emmclab.papers.pages import Drawing, assemble_page, bars_by_trace
+from emmclab.papers.pages import Drawing, PageContent, bars_by_trace
 from emmclab.runtime.document import Cells, Heading, Note, Number, Part, TextTable, number_cell
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
@@ -35,15 +34,11 @@ DEVICES = (INTERNAL, *CARDS.values())
 TODAY = "today"
 
 
-def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Return the page as HTML; the same results give the same bytes."""
-    measured = {claim.id: claim.measured for claim in judged}
+def content(results: Results, measured: Mapping[str, str]) -> PageContent:
+    """Return the texts and tables of the page."""
     yardstick = {run.options["network"]: f"{seconds(run):.1f} s" for run in results.select("yardstick")}
     named = ", ".join(f"{time} over {network}" for network, time in yardstick.items())
-    return assemble_page(
-        results,
-        judged,
-        drawn,
+    return PageContent(
         answer=f"WebBench varies with the card by {measured['fast12-webbench-spread']}; the applications by "
         f"{measured['fast12-apps-vary']} (published: 100 to 300 %). {_today_answer(results)}",
         lead=[

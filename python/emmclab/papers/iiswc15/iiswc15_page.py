@@ -1,14 +1,13 @@
 """The page of the study `iiswc15`: a summary, then every table and figure with the published values."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from emmclab.papers.claims import Claim
 from emmclab.papers.iiswc15.findings import findings
 from emmclab.papers.iiswc15.hybrid import PARTS, PUBLISHED, Twin, nearest, readings, twins
-from emmclab.papers.iiswc15.plots import drawings
+from emmclab.papers.iiswc15.plots import drawings as drawings
 from emmclab.papers.iiswc15.recorded_workload import origin
 from emmclab.papers.measures import table
-from emmclab.papers.pages import Drawing, assemble_page, ledger_table
+from emmclab.papers.pages import PageContent, ledger_table
 from emmclab.runtime.document import (
     Bullets,
     Cells,
@@ -29,14 +28,10 @@ from emmclab.traces.profile_fields import TABLES, Field
 from emmclab.traces.published import published, published_cells
 
 
-def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] | None = None) -> str:
-    """Return the page as HTML; the same results give the same bytes."""
-    drawn = drawings(results) if drawn is None else drawn
+def content(results: Results, _measured: Mapping[str, str]) -> PageContent:
+    """Return the texts and tables of the page."""
     doubtful = [(f"{entry['name']}: {entry['explanation']}", "") for entry in published()["inconsistencies"]]
-    return assemble_page(
-        results,
-        judged,
-        drawn,
+    return PageContent(
         lead=[
             f"{results.about['about']}, run again: {results.about['cells']:,} profiles and simulations of "
             f"{len(results.profiles)} workloads.",

@@ -1,26 +1,22 @@
 """The page of the study `implications`: question, answer, chart and verdict of each implication."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import altair as alt
 
 from emmclab.pages.plots import Rows, dots
-from emmclab.papers.claims import Claim
 from emmclab.papers.iiswc15.implications import by_input, by_routing, change_pct, unevenness, waf_by_pages
 from emmclab.papers.iiswc15.recorded_workload import origin
-from emmclab.papers.pages import Drawing, assemble_page
+from emmclab.papers.pages import Drawing, PageContent
 from emmclab.runtime.document import Charts, Section
 from emmclab.studies.results import Results
 
 _CHANGE = "change of the mean response from the phone without it, %"
 
 
-def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Return the page as HTML; the same results give the same bytes."""
-    return assemble_page(
-        results,
-        judged,
-        drawn,
+def content(results: Results, _measured: Mapping[str, str]) -> PageContent:
+    """Return the texts and tables of the page."""
+    return PageContent(
         lead=[
             f"{results.about['about']}: {results.about['cells']:,} profiles and simulations of "
             f"{len(results.inputs)} workloads, on a new phone and on an aged one.",

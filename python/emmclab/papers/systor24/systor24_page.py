@@ -1,13 +1,12 @@
 """The page of the study `systor24`: results of each mapping scheme by memory size and trace."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import altair as alt
 
 from emmclab.pages.plots import Rows, bare_chart
-from emmclab.papers.claims import Claim
-from emmclab.papers.pages import Drawing, assemble_page
+from emmclab.papers.pages import Drawing, PageContent
 from emmclab.papers.systor24.maps import (
     APPLICATIONS,
     DEVICE,
@@ -75,14 +74,10 @@ PLOTTED_FIGURES = (
 )
 
 
-def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) -> str:
-    """Return the page as HTML; the same results give the same bytes."""
-    measured = {claim.id: claim.measured for claim in judged}
+def content(results: Results, measured: Mapping[str, str]) -> PageContent:
+    """Return the texts and tables of the page."""
     unwritten = ", ".join(f"{APPLICATIONS[name]} {share:.1f} %" for name, share in _unwritten(results))
-    return assemble_page(
-        results,
-        judged,
-        drawn,
+    return PageContent(
         answer="With the same memory for entries of the map, the miss rate of RQFTL is "
         f"{measured['systor24-miss-dftl']} than that of DFTL and "
         f"{measured['systor24-miss-leaftl']} than that of LeaFTL.",
