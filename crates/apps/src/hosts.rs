@@ -34,6 +34,13 @@ pub struct HostSetup {
     /// Time for which a core is busy when it switches to another thread, in µs.
     #[serde(default)]
     pub switch_us: f64,
+    /// Lowest clock of the cores as a share of their highest clock, in percent; 0 if the clock does not change with the load. It affects fio
+    /// jobs; programs run at the highest clock.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lowest_clock_pct: f64,
+    /// Processor time of direct I/O as fio measures it; without it, the costs of `kernel` and `cpu_factor`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct_io: Option<DirectIoCosts>,
     /// The kernel: `linux-2.6.35` or `linux-6`.
     pub era: String,
     /// Kernel settings that override the defaults of `era`.
@@ -52,6 +59,19 @@ pub struct HostSetup {
     /// Published figures and claims from which the settings were derived.
     #[serde(default)]
     pub made_from: Vec<String>,
+}
+
+/// Processor time that a request of direct I/O needs on a core of the host at its highest clock, with file system, encryption, block layer
+/// and driver.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DirectIoCosts {
+    /// Time from the system call until the driver has the request, in µs.
+    pub submit_us: f64,
+    /// Additional time for each 4 KB of the request, in µs.
+    pub page_us: f64,
+    /// Time from the interrupt until the thread has the result, in µs.
+    pub complete_us: f64,
 }
 
 /// Work that is repeated while the user waits, such as a progress indicator, an event loop or a timer.
@@ -133,6 +153,7 @@ presets! {
     "nexusone",
     "phone-2020",
     "phone-2020-ext4",
+    "pixel4",
 }
 
 impl HostSetup {
@@ -175,6 +196,12 @@ impl HostSetup {
         positive("cpu_factor", self.cpu_factor, 0.0, 1e3)?;
         positive("quantum_ms", self.quantum_ms, 0.001, 1e4)?;
         positive("switch_us", self.switch_us, 0.0, 1e4)?;
+        positive("lowest_clock_pct", self.lowest_clock_pct, 0.0, 100.0)?;
+        if let Some(cost) = &self.direct_io {
+            positive("direct_io.submit_us", cost.submit_us, 0.0, 1e5)?;
+            positive("direct_io.page_us", cost.page_us, 0.0, 1e4)?;
+            positive("direct_io.complete_us", cost.complete_us, 0.0, 1e5)?;
+        }
         for network in &self.networks {
             positive("rate_mbit_s", network.rate_mbit_s, 1e-3, 1e6)?;
             positive("round_trip_ms", network.round_trip_ms, 0.0, 1e5)?;
@@ -206,11 +233,18 @@ impl HostSetup {
     pub fn fio_cost(&self) -> Result<FioHostCost> {
         let cpu = self.kernel()?.cpu;
         let on_core = |ns: f64| Nanos((ns * self.cpu_factor) as i64);
-        Ok(FioHostCost {
-            cores: self.cores,
-            call: on_core(cpu.operation_ns as f64),
-            request: on_core(cpu.request_ns as f64),
-            switch: on_core(self.switch_us * 1e3),
+        let cost = FioHostCost { cores: self.cores, lowest_clock: self.lowest_clock_pct / 100.0, ..FioHostCost::default() };
+        Ok(match self.direct_io {
+            Some(DirectIoCosts { submit_us, page_us, complete_us }) => {
+                let us = |us: f64| Nanos((us * 1e3) as i64);
+                FioHostCost { submit: us(submit_us), page: us(page_us), complete: us(complete_us), ..cost }
+            }
+            None => FioHostCost {
+                call: on_core(cpu.operation_ns as f64),
+                submit: on_core(cpu.request_ns as f64),
+                switch: on_core(self.switch_us * 1e3),
+                ..cost
+            },
         })
     }
 
@@ -359,6 +393,11 @@ fn unique<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 fn default_cpu_factor() -> f64 {

@@ -93,6 +93,9 @@ pub struct CacheSettings {
     pub flush_us: f64,
     /// Size of the read cache, which evicts the least recently used data; 0 = none.
     pub read_kb: u32,
+    /// Whether the read cache also keeps the data that follows a read in the same flash page. The flash reads whole pages, so that a sequential
+    /// read of small blocks then needs one flash read per page.
+    pub read_pages: bool,
     /// The promise about written data that the device breaks on purpose, to simulate defective firmware. Every result reports this setting.
     pub lies: CacheLie,
 }

@@ -129,6 +129,10 @@ pub struct HostSettings {
     /// Time from the arrival of a request until the driver has fetched it. It may overlap with an earlier command, and counts neither as
     /// queueing nor as service time.
     pub fetch_us: f64,
+    /// Time from the end of a command until the driver has issued the next one that waits for its slot in the command queue: the interrupt and
+    /// the context switch to the thread of the driver. A software queue (HSQ, Linux 5.8) issues commands from the interrupt; for such a
+    /// driver, leave it 0.
+    pub issue_us: f64,
 }
 
 impl HostSettings {
@@ -148,6 +152,7 @@ impl Default for HostSettings {
             packed_reads: 0,
             packed_max_kb: 16384,
             fetch_us: 0.0,
+            issue_us: 0.0,
         }
     }
 }

@@ -191,6 +191,15 @@ impl DeviceController {
             }
         }
         below.read(request, (missed, end));
+        if missed < end
+            && let Some(cache) = self.read_cache.as_mut().filter(|cache| cache.keeps_pages)
+        {
+            let buffer = self.write_buffer.as_deref();
+            let is_buffered = |lpn: Lpn| buffer.is_some_and(|buffer| buffer.written_sectors(lpn) != 0);
+            for lpn in below.rest_of_page(Lpn(end.0 - 1)).filter(|lpn| !is_buffered(*lpn)) {
+                cache.keep(lpn);
+            }
+        }
     }
 
     /// Removes the data of discarded units from the device's RAM.
@@ -391,6 +400,8 @@ impl WriteBuffer {
 pub(crate) struct ReadCache {
     units: LruSet,
     room: usize,
+    /// Whether the units behind the last one of a read, in the same flash page, are kept, too.
+    keeps_pages: bool,
 }
 
 impl ReadCache {
@@ -398,7 +409,7 @@ impl ReadCache {
     pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Self> {
         let room = (settings.cache.read_kb * 1024 / geometry.unit_bytes) as usize;
         let units = || LruSet::new(geometry.logical_units as usize, room);
-        (settings.cache.read_kb > 0).then(|| Self { units: units(), room })
+        (settings.cache.read_kb > 0).then(|| Self { units: units(), room, keeps_pages: settings.cache.read_pages })
     }
 
     /// Whether a unit is in the cache. If so, it becomes the most recently used unit.

@@ -14,6 +14,8 @@ pub(crate) struct CommandPath {
     sector_time: i64,
     /// Time that the host needs to fetch a request.
     pub fetch: Nanos,
+    /// Time from the end of a command until the host has issued a command that waited for its slot.
+    issue: Nanos,
     /// Additional time of a reliable write, or of a UFS write with FUA.
     pub reliable: Nanos,
     /// Additional time of a flush.
@@ -38,6 +40,7 @@ impl CommandPath {
                 None => (controller.host_us_per_kb * 1000.0 * 1024.0 / 2.0).round() as i64,
             },
             fetch: settings.host.fetch(),
+            issue: nanos(settings.host.issue_us),
             reliable: nanos(if settings.interface.is_ufs() { settings.interface.fua_us } else { controller.reliable_write_us }),
             flush: nanos(settings.cache.flush_us),
             discard: nanos(settings.controller.discard_us),
@@ -66,10 +69,11 @@ impl CommandPath {
         self.slots.len() > 0
     }
 
-    /// Returns the time at which the device accepts a request that arrives at `arrival`: when the host has fetched it and a slot is free.
+    /// Returns the time at which the device accepts a request that arrives at `arrival`: when the host has fetched it, and a slot is free
+    /// and the host has noticed it.
     #[inline]
     pub fn start(&self, arrival: Nanos) -> Nanos {
-        (arrival + self.fetch).max(self.slots.first_free())
+        (arrival + self.fetch).max(self.slots.first_free().saturating_add(self.issue))
     }
 
     /// Occupies the slot that [`CommandPath::start`] chose, for a command with unknown completion. Returns false if slots are unlimited.

@@ -516,6 +516,18 @@ impl<L: Observer> LowerLayers<'_, L> {
         span_of(request).units(self.ftl.core.geometry.unit_shift)
     }
 
+    /// The units behind a unit whose data follows in the same flash page; none if the unit was never written.
+    pub fn rest_of_page(&self, unit: Lpn) -> impl Iterator<Item = Lpn> + use<'_, L> {
+        let (tables, geometry) = (&self.ftl.core.tables, &self.ftl.core.geometry);
+        let page = tables.lookup(unit).map(|ppn| {
+            let shift = geometry.groups[usize::from(self.nand.group(geometry.block_of(ppn)))].page_shift;
+            (ppn.0 >> shift, shift)
+        });
+        let is_there =
+            move |lpn: &Lpn| page.is_some_and(|(page, shift)| tables.lookup(*lpn).is_some_and(|ppn| ppn.0 >> shift == page));
+        (unit.0 + 1..geometry.logical_units).map(Lpn).take_while(is_there)
+    }
+
     /// Reports the data transfer of a request to the observer.
     #[inline]
     pub fn data_moved(&mut self, request: &RequestState) {

@@ -46,6 +46,12 @@ fn controller(settings: &DeviceSettings, faults: &mut SettingFaults) {
 fn host(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let host = &settings.host;
     faults.amount("host.fetch_us", host.fetch_us);
+    faults.amount("host.issue_us", host.issue_us);
+    if host.issue_us > 0.0 && (settings.controller.queue_depth == 0 || settings.interface.is_ufs()) {
+        faults.add(
+            "`host.issue_us` is set but no command waits for a slot of an eMMC: set controller.queue_depth, or leave it out",
+        );
+    }
     if host.block_kb > 0 && !(4..=64).contains(&host.block_kb) || host.block_kb.count_ones() > 1 {
         faults.add(format!("`host.block_kb` is {}; it must be 0, 4, 8, 16, 32 or 64 KB", host.block_kb));
     }
@@ -131,6 +137,9 @@ fn cache(settings: &DeviceSettings, faults: &mut SettingFaults) {
         if kb > 0 && (kb < page_kb || kb > MOST_KB) {
             faults.add(format!("`{key}` is {kb}; it must be 0, or {page_kb} to {MOST_KB} KB"));
         }
+    }
+    if cache.read_pages && cache.read_kb == 0 {
+        faults.add("`cache.read_pages` is set but there is no read cache: set cache.read_kb");
     }
     faults.amount("cache.idle_after_us", cache.idle_after_us);
     if cache.idle_after_us > 0.0 && (cache.size_kb == 0 || cache.write_back != WriteBackMode::Idle) {

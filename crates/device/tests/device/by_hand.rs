@@ -353,6 +353,21 @@ fn data_read_before_comes_from_ram() {
     assert_eq!(device.counters().cache_read_hits, 1);
 }
 
+#[test]
+fn a_read_cache_of_pages_needs_one_flash_read_for_sequential_reads_of_a_page() {
+    let settings = [("cache.read_kb", "64"), ("geometry.block_groups.0.page_kb", "16"), ("cache.read_pages", "true")];
+    let mut commands = vec![command(0, Write, 0, 16), command(0, Write, 16, 16)];
+    // The last read goes back to the first page, whose first unit was read before, and not behind it.
+    commands.extend([0, 4, 8, 12, 16, 20, 0].map(|kb| command(1_000_000, Read, kb, 4)));
+    // A write replaces the data that was kept behind an earlier read.
+    commands.extend([command(2_000_000, Read, 16, 4), command(3_000_000, Write, 20, 4), command(4_000_000, Read, 20, 4)]);
+    let (device, events) = run(&config(&settings), &commands);
+    assert_eq!(device.counters().cache_read_hits, 6);
+    let responses = responses_us(&events);
+    assert_eq!(responses[2..9], [100.0, 0.0, 0.0, 0.0, 200.0, 0.0, 0.0]);
+    assert_eq!([responses[9], responses[11]], [0.0, 100.0]);
+}
+
 /// A device of six blocks of four pages, five of which hold one page of old data each.
 fn used(settings: &[(&str, &str)]) -> Device {
     let base = [("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "250"), ("gc.high_watermark", "3")];

@@ -99,7 +99,7 @@ fn rates_and_think_times_limit_a_job() {
 
 #[test]
 fn the_host_adds_submission_latency_and_its_cores_limit_the_rate() {
-    let cost = FioHostCost { cores: 1, call: Nanos(5_000), request: Nanos(15_000), switch: Nanos(0) };
+    let cost = FioHostCost { cores: 1, call: Nanos(5_000), submit: Nanos(15_000), ..FioHostCost::default() };
     let jobs = run_on(&device("ufs31"), &format!("{READS}iodepth=32\n[j]\n"), cost).fio.unwrap().jobs;
     let figures = reads(&jobs[0]);
     assert_eq!(figures.slat.unwrap().min_us, 20.0);
@@ -186,7 +186,7 @@ proptest! {
         }
         let simulation = Simulation::new(&config, &ReplayOptions { check: true, ..ReplayOptions::default() }, None).unwrap();
         let load = FioLoad::new(&text, seed, config.capacity().0, &|_| None, &[]).unwrap();
-        let cost = FioHostCost { cores: 2, call: Nanos(600), request: Nanos(3_000), switch: Nanos(2_000) };
+        let cost = FioHostCost { cores: 2, call: Nanos(600), submit: Nanos(3_000), switch: Nanos(2_000), ..FioHostCost::default() };
         let mut run = FioRun::new(simulation, RunRecorder::default(), load, cost);
         while run.advance(100).unwrap() {}
         let (result, _) = run.finish().unwrap();
@@ -194,5 +194,46 @@ proptest! {
         let measured = [&job.read, &job.write, &job.trim, &job.sync].map(|figures| figures.as_ref().map_or(0, |all| all.requests));
         prop_assert_eq!(measured, counts);
         prop_assert_eq!(result.requests.total, counts.iter().sum::<u64>());
+    }
+}
+
+#[test]
+fn the_clock_of_a_core_follows_its_load_between_the_lowest_and_the_highest() {
+    let config = device("ufs31");
+    let cost =
+        FioHostCost { cores: 4, submit: Nanos(10_000), complete: Nanos(10_000), lowest_clock: 0.1, ..FioHostCost::default() };
+    let slat_us = |depth: u32| {
+        let text = format!(
+            "[global]\nioengine=libaio\ndirect=1\nbs=4k\nsize=16m\nrw=randread\nruntime=1\ntime_based\nramp_time=500ms\niodepth={depth}\n[j]\n"
+        );
+        let jobs = run_on(&config, &text, cost).fio.unwrap().jobs;
+        let figures = reads(&jobs[0]);
+        (figures.slat.unwrap().mean_us, figures.iops)
+    };
+    // One request at a time loads a core by a few percent, which leaves it at its lowest clock.
+    let (slat, iops) = slat_us(1);
+    assert!(1.25 * iops * 20e-6 < 0.1, "the load is 20 us of work per request");
+    assert!((slat - 100.0).abs() < 0.5, "{slat}");
+    // Many requests load the core until its clock is the highest.
+    let (slat, iops) = slat_us(64);
+    let clock = (1.25 * iops * 20e-6).min(1.0);
+    assert!(clock > 0.5 && (slat * clock / 10.0 - 1.0).abs() < 0.03, "{slat} us at {iops} requests/s");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4))]
+    /// At a constant rate of work below the knee, the clock is 1.25 times the load, so that the core is busy for 80 % of the time.
+    #[test]
+    fn a_core_between_its_lowest_and_highest_clock_is_busy_for_four_fifths_of_the_time(per_second in 2_000..20_000_u32) {
+        let config = device("ufs40");
+        let work_us = 0.4e6 / f64::from(per_second);
+        let cost = FioHostCost { cores: 1, submit: Nanos((work_us * 1e3) as i64), lowest_clock: 0.05, ..FioHostCost::default() };
+        let text = format!(
+            "[j]\nioengine=libaio\ndirect=1\nbs=4k\nsize=16m\nrw=randread\nruntime=300ms\ntime_based\nramp_time=300ms\niodepth=16\nrate_iops={per_second}\n"
+        );
+        let jobs = run_on(&config, &text, cost).fio.unwrap().jobs;
+        let figures = reads(&jobs[0]);
+        let busy = figures.slat.unwrap().mean_us * figures.iops / 1e6;
+        prop_assert!((busy - 0.8).abs() < 0.02, "{busy}");
     }
 }
