@@ -2,21 +2,24 @@
 accessible; their tables are sortable."""
 
 import csv
+import json
 import re
 import struct
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import altair
 import jinja2
 import jinja2.nodes
+import jsonschema
 import pytest
 from playwright.sync_api import Browser, Page
 
 import emmclab
 from applications import NEW, SEARCH, SMALL
 from browsing import PHONE_PX, Visit, check_fit
-from charts import faults_of, invalid_charts
 from conftest import biotracer, csv_trace, emmclab_ok, need_library
 from conftest import emmclab as emmclab_command
 from crash_runs import SUMMARY, documented
@@ -28,6 +31,7 @@ from emmclab.pages import chart_files as kept
 from emmclab.pages.advice import write_advice
 from emmclab.pages.crash import render as render_crash
 from emmclab.pages.measured_devices import write_page as write_measured_devices
+from emmclab.pages.plots import Chart
 from emmclab.pages.probe import render as render_probe
 from emmclab.pages.profiles import write_report
 from emmclab.pages.run_figures import waits
@@ -35,6 +39,34 @@ from emmclab.pages.simulation import write_simulation_report
 from emmclab.real_devices.probe import Place, Point, Probe
 from fleets import recorded, write
 from repository import complain, place, tracked
+
+#: The data of a page: its charts and their rows.
+DATA = re.compile(r'<script id="page-data" type="application/json">(.*?)</script>', re.DOTALL)
+
+
+@cache
+def _schema() -> Any:
+    path = Path(altair.__file__).parent / "vegalite" / "v6" / "schema" / "vega-lite-schema.json"
+    return jsonschema.Draft7Validator(json.loads(path.read_text()))
+
+
+def faults_of(spec: Chart) -> list[str]:
+    """Return the faults of a chart, which is a Vega-Lite specification."""
+    return [f"{'.'.join(map(str, fault.path))}: {fault.message}" for fault in _schema().iter_errors(spec)]
+
+
+def invalid_charts(page: Path) -> dict[str, list[str]]:
+    """Return the invalid charts of a page by name, each with its faults.
+
+    Raises:
+        AssertionError: the page has no charts.
+    """
+    match = DATA.search(page.read_text())
+    assert match is not None
+    charts = {name: spec["vega"] for name, spec in json.loads(match[1])["specs"].items()}
+    assert charts
+    return {name: faults for name, spec in charts.items() if (faults := faults_of(spec))}
+
 
 #: Settings and devices of a small sweep.
 SWEPT = """seeds = [1, 2]
