@@ -8,8 +8,7 @@ import altair as alt
 from emmclab.advice.advise import FIGURES, ORDERS, Advised, measurement_text
 from emmclab.advice.tables import journal_table, lives_table, options_table
 from emmclab.pages import plots
-from emmclab.pages.assemble import assemble
-from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, tile
+from emmclab.pages.assemble import Head, Notice, Provenance, Tile, assemble, lost, tile
 from emmclab.runtime.document import Note, Part, Section
 from emmclab.runtime.files import write_atomically
 from emmclab.runtime.number_format import signed
@@ -41,7 +40,6 @@ def write_advice(advised: Advised, html: Path) -> None:
     write_atomically(
         html,
         assemble(
-            "document.html.j2",
             [figure],
             {"changes": rows},
             [base.trace],

@@ -7,8 +7,7 @@ import altair as alt
 from emmclab.apps.closed_loop import STATES, AppResult, durability_line, order_note_of, requests_line
 from emmclab.apps.run_tables import runs_answer, runs_table, storage_table, what_if_table
 from emmclab.core_types import ThreadStateLane
-from emmclab.pages.assemble import assemble
-from emmclab.pages.first_screen import Head, Notice, Provenance, note_notices, tile
+from emmclab.pages.assemble import Head, Notice, Provenance, assemble, note_notices, tile
 from emmclab.pages.plots import Chart, Rows, chart_of, figure, in_order
 from emmclab.pages.theme import STATE_COLOURS
 from emmclab.runtime.document import Charts, Note, Part, Row, Section, Terms
@@ -37,7 +36,6 @@ def render(results: Sequence[AppResult], faster: Sequence[AppResult], origin: Pr
         "threads": [row for result in results for row in _threads(result)],
     }
     return assemble(
-        "document.html.j2",
         figures,
         rows,
         list(dict.fromkeys(names)),

@@ -25,8 +25,7 @@ from emmclab.crash.stored_log import (
     time_of,
 )
 from emmclab.crash.summary import NOT_TESTED
-from emmclab.pages.assemble import assemble
-from emmclab.pages.first_screen import Head, Notice, Provenance, Tile
+from emmclab.pages.assemble import Head, Notice, Provenance, Tile, assemble
 from emmclab.pages.plots import Chart, Figure, Rows, bare_chart, chart_of, in_order, tooltip
 from emmclab.pages.theme import CRASH_COLOURS
 from emmclab.runtime.document import Bullets, Heading, Part, Row, Section, TextTable
@@ -292,10 +291,10 @@ def render(summary: CrashSummary, scene: Scene, *, results: Path | None = None) 
     rows = {"cuts": _line_rows(name, summary, scene, clock), **dict(pictures)}
     figures = [_line_figure(clock), *(_commands_figure(number, clock) for number, _ in enumerate(pictures, 1))]
     return assemble(
-        "crash.html.j2",
         figures,
         rows,
         [name],
+        template="crash.html.j2",
         title=f"Power cuts of {log['device']}",
         head=_head(summary),
         provenance=Provenance(f"Log {log['identity']} of {log['device']}", _provenance(summary)),

@@ -22,8 +22,7 @@ from emmclab.fleet.summary import (
     refused_table,
 )
 from emmclab.fleet.table import EXTENTS, FIGURES, Bins, Table
-from emmclab.pages.assemble import assemble
-from emmclab.pages.first_screen import Head, Notice, Provenance, Tile
+from emmclab.pages.assemble import Head, Notice, Provenance, Tile, assemble
 from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, trace_colour
 from emmclab.pages.theme import VERDICT_COLOURS
 from emmclab.runtime.document import Charts, Heading, Note, Part, Row, Section, TextTable
@@ -127,7 +126,6 @@ def _page(
     figures = [(figure, rows) for figure, rows in drawn if rows]
     names = list(dict.fromkeys(row["trace"] for _, rows in figures for row in rows))
     return assemble(
-        "document.html.j2",
         [figure for figure, _ in figures],
         {figure.name: rows for figure, rows in figures},
         names,

@@ -2,8 +2,7 @@
 
 import altair as alt
 
-from emmclab.pages.assemble import assemble
-from emmclab.pages.first_screen import Head, Provenance, lost, tile
+from emmclab.pages.assemble import Head, Provenance, assemble, lost, tile
 from emmclab.pages.plots import Chart, Rows, chart_of, figure, in_order
 from emmclab.runtime.document import Charts, Section
 from emmclab.traces.journal import Journal
@@ -93,7 +92,6 @@ def render(journal: Journal) -> str:
         "rate": journal["over_time"] if journal["commits"] else [],
     }
     return assemble(
-        "document.html.j2",
         _FIGURES,
         {figure: [{"trace": name, **row} for row in figure_rows] for figure, figure_rows in rows.items()},
         [name],

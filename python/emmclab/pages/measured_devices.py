@@ -9,9 +9,8 @@ import altair as alt
 from emmclab.calibration import measured_figures_text as texts
 from emmclab.calibration.measured_figures import METRICS, FigureComparison, FigureSummary
 from emmclab.pages import plots
-from emmclab.pages.assemble import assemble
+from emmclab.pages.assemble import Head, Provenance, Tile, amount, assemble
 from emmclab.pages.chart_files import write_charts
-from emmclab.pages.first_screen import Head, Provenance, Tile, amount
 from emmclab.pages.plots import Chart, Figure, Rows
 from emmclab.pages.theme import GREY
 from emmclab.runtime.document import Charts, Folded, Note, Section
@@ -94,7 +93,6 @@ def write_page(comparisons: Sequence[FigureComparison], html: Path, provenance: 
     write_atomically(
         html,
         assemble(
-            "document.html.j2",
             _FIGURES,
             rows,
             plots.traces_of(rows["device"]),

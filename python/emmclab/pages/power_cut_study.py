@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from emmclab.crash.json_types import FindingFields
-from emmclab.pages.assemble import assemble
-from emmclab.pages.first_screen import Head, Tile
+from emmclab.pages.assemble import Head, Tile, assemble
 from emmclab.pages.study import incomplete, provenance
 from emmclab.runtime.document import Bullets, Cell, Cells, Heading, Note, Part, Section, Terms, TextTable
 from emmclab.studies.power_cut_settings import DOCUMENTED, KEPT, LOST, RULE, CutCell
@@ -37,7 +36,6 @@ def render(results: Results, study: str = "") -> str:
     host = next((", ".join(map(" ".join, run.result.host.items())) for run in results.cut_runs()), "")
     query = " ".join(['emmclab query "select * from cuts" --study', name])
     return assemble(
-        "document.html.j2",
         [],
         {},
         [],

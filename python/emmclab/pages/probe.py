@@ -4,8 +4,7 @@ from dataclasses import asdict
 
 import altair as alt
 
-from emmclab.pages.assemble import assemble
-from emmclab.pages.first_screen import Head, Provenance, Tile, amount, tile
+from emmclab.pages.assemble import Head, Provenance, Tile, amount, assemble, tile
 from emmclab.pages.plots import Chart, Rows, chart_of, figure
 from emmclab.real_devices.probe import Probe
 from emmclab.runtime.document import Bullets, Charts, Section
@@ -57,7 +56,6 @@ def render(probe: Probe) -> str:
     access = "written and read" if probe.wrote else "only read"
     method = f"{probe.span_mb:,} MB {access}, by synchronous direct I/O"
     return assemble(
-        "document.html.j2",
         _FIGURES,
         rows,
         [probe.target],

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from emmclab.core_types import ClockJumpRow
-from emmclab.pages.assemble import assemble
-from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, amount, lost, tile, tile_of
+from emmclab.pages.assemble import Head, Notice, Provenance, Tile, amount, assemble, lost, tile, tile_of
 from emmclab.pages.profile_figures import FIGURES
 from emmclab.runtime.document import Cells, Charts, Heading, Note, Number, Part, Section, TextTable
 from emmclab.runtime.files import write_atomically
@@ -39,10 +38,10 @@ def render(profiles: Sequence[Profile], provenance: ProvenanceFields | None = No
     True
     """
     return assemble(
-        "page.html.j2",
         FIGURES,
         {figure.name: figure.rows(profiles) for figure in FIGURES},
         [profile.name for profile in profiles],
+        template="page.html.j2",
         title=_title(profiles),
         head=_head(profiles),
         provenance=Provenance(

@@ -7,8 +7,7 @@ from typing import Any, TypedDict
 import altair as alt
 
 from emmclab.comparison.seed_statistics import MORE_SEEDS, untested
-from emmclab.pages.assemble import assemble
-from emmclab.pages.first_screen import Head, Provenance, Tile, exact
+from emmclab.pages.assemble import Head, Provenance, Tile, assemble, exact
 from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order
 from emmclab.runtime.document import Cells, Charts, Column, Note, Number, Part, Section, TextTable
 from emmclab.simulation.result_fields import field_of_column
@@ -24,7 +23,6 @@ def render(result: SearchResult, provenance: ProvenanceFields | None = None) -> 
     """Return the HTML page; equal trials produce equal bytes."""
     drawn = _figures(result)
     return assemble(
-        "document.html.j2",
         [figure for figure, _ in drawn],
         {figure.name: rows for figure, rows in drawn},
         [way for way in WAYS if any(trial.way == way for trial in result.trials)],

@@ -8,8 +8,7 @@ from pathlib import Path
 from emmclab.calibration.fit_sources import runs_note
 from emmclab.comparison.comparison_tables import comparison_tables, recorded_table
 from emmclab.comparison.seed_statistics import comparison_headlines
-from emmclab.pages.assemble import assemble
-from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, note_notices, tile
+from emmclab.pages.assemble import Head, Notice, Provenance, Tile, assemble, lost, note_notices, tile
 from emmclab.pages.run_figures import FIGURES as CHARTS
 from emmclab.pages.run_figures import OF_SEVERAL, rows_of
 from emmclab.runtime.document import Cells, Charts, Column, Folded, Note, Part, Section, TextTable
@@ -76,7 +75,6 @@ def render(results: Sequence[Result], devices: Sequence[Device], made: Provenanc
     first = {result.trace: result for result in reversed(results)}
     is_single = len(results) == 1
     return assemble(
-        "document.html.j2",
         [figure for figure in CHARTS if not (is_single and figure.name in OF_SEVERAL)],
         rows_of(list(results), first),
         traces,

@@ -6,8 +6,7 @@ import altair as alt
 
 from emmclab.apps.solution_tables import all_settings_table, settings_of, solutions_table
 from emmclab.apps.solutions import SolutionComparison
-from emmclab.pages.assemble import assemble
-from emmclab.pages.first_screen import Head, Provenance, Tile, tile
+from emmclab.pages.assemble import Head, Provenance, Tile, assemble, tile
 from emmclab.pages.plots import Chart, Rows, bare_chart, figure, in_order, tooltip
 from emmclab.runtime.document import Bullets, Column, Note, Part, Section, Terms, TextTable
 from emmclab.traces.inputs import ProvenanceFields
@@ -23,7 +22,6 @@ def render(result: SolutionComparison, provenance: ProvenanceFields | None = Non
     """
     programs = list(dict.fromkeys(run["application"] for run in result.runs))
     return assemble(
-        "document.html.j2",
         FIGURES,
         {"gains": _gains(result)},
         programs,

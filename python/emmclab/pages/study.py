@@ -9,8 +9,7 @@ from emmclab import __version__
 from emmclab.calibration.fit_sources import Fitted, is_durable, order_note
 from emmclab.comparison.seed_statistics import MORE_SEEDS, Spread, untested
 from emmclab.pages import sweep_chart
-from emmclab.pages.assemble import assemble
-from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, note_notices, tile
+from emmclab.pages.assemble import Head, Notice, Provenance, Tile, assemble, lost, note_notices, tile
 from emmclab.pages.plots import Figure, Rows
 from emmclab.pages.profile_figures import FIGURES
 from emmclab.runtime.document import (
@@ -85,7 +84,6 @@ def render(results: Results, study: str = "") -> str:
     failed = [_reason(*pair, pair[1].failed) for pair in points if pair[1].failed]
     ended = [_reason(*pair, pair[1].ended_early) for pair in points if pair[1].ended_early]
     return assemble(
-        "document.html.j2",
         [figure for figure, _ in drawn],
         rows,
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),

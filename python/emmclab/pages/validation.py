@@ -10,8 +10,7 @@ from emmclab.calibration import validation_text as texts
 from emmclab.calibration.validation import Validation
 from emmclab.calibration.validation_groups import WITHIN_PCT
 from emmclab.pages import plots
-from emmclab.pages.assemble import assemble
-from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, tile
+from emmclab.pages.assemble import Head, Notice, Provenance, Tile, assemble, lost, tile
 from emmclab.pages.plots import Chart, Figure, Rows
 from emmclab.runtime.document import Bullets, Charts, Heading, Note, Part, Row, Section
 from emmclab.runtime.files import write_atomically
@@ -42,7 +41,6 @@ def write_validation(
     write_atomically(
         html,
         assemble(
-            "document.html.j2",
             _FIGURES,
             rows,
             [row.trace for row in results],

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import altair as alt
 
 from emmclab.pages import plots
-from emmclab.pages.assemble import assemble
+from emmclab.pages.assemble import Head, Provenance, Tile, assemble, lost
 from emmclab.pages.chart_files import write_charts
-from emmclab.pages.first_screen import Head, Provenance, Tile, lost
 from emmclab.pages.plots import Chart, Rows, bare_chart
 from emmclab.pages.study import command_of, study_provenance
 from emmclab.papers.claims import DIRECTION, NOT, REPRODUCED, RESTATED, Claim, counts, headline, judge_study, settled
@@ -163,12 +162,12 @@ def assemble_page(results: Results, judged: Sequence[Claim], drawn: Sequence[Dra
     if ledger is None:
         ledger = [ledger_table(results)] if results.profiles else []
     return assemble(
-        "reproduction.html.j2",
         [drawing.figure for drawing in drawn],
         rows,
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
         # A recorded trace gets no chart of its own, because it is drawn in the chart of the workload that it replaces.
         trace_names=[name for name in results.inputs if name not in stand_ins(results)],
+        template="reproduction.html.j2",
         title=about["about"],
         head=Head(
             answer=headline(judged),

@@ -7,8 +7,7 @@ from typing import TypedDict
 import altair as alt
 
 from emmclab import __version__
-from emmclab.pages.assemble import assemble
-from emmclab.pages.first_screen import Head, Provenance, Tile
+from emmclab.pages.assemble import Head, Provenance, Tile, assemble
 from emmclab.pages.plots import Rows, dots
 from emmclab.papers.findings import NAME
 from emmclab.papers.findings.findings import Answer, Finding
@@ -49,7 +48,6 @@ def render(answered: Answered, results: Mapping[str, Results]) -> str:
     count = sum(answer is not None for _, answer in answered)
     lines = [(name, f"SHA-256 {part.digest} of {part.about['cells']:,} results") for name, part in results.items()]
     return assemble(
-        "document.html.j2",
         [drawing.figure for drawing in drawn],
         rows,
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
