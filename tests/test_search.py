@@ -23,8 +23,8 @@ from conftest import (
 from emmclab.cli import main
 from emmclab.errors import ConfigError
 from emmclab.studies import Study
+from emmclab.studies.grid import Range, Space
 from emmclab.studies.search import Objective, SearchResult, Trial, dominates
-from emmclab.studies.search_space import Range, Space
 
 WORDS = ("--minimize", "mean_response_ms", "--minimize", "waf", "--budget", 8, "--batch", 4)
 

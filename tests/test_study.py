@@ -32,8 +32,8 @@ from emmclab.simulation.device import Device
 from emmclab.simulation.layers import stack
 from emmclab.studies import Results, Serial, Study, run_study
 from emmclab.studies.definition import MOST_CELLS
+from emmclab.studies.grid import Range, Space
 from emmclab.studies.result_rows import StoredCell
-from emmclab.studies.search_space import Range, Space
 from emmclab.studies.store import Store
 from emmclab.studies.summary import setting_text, summaries
 from emmclab.traces.workload import Workload

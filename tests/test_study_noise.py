@@ -15,8 +15,8 @@ from emmclab.pages.sweep_chart import over_values
 from emmclab.runtime.statistics import positive_interval
 from emmclab.simulation.result import Result
 from emmclab.studies import Results, Study
+from emmclab.studies.grid import Space
 from emmclab.studies.search import Objective, SearchResult, Trial
-from emmclab.studies.search_space import Space
 from emmclab.studies.stored_types import Run
 from emmclab.studies.summary import Ranked, effects_of, summaries
 from emmclab.studies.verdicts import rankings

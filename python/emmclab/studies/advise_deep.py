@@ -15,10 +15,9 @@ from emmclab.runtime.result_storage import Place
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting
 from emmclab.studies.definition import Study
-from emmclab.studies.grid import Grid
+from emmclab.studies.grid import Grid, Range, Space
 from emmclab.studies.run import StudyProgress
 from emmclab.studies.search import WAYS, Objective, SearchResult, Trial, run_search, seeds_of
-from emmclab.studies.search_space import Range, Space
 
 #: Result columns by which options can be ranked. Lifetimes are missing, because each needs a run of its own.
 METRICS = {by: field.column for by, field in FIGURES.items()}

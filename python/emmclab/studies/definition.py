@@ -27,12 +27,11 @@ from emmclab.simulation.preconditioning import parse_precondition
 from emmclab.simulation.run_options import RUN_OPTIONS
 from emmclab.studies.bundled import bundled, bundled_text
 from emmclab.studies.cell import Cell
-from emmclab.studies.grid import AXES, Grid
+from emmclab.studies.grid import AXES, Grid, Space, read_space
 from emmclab.studies.input import Input, Recordings, Sources
 from emmclab.studies.kinds import PROFILE, Common, has_own_inputs, kind_of_modes, read_grid
 from emmclab.studies.power_cut_settings import Cuts, read_cuts
 from emmclab.studies.program import Program, read_programs
-from emmclab.studies.search_space import Space, read_space
 from emmclab.studies.stored_types import CellOptions
 from emmclab.traces.profile_options import percentiles_of
 from emmclab.traces.reading import reading_options

@@ -19,10 +19,10 @@ from emmclab.simulation.layers import Setting
 from emmclab.studies.cell import Cell
 from emmclab.studies.cell_scheduler import Sweep
 from emmclab.studies.definition import Study
+from emmclab.studies.grid import Space
 from emmclab.studies.kinds import PROFILE
 from emmclab.studies.result_rows import StoredCell
 from emmclab.studies.run import Note, StudyProgress, require_all, unheard
-from emmclab.studies.search_space import Space
 from emmclab.studies.store import IMAGES_BYTES, Keeper, Store, row_of_cell
 from emmclab.studies.summary import average
 
