@@ -237,7 +237,7 @@ def bring_inputs(folder: Path) -> None:
         packed.write((folder / "old").read_bytes())
     shutil.copy(bundled["messages-wal"], folder / "trace.parquet")
     (folder / "chat.perfetto-trace").write_bytes(recording(host_text()))
-    shutil.copy(ROOT / "crates/record/tests/fixtures/host.dat", folder / "trace.dat")
+    shutil.copy(ROOT / "fuzz/corpus/trace_dat/packed", folder / "trace.dat")
     script = '<script class="trace-data" type="application/text">\n'
     (folder / "page.html").write_text(f"<!DOCTYPE html>\n<html>\n{script}{host_text()}</script>\n</html>\n")
     for name in ("trace", "monday", "tuesday"):

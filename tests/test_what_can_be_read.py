@@ -163,7 +163,7 @@ def systrace(text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def trace_dat() -> Path:
     """The recording in a file that trace-cmd wrote."""
-    return FIXTURES / "host.dat"
+    return ROOT / "fuzz/corpus/trace_dat/packed"
 
 
 RECORDED_BY = {"perfetto": "perfetto_trace", "systrace": "systrace", "trace-cmd": "trace_dat"}

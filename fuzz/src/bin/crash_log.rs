@@ -1,19 +1,14 @@
 //! Logs of power cuts: ours, and those of dm-log-writes. What is read is explored a little.
 #![no_main]
 
-use std::io::Write;
 use std::sync::Arc;
 
 use emmclab_crash::{CrashLogIndex, ExploreOptions, Explorer, journal_rules};
+use emmclab_fuzz::file_of;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let Ok(mut file) = tempfile::NamedTempFile::new_in("/dev/shm").or_else(|_| tempfile::NamedTempFile::new()) else {
-        return;
-    };
-    if file.write_all(data).is_err() {
-        return;
-    }
+    let Ok(file) = file_of(data) else { return };
     let path = file.path();
     for run in [CrashLogIndex::open(path), CrashLogIndex::open_dm(path, 1 << 12, None)].into_iter().flatten() {
         let run = Arc::new(run);

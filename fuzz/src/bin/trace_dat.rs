@@ -1,6 +1,3 @@
 #![no_main]
 
-use emmclab_fuzz::read_as;
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|data: &[u8]| read_as(&["trace-cmd"], data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| emmclab_fuzz::read_as(&["trace-cmd"], data));

@@ -125,7 +125,7 @@ fn a_file_of_a_big_endian_machine_is_read() {
 
 #[test]
 fn a_file_of_trace_cmd_is_read() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/host.dat");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/trace_dat/packed");
     assert_eq!(read(&std::fs::read(path).unwrap()).unwrap(), read(&version_6()).unwrap());
 }
 
