@@ -37,11 +37,14 @@ pub struct LayerKind {
 
 /// Reads the settings of a layer from a table. Missing settings get their defaults.
 pub(crate) fn read_settings<T: DeserializeOwned>(layer: &str, table: &Table) -> Result<T> {
-    table.clone().try_into().map_err(|error: toml::de::Error| {
-        let problem = error.message().replace("unknown field", "unknown setting");
-        Error::new(ErrorClass::Config, format!("layer `{layer}`: {problem}"))
-            .hint(format!("write a setting of this layer as --set {layer}.NAME=VALUE"))
-    })
+    let invalid = |error: toml::de::Error| invalid_setting(layer, &error.message().replace("unknown field", "unknown setting"));
+    table.clone().try_into().map_err(invalid)
+}
+
+/// The error for an invalid setting of a layer.
+pub(crate) fn invalid_setting(layer: &str, problem: &str) -> Error {
+    Error::new(ErrorClass::Config, format!("layer `{layer}`: {problem}"))
+        .hint(format!("write a setting of this layer as --set {layer}.NAME=VALUE"))
 }
 
 /// A setting of a layer.
@@ -192,12 +195,11 @@ impl SettingFaults {
     /// Returns an error if there are faults.
     pub fn check(&self) -> Result<()> {
         let Self { layer, faults } = self;
-        let problem = match faults.as_slice() {
-            [] => return Ok(()),
-            [fault] => format!("layer `{layer}`: {fault}"),
-            all => format!("layer `{layer}`: there are {} faults:\n  - {}", all.len(), all.join("\n  - ")),
-        };
-        Err(Error::new(ErrorClass::Config, problem).hint(format!("write a setting of this layer as --set {layer}.NAME=VALUE")))
+        match faults.as_slice() {
+            [] => Ok(()),
+            [fault] => Err(invalid_setting(layer, fault)),
+            all => Err(invalid_setting(layer, &format!("there are {} faults:\n  - {}", all.len(), all.join("\n  - ")))),
+        }
     }
 }
 

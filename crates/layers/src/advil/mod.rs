@@ -14,7 +14,6 @@ use std::borrow::Cow;
 use std::io;
 
 use emmclab_base::{BlockNote, Op, Result};
-use toml::Table;
 
 use crate::interval_map::{IntervalMap, LoggedExtent};
 use crate::layer::{
@@ -29,19 +28,14 @@ use records::{AdvilJournal, AdvilRecord, AdvilRecordBody, MOST_WAITING};
 use recovery::AdvilCheckpointState;
 use settings::AdvilParameters;
 
-pub(crate) use settings::MoverSchedule;
 pub use settings::{AdvilSettings, HotPolicy, InvalidationMeasure};
 
 pub(crate) const KIND: LayerKind = LayerKind {
     name: "advil",
     about: "logs small random writes in a reserved area, keeps hot data there, moves the rest in padded blocks",
-    build,
+    build: |table, below| Ok(Box::new(Advil::new(KIND.name, &read_settings(KIND.name, table)?, below)?)),
     settings: settings_of::<AdvilSettings>,
 };
-
-fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
-    Ok(Box::new(Advil::new(KIND.name, &read_settings(KIND.name, table)?, below)?))
-}
 
 /// The Advil layer. It logs small random writes, and later moves them to their own addresses.
 pub struct Advil {

@@ -5,17 +5,16 @@
 //!
 //! - *Flush.* A flush makes all data durable that was complete when it arrived, with two exceptions: journal blocks before their commit
 //!   block is written, and blocks at their home locations that equal a durable copy in the journal. If the cache contains nothing else, the
-//!   layer completes the flush without the device ([`flushes`]). Before the journal's superblock moves its tail or marks the journal as
+//!   layer completes the flush without the device ([`writes`]). Before the journal's superblock moves its tail or marks the journal as
 //!   empty, the blocks at their home locations are made durable.
 //! - *Forcing.* Data that the next flush would have to make durable is written durably at once if that needs fewer program operations of
-//!   the flash than the flush ([`flushes`]). Otherwise it is written normally, and the next flush is sent to the device.
+//!   the flash than the flush ([`writes`]). Otherwise it is written normally, and the next flush is sent to the device.
 //! - *Own log* ([`log`]). Journal blocks stay in memory until their commit arrives. They are then written as one record that contains only
 //!   changed sectors. The record's checksum replaces the ordering of writes. After a power cut, the records are copied to the journal
 //!   before the file system reads it.
 //!
 //! If the log has no space, a transaction is written to its place in the journal.
 
-mod flushes;
 mod log;
 mod writes;
 
@@ -24,7 +23,6 @@ use std::io;
 use emmclab_base::{BlockNote, BlockRole, ByteSize, CommandFlags, Error, ErrorClass, Op, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toml::Table;
 
 use crate::layer::{
     BackgroundDecision, DeferReason, DisksBelow, HostRequest, InFlightRequests, Layer, RecoveryReader, RequestDecision,
@@ -32,14 +30,13 @@ use crate::layer::{
 };
 use crate::plan::{CommandPlan, PlanMemory};
 use crate::registry::{LayerKind, counters, read_settings, settings_of};
-use flushes::{ForcedWritePolicy, UnflushedWrites};
 use log::{ALIGN, JournalLog, LogArea, SEGMENTS};
-use writes::CommitBuffer;
+use writes::{CommitBuffer, ForcedWritePolicy, UnflushedWrites};
 
 pub(crate) const KIND: LayerKind = LayerKind {
     name: "journal",
     about: "writes the commits of an ext4 journal in several ways, to measure their cost and possible savings",
-    build,
+    build: |table, below| Ok(Box::new(JournalLayer::new(&read_settings(KIND.name, table)?, below)?)),
     settings: settings_of::<JournalLayerSettings>,
 };
 
@@ -73,11 +70,6 @@ pub(crate) struct JournalLayer {
     /// Writes of the journal's superblock in flight: (number of the request, tail); the tail is `None` for an empty journal.
     tails: Vec<(u64, Option<u32>)>,
     counters: LayerCounters,
-}
-
-fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
-    let settings: JournalLayerSettings = read_settings(KIND.name, table)?;
-    Ok(Box::new(JournalLayer::new(&settings, below)?))
 }
 
 impl JournalLayer {
@@ -379,13 +371,6 @@ impl JournalMode {
     }
 }
 
-impl JournalModeFeatures {
-    /// Whether transactions are written to the log of the layer.
-    pub const fn own_log(self) -> bool {
-        self.delta || self.one_write
-    }
-}
-
 /// Settings of the layer below a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -405,7 +390,8 @@ impl Default for JournalLayerSettings {
 impl JournalLayerSettings {
     /// Returns the log area; `None` for a mode without a log.
     fn area(&self, below: &DisksBelow) -> Result<Option<LogArea>> {
-        if !self.mode.features().own_log() {
+        let JournalModeFeatures { delta, one_write, .. } = self.mode.features();
+        if !delta && !one_write {
             return Ok(None);
         }
         let segment = self.log.sectors() / u64::from(SEGMENTS * ALIGN) * u64::from(ALIGN);

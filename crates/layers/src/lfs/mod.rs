@@ -20,12 +20,10 @@ mod settings;
 
 use std::io;
 
-use emmclab_base::{BlockNote, CommandFlags, Op, Result};
-use toml::Table as Settings;
+use emmclab_base::{BlockNote, CommandFlags, Op};
 
 use crate::layer::{
-    BackgroundDecision, DeferReason, DisksBelow, HostRequest, InFlightRequests, Layer, RecoveryReader, RequestDecision,
-    ReservedArea,
+    BackgroundDecision, DeferReason, HostRequest, InFlightRequests, Layer, RecoveryReader, RequestDecision, ReservedArea,
 };
 use crate::plan::{CommandPlan, PlanMemory};
 use crate::registry::{LayerKind, counters, read_settings, settings_of};
@@ -34,14 +32,15 @@ use map::{BlockMap, UnrecordedChanges};
 use records::{BYTES, LogRun, NOWHERE, RUNS, SYNC, SyncLog};
 use recovery::LfsCheckpointState;
 use segments::{OpenSegment, SegmentTable};
-use settings::{BLOCK, FOR_CLEANING, LfsParameters};
-
-use settings::LfsSettings;
+use settings::{BLOCK, FOR_CLEANING, LfsParameters, LfsSettings};
 
 pub(crate) const KIND: LayerKind = LayerKind {
     name: "lfs",
     about: "writes a log of segments, as zones require: nothing is written in place, and live data is moved out of old segments",
-    build,
+    build: |table, below| {
+        let settings: LfsSettings = read_settings(KIND.name, table)?;
+        Ok(Box::new(LfsLayer::new(settings.shape(KIND.name, below)?)))
+    },
     settings: settings_of::<LfsSettings>,
 };
 
@@ -77,11 +76,6 @@ counters! {
 
 /// Maximum number of changes that are stored for the next flush.
 const MOST_PENDING: u32 = 16_384;
-
-fn build(table: &Settings, below: &DisksBelow) -> Result<Box<dyn Layer>> {
-    let settings: LfsSettings = read_settings(KIND.name, table)?;
-    Ok(Box::new(LfsLayer::new(settings.shape(KIND.name, below)?)))
-}
 
 struct LfsLayer {
     shape: LfsParameters,

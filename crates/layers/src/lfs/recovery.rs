@@ -248,8 +248,11 @@ impl LfsLayer {
     ) -> io::Result<Option<u32>> {
         let start = segment * self.shape.segment;
         let sectors = u64::from(self.shape.segment) * BLOCK;
-        let end = self.written_end(segment, disks)?;
-        let mut window = AreaReader::new(disks, ReservedArea { disk: 0, sector: self.shape.sector(start), sectors });
+        let sector = self.shape.sector(start);
+        // Number of blocks at the start of the segment that may have been written.
+        let end = disks.write_pointer(0, sector)?;
+        let end = end.map_or(self.shape.segment, |end| (end.saturating_sub(sector) / BLOCK) as u32);
+        let mut window = AreaReader::new(disks, ReservedArea { disk: 0, sector, sectors });
         let mut named = None;
         while offset < end {
             let all = sectors as u32;
@@ -295,13 +298,6 @@ impl LfsLayer {
                 *known = (run.write, place);
             }
         }
-    }
-
-    /// Returns the number of blocks at the start of a segment that may have been written.
-    fn written_end(&self, segment: u32, disks: &mut dyn RecoveryReader) -> io::Result<u32> {
-        let sector = self.shape.sector(segment * self.shape.segment);
-        let pointer = disks.write_pointer(0, sector)?;
-        Ok(pointer.map_or(self.shape.segment, |pointer| (pointer.saturating_sub(sector) / BLOCK) as u32))
     }
 
     /// Returns the number of used blocks of a zone. If a power cut left the last block partly written, it is padded.

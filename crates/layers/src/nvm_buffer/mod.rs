@@ -17,7 +17,6 @@ use std::io;
 use emmclab_base::{BlockNote, ByteSize, CommandFlags, Op, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toml::Table;
 
 use crate::interval_map::{IntervalMap, LoggedExtent};
 use crate::layer::{
@@ -33,7 +32,10 @@ use write_back::WriteBackState;
 pub(crate) const KIND: LayerKind = LayerKind {
     name: "nvm-buffer",
     about: "collects writes in a small non-volatile buffer, where they are durable, and writes them back in address order",
-    build,
+    build: |table, below| {
+        let settings: NvmBufferSettings = read_settings(KIND.name, table)?;
+        Ok(Box::new(NvmBuffer::new(settings.shape(below)?)))
+    },
     settings: settings_of::<NvmBufferSettings>,
 };
 
@@ -64,11 +66,6 @@ counters! {
     device_flushes,
     /// Maximum bytes of the buffer in use, including record headers and gaps.
     most_used_bytes,
-}
-
-fn build(table: &Table, below: &DisksBelow) -> Result<Box<dyn Layer>> {
-    let settings: NvmBufferSettings = read_settings(KIND.name, table)?;
-    Ok(Box::new(NvmBuffer::new(settings.shape(below)?)))
 }
 
 struct NvmBuffer {
