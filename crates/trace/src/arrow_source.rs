@@ -89,8 +89,10 @@ impl ArrowSource {
         let batch = Batch::from_record_batch(&record, before, &mut self.processes, &mut self.devices)?;
         let last = self.last_arrival;
         batch.check_order(&mut self.last_arrival).map_err(|error| {
-            let row = descent(batch.arrivals(), last).map_or(0, |row| row + 1);
-            error.at_line(before + row as u64)
+            // The first row that is earlier than the row before it, or than the rows before the batch.
+            let arrivals = batch.arrivals();
+            let row = std::iter::once(&last).chain(arrivals).zip(arrivals).position(|(before, now)| now < before);
+            error.at_line(before + row.map_or(0, |row| row as u64 + 1))
         })?;
         if let Some((row, error)) = batch.first_fault() {
             return Err(error.at_line(before + row as u64 + 1));
@@ -98,11 +100,6 @@ impl ArrowSource {
         self.rows += batch.len() as u64;
         Ok(Some(batch))
     }
-}
-
-/// Index of the first row whose arrival is earlier than that of the row before it, or than `last`.
-fn descent(arrivals: &[i64], last: i64) -> Option<usize> {
-    std::iter::once(&last).chain(arrivals).zip(arrivals).position(|(before, now)| now < before)
 }
 
 /// Checks that each column of a trace can be read; returns the names of the other columns.

@@ -84,21 +84,18 @@ impl TraceColumn {
     pub const OF_REQUEST: &[TraceColumn] = TraceColumn::ALL.split_at(TraceColumn::Role as usize).0;
 
     /// All optional columns.
-    pub const ALL_OPTIONAL: [TraceColumn; 13] = [
-        TraceColumn::Start,
-        TraceColumn::Issue,
-        TraceColumn::Served,
-        TraceColumn::Complete,
-        TraceColumn::Flags,
-        TraceColumn::Pid,
-        TraceColumn::Process,
-        TraceColumn::Device,
-        TraceColumn::Role,
-        TraceColumn::RoleSectors,
-        TraceColumn::HomeSector,
-        TraceColumn::ChangedSectors,
-        TraceColumn::Transaction,
-    ];
+    pub const ALL_OPTIONAL: [TraceColumn; 13] = {
+        let mut optional = [TraceColumn::Start; 13];
+        let (mut at, mut count) = (0, 0);
+        while at < TraceColumn::ALL.len() {
+            if TraceColumn::ALL[at].optional() {
+                optional[count] = TraceColumn::ALL[at];
+                count += 1;
+            }
+            at += 1;
+        }
+        optional
+    };
 
     /// The optional columns that a recording of kernel events can fill: all except the columns of block notes (roles of the blocks of a
     /// write).

@@ -11,7 +11,6 @@ mod batch;
 mod checksum_seal;
 mod clock;
 mod columns;
-mod compression;
 mod cpu_stream_merge;
 mod diagnosis;
 mod duration;
@@ -19,23 +18,19 @@ mod events;
 mod file_kinds;
 pub mod formats;
 mod header;
-mod ledger;
 mod name_table;
 mod opcodes;
 mod pairing;
-mod read_ahead;
 mod reader;
 mod request_screen;
-mod source;
 mod trace_combiner;
 mod writer;
 
-pub use atomic_file::{ASIDE_PREFIX, AtomicFile, sweep};
+pub use atomic_file::{ASIDE_PREFIX, AtomicFile, OutputCompression, compress_checked, sweep};
 pub use batch::{BATCH_ROWS, Batch, BatchBuilder, RequestIter};
 pub use checksum_seal::{SEALED_WRITER, SealedFile, finish_sealed};
 pub use clock::{ArrivalGaps, ClockJump, ClockJumps, GapLocation, JumpDirection, LargestValues, MOST_JUMPS, MendClock};
 pub use columns::TraceColumn;
-pub use compression::{OutputCompression, compress_checked};
 pub use cpu_stream_merge::CpuStreamMerge;
 pub use diagnosis::EventTally;
 pub use emmclab_base::{
@@ -50,12 +45,10 @@ pub use events::{
 pub use formats::{
     DecompressedInput, ReadOptions, RequestSender, TraceSlice, check_parquet, parquet_error, picture_file, row_groups,
 };
-pub use header::{RecognisedFormat, RecordedFeatures, TraceHeader};
-pub use ledger::Ledger;
+pub use header::{Ledger, RecognisedFormat, RecordedFeatures, TraceHeader};
 pub use name_table::{GrowingNameTable, NameTable, dev_t_label, fixed, unfilled};
 pub use pairing::{BlockEventKind, BlockLayerEvent, EventCounts, EventPairer, ZoneCommand};
-pub use reader::{REORDER_WINDOW, TraceReader};
+pub use reader::{REORDER_WINDOW, ReadProgress, TraceExtent, TraceReader, TraceSource};
 pub use request_screen::{ReissueWindow, RequestFilter};
-pub use source::{ReadProgress, TraceExtent, TraceSource};
 pub use trace_combiner::{TraceCombiner, TraceInput};
 pub use writer::{TraceSink, TraceWriter, WriteLosses, WriteOptions};

@@ -10,7 +10,6 @@
 mod clock_mender;
 mod coarse_clock;
 mod file_clock;
-mod gaps;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +17,7 @@ pub(crate) use clock_mender::ClockMender;
 pub use clock_mender::MendClock;
 pub(crate) use coarse_clock::{CoarseClock, JUDGED};
 pub(crate) use file_clock::FileClock;
-pub use gaps::{ArrivalGaps, GapLocation, LargestValues};
+pub use file_clock::{ArrivalGaps, GapLocation, LargestValues};
 
 /// Maximum number of gaps that may be jumps.
 pub const MOST_JUMPS: usize = 64;

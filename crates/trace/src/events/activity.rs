@@ -46,7 +46,7 @@ pub struct HostActivity {
 }
 
 /// Number and duration of the waits of a process for durability of files (`fsync`, `fdatasync`, `msync`).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SyncCounts {
     /// Name of the process; `pid N` if no event contained the name.
     pub process: String,

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
-use super::task_names::writers_of;
+use super::matcher::writers_of;
 use crate::{
     ByteCount, CommandCounts, CommandEvent, CommandKind, CommandStep, FsEvent, FsStep, FsWriterThreads, HostActivity,
     JournalCounts, LostEventsGap, Nanos, RecordedActivity, SyncCounts, SyncWait, UnfinishedWait, unfilled,
@@ -91,7 +91,8 @@ struct TimedCommit {
     device: u32,
 }
 
-type Syncs = BTreeMap<(TaskKey, &'static str), SyncCounters>;
+/// Counts by task and file system; the names in the counts are empty.
+type Syncs = BTreeMap<(TaskKey, &'static str), SyncCounts>;
 
 /// The task of a row: by name if it was known, otherwise by id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,23 +120,6 @@ struct TimedSyncWait {
     pid: i32,
     system: &'static str,
     device: u32,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct SyncCounters {
-    calls: u64,
-    errors: u64,
-    time: Nanos,
-    longest: Nanos,
-}
-
-impl SyncCounters {
-    fn add(&mut self, other: SyncCounters) {
-        self.calls += other.calls;
-        self.errors += other.errors;
-        self.time = sum(self.time, other.time);
-        self.longest = self.longest.max(other.longest);
-    }
 }
 
 /// The time between two events; 0 if the second is before the first.
@@ -223,14 +207,15 @@ impl ActivityMeter {
                 // A call that began before the recording has no duration and is omitted.
                 let Some(OpenSync { begin, .. }) = self.open_syncs.remove(&event.pid) else { return };
                 let took = between(begin, time);
-                let call = SyncCounters { calls: 1, errors: u64::from(failed), time: took, longest: took };
+                let errors = u64::from(failed);
+                let call = SyncCounts { calls: 1, errors, time: took, longest: took, ..SyncCounts::default() };
                 let task = task.map_or(TaskKey::Number(event.pid), |name| TaskKey::Named(name.to_owned()));
                 for syncs in [&mut self.syncs, &mut self.recent] {
                     let mut key = (task.clone(), event.system);
                     if syncs.len() >= MOST_ROWS && !syncs.contains_key(&key) {
                         key.0 = TaskKey::Named(String::new());
                     }
-                    syncs.entry(key).or_default().add(call);
+                    syncs.entry(key).or_default().add(&call);
                 }
                 let (pid, system, device) = (event.pid, event.system, event.device);
                 self.waits.keep(TimedSyncWait { time: took, start: begin, task, pid, system, device });
@@ -359,21 +344,13 @@ impl ActivityMeter {
 /// The syncs by process and file system, most calls first.
 fn rows(syncs: &Syncs, name_of: impl Fn(i32) -> Option<String>) -> Vec<SyncCounts> {
     // The name of a task may have become known only after its calls, so the rows are combined by name.
-    let mut named: BTreeMap<(String, &str), SyncCounters> = BTreeMap::new();
+    let mut named: BTreeMap<(String, &str), SyncCounts> = BTreeMap::new();
     for ((task, system), sync) in syncs {
-        named.entry((task.name(&name_of), system)).or_default().add(*sync);
+        named.entry((task.name(&name_of), system)).or_default().add(sync);
     }
-    let mut rows: Vec<_> = named
-        .into_iter()
-        .map(|((process, system), sync)| SyncCounts {
-            process,
-            file_system: system.to_owned(),
-            calls: sync.calls,
-            errors: sync.errors,
-            time: sync.time,
-            longest: sync.longest,
-        })
-        .collect();
+    let row =
+        |((process, system), sync): ((String, &str), SyncCounts)| SyncCounts { process, file_system: system.to_owned(), ..sync };
+    let mut rows: Vec<_> = named.into_iter().map(row).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.calls));
     rows
 }

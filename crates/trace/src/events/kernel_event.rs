@@ -127,6 +127,16 @@ macro_rules! slots {
 }
 
 slots! {
+    /// Operation and flags as letters, such as `WFS` (the kernel's `rwbs`); a text.
+    Letters: "rwbs",
+    /// Name of the task; a text.
+    Task: "comm",
+    /// Name of the host controller; a text.
+    Host: "name" | "dev_name",
+    /// Start or end of a UFS command, as a word; a text.
+    Word: "str",
+    /// The bytes of a SCSI command; a text.
+    Cdb: "cmnd",
     /// Device number in the kernel's form (major << 20 | minor).
     Device: "dev",
     /// First sector.
@@ -135,12 +145,6 @@ slots! {
     Sectors: "nr_sector",
     /// First sector of the second part of a split.
     SecondSector: "new_sector",
-    /// Operation and flags as letters, such as `WFS` (the kernel's `rwbs`); a text.
-    Letters: "rwbs",
-    /// Name of the task; a text.
-    Task: "comm",
-    /// Name of the host controller; a text.
-    Host: "name" | "dev_name",
     /// Opcode of the MMC or SCSI command.
     Opcode: "cmd_opcode" | "opcode" | "cmd",
     /// Argument of the MMC command.
@@ -181,16 +185,12 @@ slots! {
     Target: "id",
     /// Logical unit of a SCSI target.
     Unit: "lun",
-    /// The bytes of a SCSI command; a text.
-    Cdb: "cmnd",
     /// Result of a SCSI command: its status in the low byte, the status of the host above it.
     Status: "result",
     /// Length of the data of a UFS command in bytes.
     Bytes: "transfer_len" | "affected_bytes",
     /// Start or end of a UFS command, as a number (since kernel 5.12).
     Step: "str_t",
-    /// Start or end of a UFS command, as a word; a text.
-    Word: "str",
     /// The result of a system call.
     Result: "ret",
     /// Number of metadata changes in a transaction.
@@ -203,26 +203,25 @@ impl EventField {
     /// Whether the value of the field is a text, not a number.
     #[inline]
     pub fn is_text(self) -> bool {
-        matches!(self, EventField::Letters | EventField::Task | EventField::Host | EventField::Word | EventField::Cdb)
+        (self as usize) < TEXTS
     }
 }
+
+/// Number of fields whose values are texts; they are the first ones.
+const TEXTS: usize = EventField::Cdb as usize + 1;
 
 /// The values of the fields of an event.
 #[derive(Clone, Copy, Debug)]
 pub struct EventFieldValues<'a> {
     numbers: [i64; EventField::COUNT],
-    letters: &'a [u8],
-    task: &'a [u8],
-    host: &'a [u8],
-    word: &'a [u8],
-    cdb: &'a [u8],
+    texts: [&'a [u8]; TEXTS],
     present_fields: u64,
 }
 
 impl Default for EventFieldValues<'_> {
     #[inline]
     fn default() -> Self {
-        Self { numbers: [0; EventField::COUNT], letters: &[], task: &[], host: &[], word: &[], cdb: &[], present_fields: 0 }
+        Self { numbers: [0; EventField::COUNT], texts: [&[]; TEXTS], present_fields: 0 }
     }
 }
 
@@ -237,16 +236,10 @@ impl<'a> EventFieldValues<'a> {
     /// Stores the value of a text field; does nothing for a numeric field.
     #[inline]
     pub fn set_text(&mut self, slot: EventField, text: &'a [u8]) {
-        let place = match slot {
-            EventField::Letters => &mut self.letters,
-            EventField::Task => &mut self.task,
-            EventField::Host => &mut self.host,
-            EventField::Word => &mut self.word,
-            EventField::Cdb => &mut self.cdb,
-            _ => return,
-        };
-        *place = text;
-        self.present_fields |= 1 << slot as u64;
+        if let Some(place) = self.texts.get_mut(slot as usize) {
+            *place = text;
+            self.present_fields |= 1 << slot as u64;
+        }
     }
 
     /// Whether the event has this field.
@@ -264,14 +257,7 @@ impl<'a> EventFieldValues<'a> {
     /// The value of a text field; empty if the event does not have it.
     #[inline]
     pub fn text(&self, slot: EventField) -> &'a [u8] {
-        match slot {
-            EventField::Letters => self.letters,
-            EventField::Task => self.task,
-            EventField::Host => self.host,
-            EventField::Word => self.word,
-            EventField::Cdb => self.cdb,
-            _ => &[],
-        }
+        self.texts.get(slot as usize).copied().unwrap_or_default()
     }
 }
 

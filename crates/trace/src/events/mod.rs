@@ -3,14 +3,12 @@
 //! A reader stores the fields of an event, by the kernel's names ([`EventField`]), in [`EventFieldValues`]. An [`EventMatcher`]
 //! builds requests from block events and counts other activity.
 
-mod accounted_requests;
 mod activity;
 mod activity_meter;
 mod command;
 mod driver_requests;
 mod kernel_event;
 mod matcher;
-mod task_names;
 
 pub use activity::{
     CommandCounts, FsWriterThreads, HostActivity, JournalCounts, LostEventsGap, RecordedActivity, SyncCounts, SyncWait,

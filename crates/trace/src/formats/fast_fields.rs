@@ -187,12 +187,9 @@ pub(super) mod both_ways {
     use emmclab_base::{Request, Result};
 
     use super::super::input::DecompressedInput;
-    use super::super::line_format::LineFormat;
-    use super::super::line_format::LineSource;
-    use super::super::line_format::ParseContext;
+    use super::super::line_format::{LineFormat, LineSource, ParseContext};
     use super::super::trace_format::ReadOptions;
-    use crate::ledger::Ledger;
-    use crate::source::TraceSource;
+    use crate::{Ledger, TraceSource};
 
     /// A format with the strict parser only.
     struct StrictOnly<F>(F);
@@ -237,9 +234,7 @@ pub(super) mod both_ways {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::fields::blank_separated;
-    use super::super::fields::decimal_time;
-    use super::super::fields::unsigned;
+    use super::super::fields::{blank_separated, decimal_time, unsigned};
     use super::*;
 
     #[test]

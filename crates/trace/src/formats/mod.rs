@@ -42,8 +42,9 @@ pub use rwbs::{RwbsMeaning, read as read_rwbs};
 pub use trace_format::{Create, FormatCapabilities, FormatTimes, ReadOptions, TimeUnit, TraceFormat, TraceSlice};
 pub(crate) use unit_guard::{FARTHEST_NS, UnitGuard};
 
-use crate::file_kinds;
-use crate::{Error, ErrorClass, MendClock, OutputCompression, RecognisedFormat, RecordedFeatures, Result, TraceSource};
+use crate::{
+    Error, ErrorClass, MendClock, OutputCompression, RecognisedFormat, RecordedFeatures, Result, TraceSource, file_kinds,
+};
 
 /// Imports for most formats.
 mod prelude {

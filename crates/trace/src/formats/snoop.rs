@@ -64,11 +64,6 @@ impl SnoopColumn {
             _ => "pid",
         }
     }
-
-    /// Whether two columns have the same meaning, possibly in different units.
-    fn is_like(self, other: Self) -> bool {
-        std::mem::discriminant(&self) == std::mem::discriminant(&other)
-    }
 }
 
 /// Maximum number of columns, more than any tool prints.
@@ -86,13 +81,7 @@ const NO_SECTOR: u64 = u64::MAX;
 fn unit(name: &[u8], stem: &[u8]) -> Option<TimeUnit> {
     let rest = name.strip_prefix(stem)?;
     let unit = rest.strip_prefix(b"(").and_then(|rest| rest.strip_suffix(b")")).unwrap_or(rest);
-    match unit {
-        b"s" => Some(TimeUnit::Seconds),
-        b"ms" => Some(TimeUnit::Millis),
-        b"us" => Some(TimeUnit::Micros),
-        b"ns" => Some(TimeUnit::Nanos),
-        _ => None,
-    }
+    std::str::from_utf8(unit).ok().and_then(|unit| TimeUnit::by_name(unit).ok())
 }
 
 fn column(name: &[u8]) -> SnoopColumn {
@@ -119,8 +108,10 @@ fn column(name: &[u8]) -> SnoopColumn {
 fn heading(line: &[u8]) -> Option<Vec<SnoopColumn>> {
     let columns: Vec<_> = blank_separated(line).take(MOST_COLUMNS + 1).map(column).collect();
     let has = |wanted: SnoopColumn| columns.contains(&wanted);
+    // Two columns of the same meaning may have different units.
+    let is_like = |one: &SnoopColumn, other: &SnoopColumn| std::mem::discriminant(one) == std::mem::discriminant(other);
     let is_once = |(at, column): (usize, &SnoopColumn)| {
-        *column == SnoopColumn::Other || !columns[..at].iter().any(|other| other.is_like(*column))
+        *column == SnoopColumn::Other || !columns[..at].iter().any(|other| is_like(other, column))
     };
     let of_requests = has(SnoopColumn::Process) && has(SnoopColumn::Pid) || has(SnoopColumn::Sector) && has(SnoopColumn::Bytes);
     let latency = columns.iter().any(|column| matches!(column, SnoopColumn::Latency(_)));

@@ -296,8 +296,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::batch::Batch;
-    use crate::batch::BatchBuilder;
+    use crate::batch::{Batch, BatchBuilder};
     use emmclab_base::{Op, Request, Sector};
 
     fn batch(requests: &[Request]) -> Batch {

@@ -1,7 +1,7 @@
 //! Tracks the requests of a device through the block layer.
 
 use super::open_requests::{FlushQueues, OpenRequest, OpenRequestsBySector, is_kernel_flush};
-use super::{MAX_OPEN, special_commands::PairingOutput};
+use super::{MAX_OPEN, PairingOutput};
 use crate::{BlockEventKind, BlockLayerEvent, Nanos, Op, Request, RequestFlags, Sector};
 
 /// Stage of an I/O in [`DevicePairingState::queue`]: it was inserted into the queue of the scheduler.
