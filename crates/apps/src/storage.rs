@@ -18,8 +18,7 @@ use emmclab_host::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::block_device::SimulatedBlockDevice;
-use crate::block_device::{CountedRequest, RequestCounter, RequestCounts};
+use crate::block_device::{CountedRequest, RequestCounter, RequestCounts, SimulatedBlockDevice};
 use crate::result::WhatIfTarget;
 
 /// Creates the initial files of a program.

@@ -5,10 +5,7 @@
 use bitflags::bitflags;
 use emmclab_base::Result;
 
-use crate::disk::DiskReader;
-use crate::disk::DiskStructure;
-use crate::disk::crc32c;
-use crate::disk::{le16, le32, uuid, wide};
+use crate::disk::{DiskReader, DiskStructure, crc32c, le16, le32, uuid, wide};
 
 /// Offset of the superblock on the disk, in bytes.
 pub(crate) const OFFSET: u64 = 1024;

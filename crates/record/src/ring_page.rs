@@ -7,8 +7,7 @@
 
 use emmclab_trace::{Error, ErrorClass, Result};
 
-use crate::event_format::EventFormatField;
-use crate::event_format::KernelByteOrder;
+use crate::event_format::{EventFormatField, KernelByteOrder};
 
 /// Maximum page size in bytes. Pages have 4 to 64 KB, or more with `buffer_subbuf_size_kb`.
 const LARGEST_PAGE: usize = 1 << 22;

@@ -20,7 +20,7 @@ use crate::device::{
     AllocationExtent, BlockAction, BlockDevice, BlockDeviceLimits, CompletionReceiver, RequestFailure, ServedCompletion,
     ServedRequest,
 };
-use crate::supervisor::Supervisor;
+use crate::host_programs::Supervisor;
 use crate::{SECTOR, host_programs};
 
 /// Time for which [`FuseFile::stop`] waits until other processes have closed the file.

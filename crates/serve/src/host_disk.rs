@@ -12,7 +12,7 @@ use emmclab_base::{Error, ErrorClass, Result};
 
 use crate::device::BlockDevice;
 use crate::fuse::FuseFile;
-use crate::supervisor::Supervisor;
+use crate::host_programs::Supervisor;
 use crate::ublk::{UblkDevice, UblkOptions};
 use crate::{SECTOR, host_programs};
 

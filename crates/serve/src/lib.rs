@@ -10,7 +10,6 @@ mod host_programs;
 pub mod nbd;
 mod private_socket;
 mod sdhci;
-mod supervisor;
 mod ublk;
 mod waker;
 

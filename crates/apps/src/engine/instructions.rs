@@ -3,8 +3,7 @@
 use emmclab_base::{Nanos, Result};
 use emmclab_host::{CallerId, FileOp};
 
-use super::{FOR_EVER, ThreadStatus};
-use super::{ProgramEngine, ScheduledEvent};
+use super::{FOR_EVER, ProgramEngine, ScheduledEvent, ThreadStatus};
 use crate::storage::{StorageBackend, likely_wait};
 use crate::thread_code::ThreadInstruction;
 use crate::timeline::ThreadActivity;

@@ -7,8 +7,7 @@ use emmclab_host::FileClass;
 
 use super::LearnOptions;
 use super::recording::CallRecording;
-use super::thread_items::{PriorExistence, RecordedFile};
-use super::thread_items::{RecordedFileOp, RecordedThread, ThreadItem};
+use super::thread_items::{PriorExistence, RecordedFile, RecordedFileOp, RecordedThread, ThreadItem};
 use crate::program::{AccessPattern, FileAccess, FilePickOrder, FileSelection, FileSet, ProgramStep};
 use crate::random_draws::Amount;
 

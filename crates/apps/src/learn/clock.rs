@@ -29,7 +29,7 @@ pub(super) struct CallClock {
 impl CallClock {
     /// Detects from the first lines whether times are relative to the previous line: the first time is 0, or a time decreases.
     pub fn of(head: &str) -> Self {
-        let stamps = head.lines().filter_map(|line| match stamp_of(super::strace::behind_thread(line))?.0 {
+        let stamps = head.lines().filter_map(|line| match stamp_of(super::strace::thread_of(line).1)?.0 {
             CallTimestamp::Seconds(ns) => Some(ns),
             CallTimestamp::OfDay(_) => None,
         });

@@ -249,7 +249,7 @@ fn unfinished(text: &str) -> Option<&str> {
 
 /// Parses the thread id at the beginning of a line; also returns the rest. The id is 0 if there is none, as for a single-threaded process.
 /// `-Y` shows the name of the thread after its id.
-fn thread_of(text: &str) -> (u32, &str) {
+pub(super) fn thread_of(text: &str) -> (u32, &str) {
     let text = text.trim_start();
     let number_of = |word: &str| word.split('<').next().unwrap_or(word).trim().parse().ok();
     if let Some(rest) = text.strip_prefix("[pid") {
@@ -273,11 +273,6 @@ fn thread_of(text: &str) -> (u32, &str) {
         Ok(number) if number <= MOST_THREAD => (number, rest.trim_start()),
         _ => (0, text),
     }
-}
-
-/// The text after the thread id at the beginning of a line.
-pub(super) fn behind_thread(text: &str) -> &str {
-    thread_of(text).1
 }
 
 /// Removes the instruction pointer (`-i`) and the number of the call (`-n`), which are in brackets before the call.

@@ -382,19 +382,15 @@ impl RecordedFiles {
         self.by_path.insert(new.to_owned(), number);
     }
 
-    /// Whether the path is a folder that contains known files.
-    pub fn is_folder(&self, path: &str) -> bool {
-        self.by_path.keys().any(|known| is_below(known, path))
-    }
-
-    /// Renames a folder, and the paths of the files in it.
-    pub fn folder_renamed(&mut self, from: &str, to: &str) {
+    /// Renames the paths of the files in a folder. Returns false if the path is not a folder that contains known files.
+    pub fn folder_renamed(&mut self, from: &str, to: &str) -> bool {
         let below: Vec<String> = self.by_path.keys().filter(|known| is_below(known, from)).cloned().collect();
-        for path in below {
-            if let Some(number) = self.by_path.remove(&path) {
+        for path in &below {
+            if let Some(number) = self.by_path.remove(path) {
                 self.by_path.insert(format!("{to}{}", &path[from.len()..]), number);
             }
         }
+        !below.is_empty()
     }
 
     /// Renames a file so that it replaces the file at another path. Returns the numbers of both files.

@@ -237,7 +237,8 @@ impl AppProgram {
     /// Returns an error if the program cannot be run. `text` is the program file, which is used to find the line number of the fault.
     pub(crate) fn check(&self, text: &str) -> Result<()> {
         let names = DeclaredNames::of(self);
-        let all = self.check_sets().and_then(|()| names.check(self)).and_then(|()| names.check_steps(self));
+        let check_steps = || each_step(self, &mut |inside, step| names.check_step(self, inside, step));
+        let all = self.check_sets().and_then(|()| names.check(self)).and_then(|()| check_steps());
         all.map_err(|ProgramFault { key, value, problem, hint }| {
             let error = Error::new(ErrorClass::Config, problem).of_field(key, 0, value.as_bytes()).hint(hint);
             // A duplicate or unknown name is reported at its last occurrence in the text.
@@ -335,10 +336,6 @@ impl<'a> DeclaredNames<'a> {
             return fault("user_waits_for", &program.user_waits_for, problem, "leave out `at_begin = false`");
         }
         Ok(())
-    }
-
-    fn check_steps(&self, program: &AppProgram) -> CheckResult {
-        each_step(program, &mut |inside, step| self.check_step(program, inside, step))
     }
 
     fn check_step(&self, program: &AppProgram, inside: &str, step: &ProgramStep) -> CheckResult {

@@ -97,7 +97,13 @@ impl MetadataLayout {
         self.journal_moved |= journal(&self.superblock) != journal(&superblock);
         self.superblock = superblock;
         if moved {
-            self.drop_groups();
+            // Forgets groups that are beyond the last group of the file system.
+            let (count, table_blocks) = (self.superblock.groups(), self.table_blocks());
+            for (_, [block_bitmap, inode_bitmap, table]) in self.groups.extract_if(|number, _| u64::from(*number) >= count) {
+                self.runs.remove(block_bitmap, block_bitmap + 1);
+                self.runs.remove(inode_bitmap, inode_bitmap + 1);
+                self.runs.remove(table, table + table_blocks);
+            }
             self.place_tables();
             for (number, group) in std::mem::take(&mut self.groups_to_come) {
                 self.place_group(number, group);
@@ -283,16 +289,6 @@ impl MetadataLayout {
     fn table_blocks(&self) -> u64 {
         let bytes = u64::from(self.superblock.inodes_per_group) * u64::from(self.superblock.inode_size);
         bytes.div_ceil(u64::from(self.superblock.block_size))
-    }
-
-    /// Forgets groups that are beyond the last group of the file system.
-    fn drop_groups(&mut self) {
-        let (count, table_blocks) = (self.superblock.groups(), self.table_blocks());
-        for (_, [block_bitmap, inode_bitmap, table]) in self.groups.extract_if(|number, _| u64::from(*number) >= count) {
-            self.runs.remove(block_bitmap, block_bitmap + 1);
-            self.runs.remove(inode_bitmap, inode_bitmap + 1);
-            self.runs.remove(table, table + table_blocks);
-        }
     }
 
     /// Number of descriptors in a block.

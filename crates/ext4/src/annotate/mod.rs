@@ -95,7 +95,8 @@ impl Annotator {
     /// without gaps.
     pub fn write(&mut self, sector: u64, data: &[u8], notes: &mut Vec<BlockNote>) {
         notes.clear();
-        if self.is_looking() {
+        // Recent writes are kept while the file system or its journal is not known yet.
+        if matches!(self.journal_placement, JournalPlacement::Unknown) {
             self.recent.write(sector.saturating_mul(SECTOR_BYTES), data);
         }
         let end = sector.saturating_add((data.len() / SECTOR) as u64);
@@ -189,11 +190,6 @@ impl Annotator {
             _ if self.recovering => AnnotatorStatus::Recovering,
             _ => AnnotatorStatus::Following,
         }
-    }
-
-    /// Whether recent writes are kept because the file system or its journal is not known yet.
-    fn is_looking(&self) -> bool {
-        matches!(self.journal_placement, JournalPlacement::Unknown)
     }
 
     /// Returns the classification of the first sectors of a write.

@@ -6,10 +6,8 @@ use std::ops::ControlFlow;
 use emmclab_base::{Error, Result};
 use rustc_hash::FxHashMap;
 
-use super::GroupDescriptor;
-use super::{Ext4FileKind, Ext4Filesystem, Inode, ROOT};
-use crate::disk::DiskReader;
-use crate::disk::DiskStructure;
+use super::{Ext4FileKind, Ext4Filesystem, GroupDescriptor, Inode, ROOT};
+use crate::disk::{DiskReader, DiskStructure};
 
 /// The link count of a directory that has more links than the field can represent.
 const MANY_LINKS: u16 = 1;

@@ -399,14 +399,8 @@ impl Iterator for JournalTags<'_> {
 pub struct RevokedBlocks<'a> {
     bytes: &'a [u8],
     entry_bytes: usize,
-    overlong: bool,
-}
-
-impl RevokedBlocks<'_> {
     /// Whether the length field of the block exceeds the size of the block.
-    pub fn is_overlong(&self) -> bool {
-        self.overlong
-    }
+    pub(super) overlong: bool,
 }
 
 impl Iterator for RevokedBlocks<'_> {

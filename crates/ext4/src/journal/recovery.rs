@@ -269,7 +269,7 @@ impl JournalRecovery {
         for at in self.blocks.iter().filter(|at| at.is_revoke && is_before(at.sequence, end)) {
             log.read(at.block, &mut self.buffer)?;
             let revoked = log.format.revoked(&self.buffer);
-            if revoked.is_overlong() {
+            if revoked.overlong {
                 let offset = log.location.offset(at.block).unwrap_or_default();
                 let problem = "the revoke block states that it uses more bytes than a block has";
                 return Err(DiskStructure::JournalBlock(at.block).fault(offset + 12, problem));
@@ -289,7 +289,8 @@ impl JournalRecovery {
     fn take_blocks(&mut self, log: &RecoveryLog<'_>, end: u32, replay: &mut JournalReplaySummary) -> Result<()> {
         for at in self.blocks.iter().filter(|at| !at.is_revoke && is_before(at.sequence, end)) {
             log.read(at.block, &mut self.buffer)?;
-            let state = logged_state(&log.format, at.sequence);
+            // The checksum of a logged block begins with the seed and the number of its transaction.
+            let state = crc32c(log.format.seed, &at.sequence.to_be_bytes());
             let mut next = at.block;
             next = log.after(next, 1);
             for tag in log.format.tags(&self.buffer) {
@@ -557,9 +558,4 @@ impl ChecksumCache {
         };
         self.shift.over_zeros(seed) ^ plain == be32(block, at)
     }
-}
-
-/// Returns the CRC state from which the checksum of a logged block is computed: the state after the seed and the transaction number.
-pub(super) fn logged_state(format: &LogFormat, sequence: u32) -> u32 {
-    crc32c(format.seed, &sequence.to_be_bytes())
 }

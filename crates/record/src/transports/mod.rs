@@ -77,18 +77,16 @@ pub(crate) trait RecordTransport: Send {
 pub(crate) fn open(target: &RecordTarget) -> Result<Box<dyn RecordTransport>> {
     Ok(match target {
         RecordTarget::Local => Box::new(local::LocalTransport::open()?),
-        RecordTarget::Ssh { destination, options } => Box::new(open_ssh(destination, options)?),
+        RecordTarget::Ssh { destination, options } => {
+            // The ssh client of this host, with the user's configuration, keys and agent. `--` prevents it from parsing the destination
+            // as an option.
+            let mut command =
+                ["ssh", "-T", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"].map(str::to_owned).to_vec();
+            command.extend_from_slice(options);
+            command.extend(["--".to_owned(), destination.to_owned(), helper_command()]);
+            Box::new(RemoteTransport::spawn(&command)?)
+        }
         RecordTarget::Adb { serial, port } => Box::new(remote::open_adb(serial.as_deref(), *port)?),
         RecordTarget::Command(command) => Box::new(remote::RemoteTransport::spawn(command)?),
     })
-}
-
-/// Runs the helper through the ssh client of this host, with the user's configuration, keys and agent.
-fn open_ssh(destination: &str, options: &[String]) -> Result<RemoteTransport> {
-    let mut command: Vec<String> =
-        ["ssh", "-T", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"].map(str::to_owned).to_vec();
-    command.extend_from_slice(options);
-    // `--` prevents ssh from parsing the destination as an option.
-    command.extend(["--".to_owned(), destination.to_owned(), helper_command()]);
-    RemoteTransport::spawn(&command)
 }

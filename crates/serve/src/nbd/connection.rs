@@ -12,9 +12,8 @@ use rustix::io::{Errno, Result};
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
 use super::NbdExport;
-use super::budget::{NbdMemoryBudget, NbdMemoryShare};
 use super::negotiation::{CONTEXT_ID, NbdNegotiation, NegotiationStep, send_greeting};
-use super::pending::PendingNbdRequests;
+use super::pending::{NbdMemoryBudget, NbdMemoryShare, PendingNbdRequests};
 use super::request_parser::{BlockStatusQuery, NbdRequestParser, ParserPause};
 use super::wire::STATE_HOLE_ZERO;
 use crate::device::{AllocationExtent, CompletionReceiver, ServedCompletion, ServedRequest};

@@ -8,7 +8,6 @@
 //! Each connection has a thread, which reads many requests in one call, submits them as a list and writes the replies with one
 //! system call. Completions from other threads are written by those threads, as far as the socket accepts them without blocking.
 
-mod budget;
 mod connection;
 mod negotiation;
 mod pending;
@@ -22,21 +21,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-use budget::NbdMemoryBudget;
-use connection::NbdLink;
-use connection::serve;
+use connection::{NbdLink, serve};
 use emmclab_base::{Error, ErrorClass, Result, SECTOR_BYTES};
+use pending::NbdMemoryBudget;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_tcp_nodelay;
 use rustix::net::{SocketFlags, accept_with};
-use wire::{MAX_PAYLOAD, MAX_STRING, transmission};
+use wire::{MAX_STRING, transmission};
 
 use crate::device::{BlockDevice, BlockDeviceLimits};
 use crate::private_socket::PrivateSocket;
 use crate::waker::ThreadWaker;
 
-/// Maximum number of clients; further clients are disconnected. The clients share 512 MB for requests and replies (`budget`).
+/// Maximum number of clients; further clients are disconnected. The clients share 512 MB for requests and replies (`pending`).
 const MAX_CLIENTS: usize = 128;
 /// Pause after an error on accepting a client, for example because no file descriptor is free.
 const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -326,17 +324,6 @@ impl NbdExport {
     /// Maximum length of a request to the device, in sectors.
     pub fn part_sectors(&self) -> u32 {
         self.limits.max_sectors.max(1)
-    }
-
-    /// Granularity of discards, in bytes.
-    pub fn discard_bytes(&self) -> u64 {
-        u64::from(self.limits.discard_sectors.max(1)) * SECTOR_BYTES
-    }
-
-    /// Preferred block size in bytes: a power of two from 512 to the largest payload.
-    pub fn preferred_bytes(&self) -> u32 {
-        let bytes = u64::from(self.limits.preferred_sectors.max(1)) * SECTOR_BYTES;
-        bytes.next_power_of_two().min(u64::from(MAX_PAYLOAD)) as u32
     }
 
     /// Transmission flags. Without a write cache, flush and FUA are not advertised: every write is durable.

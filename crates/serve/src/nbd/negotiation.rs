@@ -1,5 +1,7 @@
 //! The handshake (fixed newstyle): parses options and creates their replies. It does not access the socket.
 
+use emmclab_base::SECTOR_BYTES;
+
 use super::NbdExport;
 use super::connection::CAPACITY;
 use super::pending::NbdOutputQueue;
@@ -188,7 +190,9 @@ impl NbdNegotiation {
             inform(info::DESCRIPTION, &[export.options.description.as_bytes()]);
         }
         // The block size is sent even to clients that do not ask for it, because requests that are not aligned to 512 bytes are rejected.
-        let sizes = [512, export.preferred_bytes(), MAX_PAYLOAD].map(u32::to_be_bytes);
+        let preferred = u64::from(export.limits.preferred_sectors.max(1)) * SECTOR_BYTES;
+        let preferred = preferred.next_power_of_two().min(u64::from(MAX_PAYLOAD)) as u32;
+        let sizes = [512, preferred, MAX_PAYLOAD].map(u32::to_be_bytes);
         inform(info::BLOCK_SIZE, &[sizes.as_flattened()]);
         Ok(name)
     }

@@ -319,7 +319,7 @@ impl NbdRequestHeader {
             return plain.then_some(command).ok_or(NbdError(errno::EINVAL, "a flush has an offset or a length"));
         }
         self.check_range(command, export, session)?;
-        let discards = export.discard_bytes();
+        let discards = u64::from(export.limits.discard_sectors.max(1)) * SECTOR_BYTES;
         let whole_units = self.offset.is_multiple_of(discards) && u64::from(self.length).is_multiple_of(discards);
         if self.has(FAST_ZERO) && (!whole_units || self.has(NO_HOLE) || fua) {
             return Err(NbdError(errno::ENOTSUP, "zeroing faster than a write needs whole discard units"));

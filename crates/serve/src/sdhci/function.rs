@@ -142,7 +142,7 @@ impl SdhciPciFunction {
     }
 
     fn dma<'a>(memory: &'a DmaMappings, configuration: &PciConfigSpace) -> GuestDma<'a> {
-        GuestDma { memory, allowed: configuration.bus_master(), unshared: false }
+        GuestDma { memory, allowed: configuration.bytes[COMMAND] & COMMAND_BUS_MASTER != 0, unshared: false }
     }
 
     /// Advances card and controller until they wait for the block device or the guest, then updates the interrupt line.
@@ -460,11 +460,6 @@ impl PciConfigSpace {
             self.bytes[at] = self.bytes[at] & !writable | value & writable;
         }
         true
-    }
-
-    /// Whether the function may access memory.
-    pub fn bus_master(&self) -> bool {
-        self.bytes[COMMAND] & COMMAND_BUS_MASTER != 0
     }
 
     /// Whether the function may assert its interrupt.

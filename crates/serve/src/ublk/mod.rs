@@ -1,6 +1,5 @@
 //! Exports a device as a block device of this host through the kernel's ublk driver (Linux 6.0 and later).
 
-mod abi;
 mod control;
 mod queue;
 
@@ -18,14 +17,12 @@ use emmclab_base::{Error, ErrorClass, Result};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-use self::abi::{MOST_DEPTH, UblkDeviceInfo};
 pub use self::control::delete_left_ublk;
-use self::control::{PATH, UblkControl};
+use self::control::{MOST_DEPTH, PATH, UblkControl, UblkDeviceInfo};
 use self::queue::{UblkCompletionInbox, UblkQueue};
-use crate::SECTOR;
 use crate::device::{BlockDevice, BlockDeviceLimits};
-use crate::host_programs;
-use crate::supervisor::Supervisor;
+use crate::host_programs::Supervisor;
+use crate::{SECTOR, host_programs};
 
 /// Maximum length of a read or write of the kernel, in bytes, which is also the maximum size of each tag's buffer. The memory of
 /// a buffer is allocated at its first use.
@@ -139,7 +136,7 @@ impl UblkDevice {
         let info = control.add(&wanted).map_err(|errno| rejected("create a device", errno))?;
         let mut ublk = Self { supervisor, control, device: info.device, queues: Vec::new(), started: true };
         ublk.control
-            .set_parameters(info.device, abi::parameters(&limits, info.buffer_bytes.min(buffer_bytes)))
+            .set_parameters(info.device, control::parameters(&limits, info.buffer_bytes.min(buffer_bytes)))
             .map_err(|errno| rejected("accept the limits of the device", errno))?;
         // The character device can be opened only once.
         let path = PathBuf::from(format!("/dev/ublkc{}", info.device));

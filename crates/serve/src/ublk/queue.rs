@@ -14,7 +14,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-use super::abi::{self, DESCRIPTION_BYTES, IOCTL_NUMBERS, MOST_DEPTH, UblkDeviceInfo, UblkIoCommand, UblkIoDescriptor};
+use super::control::{self, DESCRIPTION_BYTES, IOCTL_NUMBERS, MOST_DEPTH, UblkDeviceInfo, UblkIoCommand, UblkIoDescriptor};
 use crate::device::{BlockAction, BlockDevice, CompletionReceiver, RequestFailure, ServedCompletion, ServedRequest};
 use crate::waker::ThreadWaker;
 
@@ -87,7 +87,8 @@ pub(super) fn serve(mut channel: UblkQueue, device: &dyn BlockDevice, inbox: &Ar
                 finish(&mut channel, tag as u16, outcome)?;
             }
         }
-        if channel.is_gone() || inbox.wake.is_stopping() {
+        // If all tags are gone, the kernel sends no more requests.
+        if channel.tags.iter().all(|tag| *tag == UblkTagOwner::Gone) || inbox.wake.is_stopping() {
             return Ok(());
         }
         channel.wait(true)?;
@@ -262,7 +263,7 @@ impl UblkQueue {
         self.tags[at] = UblkTagOwner::Kernels;
         let address = self.buffers.start.expose_provenance() + at * self.buffer_bytes;
         let entry = opcode::UringCmd16::new(Fd(self.file.as_raw_fd()), command.number(self.ioctl_numbers))
-            .cmd(abi::io(self.queue, tag, result, address as u64))
+            .cmd(control::io(self.queue, tag, result, address as u64))
             .build()
             .user_data(u64::from(tag));
         self.push(&entry)
@@ -291,11 +292,6 @@ impl UblkQueue {
                 }
             }
         }
-    }
-
-    /// Whether the kernel will send no more requests.
-    pub(super) fn is_gone(&self) -> bool {
-        self.tags.iter().all(|tag| *tag == UblkTagOwner::Gone)
     }
 
     /// Submits completions to the kernel; waits for an event if `sleeps` is set.

@@ -10,7 +10,6 @@
 mod devices;
 mod faults;
 mod foreign;
-mod listening;
 mod model;
 mod negotiation;
 mod support;

@@ -4,8 +4,9 @@ use rustc_hash::FxHashMap;
 
 use super::{CallRecording, GapAttribution, UNKNOWN_FOLDER};
 use crate::learn::strace::{CallArgument, SystemCall};
-use crate::learn::thread_items::{DescriptorTarget, OpenFileDescription, PriorExistence, SyncWriteScope, is_below};
-use crate::learn::thread_items::{RecordedFileOp, ThreadItem};
+use crate::learn::thread_items::{
+    DescriptorTarget, OpenFileDescription, PriorExistence, RecordedFileOp, SyncWriteScope, ThreadItem, is_below,
+};
 
 /// Calls that change the contents of the device, but have no equivalent step in a program.
 const NOT_MODELLED: &[&str] = &[
@@ -250,8 +251,7 @@ impl CallRecording {
         if old == new {
             return;
         }
-        if self.files.is_folder(old) {
-            self.files.folder_renamed(old, new);
+        if self.files.folder_renamed(old, new) {
             for open in self.tables.iter_mut().flat_map(FxHashMap::values_mut) {
                 if let DescriptorTarget::Folder(path) = open
                     && (path == old || is_below(path, old))

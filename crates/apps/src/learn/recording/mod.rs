@@ -11,8 +11,10 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::strace::{CallArgument, SystemCall};
-use super::thread_items::{DescriptorTarget, ItemIndex, OpenFileDescription, RecordedFiles, SyncWriteScope};
-use super::thread_items::{GapAttribution, ItemInsertions, RecordedFileOp, RecordedThread, ThreadItem};
+use super::thread_items::{
+    DescriptorTarget, GapAttribution, ItemIndex, ItemInsertions, OpenFileDescription, RecordedFileOp, RecordedFiles,
+    RecordedThread, SyncWriteScope, ThreadItem,
+};
 pub(super) use file_calls::is_wait;
 use file_calls::{POLLS, is_timer, reaches_storage, waits};
 

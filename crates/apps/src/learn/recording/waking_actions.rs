@@ -5,8 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::file_calls::{POLLS, is_sleep};
 use super::{CallRecording, is_spawn};
 use crate::learn::strace::{CallArgument, SystemCall};
-use crate::learn::thread_items::ThreadItem;
-use crate::learn::thread_items::{DescriptorTarget, ItemIndex};
+use crate::learn::thread_items::{DescriptorTarget, ItemIndex, ThreadItem};
 
 /// An action that can end the wait of another thread: the acting thread, the index of the action in that thread's list, and its start time.
 #[derive(Clone, Copy, Debug)]
@@ -151,16 +150,13 @@ impl CallRecording {
 
     /// The pipe, event or local socket on which a call operates.
     pub(super) fn channel(&mut self, thread: usize, call: &SystemCall) -> Option<u32> {
-        let on =
-            matches!(call.name.as_str(), "read" | "readv" | "write" | "writev" | "recvfrom" | "recvmsg" | "sendto" | "sendmsg");
-        if on { self.channel_at(thread, call, 0) } else { None }
-    }
-
-    fn channel_at(&mut self, thread: usize, call: &SystemCall, at: usize) -> Option<u32> {
-        if let Some(DescriptorTarget::Channel(number)) = self.open(thread, call, at) {
+        if !matches!(call.name.as_str(), "read" | "readv" | "write" | "writev" | "recvfrom" | "recvmsg" | "sendto" | "sendmsg") {
+            return None;
+        }
+        if let Some(DescriptorTarget::Channel(number)) = self.open(thread, call, 0) {
             return Some(*number);
         }
-        let shown = call.arguments.get(at)?.annotation()?;
+        let shown = call.arguments.first()?.annotation()?;
         shown.starts_with("pipe:[").then(|| self.causes.channel_of_name(shown))
     }
 
