@@ -294,8 +294,8 @@ impl<'a> ActionMeaning<'a> {
 pub(super) fn rest_after(line: &[u8], count: usize) -> &[u8] {
     let mut rest = line;
     for _ in 0..count {
-        let begin = rest.iter().position(|byte| !is_blank(byte)).unwrap_or(rest.len());
-        let end = rest[begin..].iter().position(is_blank).unwrap_or(rest.len() - begin);
+        let begin = rest.iter().position(|byte| !is_blank(*byte)).unwrap_or(rest.len());
+        let end = rest[begin..].iter().position(|byte| is_blank(*byte)).unwrap_or(rest.len() - begin);
         rest = &rest[begin + end..];
     }
     rest.trim_ascii_start()

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use super::trace_format::TimeUnit;
 use crate::{Error, ErrorClass, NameId, NameTable, Op, Result, SECTOR_BYTES, Sector};
 
-pub(crate) fn is_blank(byte: &u8) -> bool {
+pub(crate) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
 /// The fields of a line, split at runs of blanks and tabs.
 pub(crate) fn blank_separated(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|byte| is_blank(byte)).filter(|field| !field.is_empty())
+    line.split(|byte| is_blank(*byte)).filter(|field| !field.is_empty())
 }
 
 /// The fields of a line, split at commas.

@@ -174,7 +174,7 @@ pub(super) const LEAST: usize = 4;
 /// The column names of a heading or of `--columns`.
 pub(super) fn names(list: &str, separator: u8) -> impl Iterator<Item = &str> {
     let splits = move |c: char| {
-        if separator == BLANK { c.is_ascii() && is_blank(&(c as u8)) } else { c == char::from(separator) }
+        if separator == BLANK { c.is_ascii() && is_blank(c as u8) } else { c == char::from(separator) }
     };
     let names = list.split(splits).map(|name| name.trim().trim_matches('"'));
     names.filter(move |name| separator != BLANK || !name.is_empty())

@@ -62,7 +62,7 @@ impl<'a> CsvFields<'a> {
     pub fn next(&mut self) -> Result<Option<CsvField<'a>>> {
         let Some(mut rest) = self.rest else { return Ok(None) };
         if self.separator == BLANK {
-            rest = &rest[rest.iter().position(|byte| !is_blank(byte)).unwrap_or(rest.len())..];
+            rest = &rest[rest.iter().position(|byte| !is_blank(*byte)).unwrap_or(rest.len())..];
             if rest.is_empty() {
                 return Ok(None);
             }

@@ -44,7 +44,7 @@ impl<'a> FtraceLine<'a> {
     #[inline]
     fn with_cpu(line: &'a [u8]) -> Option<Self> {
         memchr::memchr_iter(b'[', line).find_map(|open| {
-            if open > 0 && !is_blank(&line[open - 1]) {
+            if open > 0 && !is_blank(line[open - 1]) {
                 return None;
             }
             let number = &line[open + 1..];
@@ -70,7 +70,7 @@ impl<'a> FtraceLine<'a> {
     #[cold]
     fn without_cpu(line: &'a [u8]) -> Option<Self> {
         memmem::find_iter(line, b": ").find_map(|colon| {
-            let begin = line[..colon].iter().rposition(is_blank).map_or(0, |blank| blank + 1);
+            let begin = line[..colon].iter().rposition(|byte| is_blank(*byte)).map_or(0, |blank| blank + 1);
             let time = &line[begin..colon];
             if !time.contains(&b'.') || !is_decimal(time) {
                 return None;
@@ -95,7 +95,7 @@ impl<'a> FtraceLine<'a> {
     #[cold]
     fn of_perf_trace(line: &'a [u8]) -> Option<Self> {
         let line = line.trim_ascii_start();
-        let end = line.iter().position(is_blank)?;
+        let end = line.iter().position(|byte| is_blank(*byte))?;
         let time = &line[..end];
         if !time.contains(&b'.') || !is_decimal(time) {
             return None;
@@ -107,7 +107,7 @@ impl<'a> FtraceLine<'a> {
         let mut at = 0;
         loop {
             let word = &rest[at..];
-            let length = word.iter().position(is_blank).unwrap_or(word.len());
+            let length = word.iter().position(|byte| is_blank(*byte)).unwrap_or(word.len());
             if let Some((event, behind)) = event_with_system(&word[..length]) {
                 let payload = word[behind..].strip_suffix(b")").filter(|_| word[behind - 1] == b'(');
                 let payload = payload.unwrap_or(&word[behind..]).trim_ascii_start();
