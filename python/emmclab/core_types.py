@@ -131,6 +131,9 @@ class HostCounts(FieldMapping):
     largest_command_bytes: int; driver: DriverCounts | None
 class JournalCounts(FieldMapping):
     device: str; commits: int; handles: int; blocks: int; commit_start_ns: list[int]; commit_time_ns: list[int]
+class KindWear(FieldMapping):
+    kind: str; blocks: int; mean_erases: float; most_erases: int; erase_limit: int | None
+    mean_used_pct: float | None; used_pct: float | None
 class LifetimeEstimate(FieldMapping):
     even_host_bytes: float | None; first_block_host_bytes: float | None; used_pct: float; used_slc_pct: float | None
 class LinkDirection(FieldMapping):
@@ -238,7 +241,8 @@ class Utilisation(FieldMapping):
 class WaitTimes(FieldMapping):
     queue_ms: float; controller_ms: float; bus_ms: float; array_ms: float; gc_ms: float; wake_up_ms: float
 class WearSummary(FieldMapping):
-    moved_blocks: int; bad_blocks: int; erase_counts: BlockDistribution; lifetime: LifetimeEstimate | None
+    moved_blocks: int; bad_blocks: int; erase_counts: BlockDistribution; kinds: list[KindWear]
+    lifetime: LifetimeEstimate | None
 class WriteAmplification(FieldMapping):
     waf: float; host: float; gc: float; wear: float; map: float
 class SimulationResult(FieldMapping):

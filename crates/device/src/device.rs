@@ -384,6 +384,7 @@ impl Device {
         for (group, more) in erases.iter().enumerate().filter(|(_, more)| **more > 0) {
             let limit = self.geometry().groups[group].erase_limit;
             let blocks = self.ftl.used_blocks(&self.nand, group as u8);
+            let mode = if self.ftl.core.slc.holds(group as u8) { " in SLC mode" } else { "" };
             // Rounds the cumulative number of erases instead of the number of each block, so that the sum is exact.
             let due = |blocks_so_far: usize| more * blocks_so_far as u64 / blocks.len() as u64;
             for (at, block) in blocks.iter().enumerate() {
@@ -391,7 +392,9 @@ impl Device {
                 if limit > 0 && erases >= u64::from(limit) {
                     return Err(Error::new(
                         ErrorClass::Config,
-                        format!("the device would be worn out: a block would have {erases} erases, and its limit is {limit}"),
+                        format!(
+                            "the device would be worn out: a block{mode} would have {erases} erases, and its limit is {limit}"
+                        ),
                     ));
                 }
                 worn.push((*block, u32::try_from(erases).unwrap_or(u32::MAX)));

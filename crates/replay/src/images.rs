@@ -19,7 +19,7 @@ const LEVEL: i32 = 3;
 const PIECE: usize = 1 << 16;
 
 /// Version of the stored images. It is increased when a recipe yields another device than before, and when the layout of an image changes.
-const FORM: u32 = 7;
+const FORM: u32 = 8;
 /// File extension of images.
 const ENDING: &str = "emmcimg";
 /// Time between two checks whether another process has finished an image.

@@ -101,19 +101,23 @@ def result_html(result: Result) -> str:
 
 
 def _life_rows(result: Result) -> list[Cells]:
-    """Return table rows for the device's lifetime, if the run erased blocks, and for its used part, if not 0."""
+    """Return table rows for the device's lifetime, if the run erased blocks, and for the wear of each kind of block."""
     rows: list[Cells] = []
-    if not (life := result.wear.lifetime):
-        return rows
-    if (host_bytes := life.even_host_bytes) is not None:
+    if (life := result.wear.lifetime) and (host_bytes := life.even_host_bytes) is not None:
         field, left_out = result_field("wear.lifetime.even_host_bytes"), without_slc(result)
         unit = f"{field.display_unit} written by the host{left_out and f' {left_out}'}"
         rows.append([field.label, field.text(host_bytes), unit])
-    if life.used_pct:
-        used, of_slc = map(result_field, ("wear.lifetime.used_pct", "wear.lifetime.used_slc_pct"))
-        slc = life.used_slc_pct
-        in_slc = "" if slc is None else f" ({of_slc.text(slc)} in SLC mode)"
-        rows.append([used.label, used.text(life.used_pct), f"% of the erase limit, most worn block{in_slc}"])
+    used = result_field("wear.lifetime.used_pct")
+    for kind in result.wear.kinds:
+        if not kind.most_erases:
+            continue
+        label = f"{used.label}, {kind.kind}"
+        counts = f"{kind.mean_erases:,.1f} erases on average, {kind.most_erases:,} at most"
+        if kind.used_pct is None:
+            rows.append([label, "–", f"no erase limit; {counts}"])
+        else:
+            unit = f"% of {kind.erase_limit:,} erases, most worn block; {counts}"
+            rows.append([label, used.text(kind.used_pct), unit])
     return rows
 
 

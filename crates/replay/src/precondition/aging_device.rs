@@ -105,7 +105,8 @@ impl AgingDevice {
         self.device.wear_on(erases).map_err(|error| error.in_field("precondition"))
     }
 
-    /// Lets the device idle for a time.
+    /// Lets the device idle for a time. Its clock then stands at the end of the background work, because idle time without work would not
+    /// change anything.
     pub fn idle_for(&mut self, time: Nanos) {
         self.device.idle_until(Nanos(self.device.idle_from().0.max(0)) + time);
     }

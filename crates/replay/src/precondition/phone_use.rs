@@ -1,5 +1,5 @@
-//! Ages a device by use in a phone. Files occupy a part of the device. Every day, files are created, deleted and overwritten in place; at
-//! night, deleted data is discarded.
+//! Ages a device by use in a phone. Files occupy a part of the device. Every day, files are created, deleted and overwritten in place, with
+//! pauses in which the device does background work, such as folding its SLC cache; at night, deleted data is discarded.
 //!
 //! Years of use are not simulated completely. Days are simulated until the work of garbage collection is constant, which is determined from
 //! consecutive spans of writes, each half as long as the capacity. After that, only the erase counts grow, at the rate of the last span.
@@ -26,7 +26,9 @@ const MOST_CAPACITIES: f64 = 8.0;
 /// half as long as the capacity.
 const FLAT: f64 = 0.02;
 /// Idle time at the end of each day, for the background work of the device.
-const NIGHT: Nanos = Nanos(3_600_000_000_000);
+const NIGHT: Nanos = Nanos::from_secs(3600);
+/// Length in s of the rest of the day, over which the writes are spread evenly.
+const DAY_S: f64 = 23.0 * 3600.0;
 
 /// Usage of a device in a phone.
 #[derive(Clone, Debug, PartialEq)]
@@ -207,6 +209,8 @@ pub(super) fn live(age: &mut AgingDevice, usage: &PhoneUse) -> Result<()> {
     // From here on, amounts of data are in extents instead of bytes.
     let extent_bytes = f64::from(chunk) * unit_bytes;
     let (total, daily) = ((usage.written() / extent_bytes).ceil() as u64, usage.daily_bytes / extent_bytes);
+    // A longer pause than a night would not allow the device more work.
+    let pause = Nanos((DAY_S / daily * 1e9) as i64).min(NIGHT);
     let most = total.min((MOST_CAPACITIES * f64::from(count)).ceil() as u64);
     let mut work = SteadyStateDetector::new(u64::from(count), (SAMPLES / 2, FLAT), age.device().counters());
     let (mut done, mut days, mut is_random) = (0, 1.0, 0.0);
@@ -220,6 +224,7 @@ pub(super) fn live(age: &mut AgingDevice, usage: &PhoneUse) -> Result<()> {
             let extent = files.replace(age);
             age.write(extent * chunk, chunk)?;
         }
+        age.idle_for(pause);
         done += 1;
         if done as f64 >= days * daily {
             days = (done as f64 / daily).floor() + 1.0;

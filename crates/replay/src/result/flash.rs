@@ -152,6 +152,8 @@ pub struct WearSummary {
     pub bad_blocks: u64,
     /// Distribution of the erase counts of all blocks.
     pub erase_counts: BlockDistribution,
+    /// Erases of each kind of block so far, including preconditioning, as a list.
+    pub kinds: Vec<KindWear>,
     /// Estimated lifetime; null without an erase limit. Blocks without a limit (`slc.erase_limit = 0`) are not included.
     pub lifetime: Option<LifetimeEstimate>,
 }
@@ -162,9 +164,85 @@ impl WearSummary {
             moved_blocks: device.counters().wear_moves,
             bad_blocks: device.counters().bad_blocks,
             erase_counts: BlockDistribution::of(device.blocks().map(|block| block.erases)),
+            kinds: KindWear::all(settings, device),
             lifetime: LifetimeEstimate::of(settings, device),
         }
     }
+}
+
+/// Erases of one kind of block so far, including preconditioning.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct KindWear {
+    /// Name of the kind: WriteBooster, SLC cache or enhanced area (blocks in SLC mode), or bits in a cell and page size of a block group.
+    pub kind: String,
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Mean erases of a block.
+    pub mean_erases: f64,
+    /// Erases of the most worn block.
+    pub most_erases: u32,
+    /// Erases after which a block goes bad; null without a limit.
+    pub erase_limit: Option<u32>,
+    /// Mean erases / erase limit, which the registers of a device report (eMMC: `DEVICE_LIFE_TIME_EST`); null without a limit.
+    pub mean_used_pct: Option<f64>,
+    /// Erases of the most worn block / erase limit; null without a limit.
+    pub used_pct: Option<f64>,
+}
+
+impl KindWear {
+    /// The kinds of a device, in the order of its block groups.
+    fn all(settings: &DeviceSettings, device: &Device) -> Vec<Self> {
+        let groups = device.geometry().groups.iter().zip(erases(device)).enumerate();
+        groups
+            .map(|(number, (group, BlockErases { blocks, sum, most }))| {
+                let limit = (group.erase_limit > 0).then_some(group.erase_limit);
+                let mean = sum as f64 / blocks.max(1) as f64;
+                let used = |erases: f64| limit.map(|limit| 100.0 * erases / f64::from(limit));
+                Self {
+                    kind: kind_name(settings, number),
+                    blocks,
+                    mean_erases: mean,
+                    most_erases: most,
+                    erase_limit: limit,
+                    mean_used_pct: used(mean),
+                    used_pct: used(f64::from(most)),
+                }
+            })
+            .collect()
+    }
+}
+
+fn kind_name(settings: &DeviceSettings, number: usize) -> String {
+    let own = &settings.geometry.block_groups;
+    let Some(group) = own.get(number) else {
+        return match settings.slc.mode {
+            SlcMode::Cache if settings.interface.is_ufs() => "WriteBooster",
+            SlcMode::Cache => "SLC cache",
+            SlcMode::Region | SlcMode::Off if settings.zones.blocks > 0 => "conventional zones",
+            SlcMode::Region | SlcMode::Off => "enhanced area",
+        }
+        .to_owned();
+    };
+    let cells = format!("{:?}", group.cell_mode).to_uppercase();
+    if own.len() == 1 { cells } else { format!("{cells}, pages of {} KB", group.page_kb) }
+}
+
+/// Erases of the blocks of a block group.
+#[derive(Clone, Copy, Default)]
+struct BlockErases {
+    blocks: u64,
+    sum: u64,
+    most: u32,
+}
+
+/// The erases of the blocks of each block group so far.
+fn erases(device: &Device) -> Vec<BlockErases> {
+    let mut groups = vec![BlockErases::default(); device.geometry().groups.len()];
+    for block in device.blocks() {
+        let BlockErases { blocks, sum, most } = &mut groups[usize::from(block.group)];
+        (*blocks, *sum, *most) = (*blocks + 1, *sum + u64::from(block.erases), block.erases.max(*most));
+    }
+    groups
 }
 
 /// Bytes that the host can write during the life of the device, which ends with the first block group or SLC area to wear out. Blocks
@@ -189,9 +267,10 @@ pub struct LifetimeEstimate {
 impl LifetimeEstimate {
     fn of(settings: &DeviceSettings, device: &Device) -> Option<Self> {
         let groups = &device.geometry().groups;
+        let erases = erases(device);
         let kinds: Vec<_> = (0..groups.len())
             .filter(|group| groups[*group].erase_limit > 0)
-            .map(|group| GroupLifetime::of(settings, device, group))
+            .map(|group| GroupLifetime::of(settings, device, group, erases[group]))
             .collect();
         // Blocks in SLC mode form the last block group.
         let limited = groups.last().is_some_and(|group| group.erase_limit > 0);
@@ -220,7 +299,7 @@ struct GroupLifetime {
 }
 
 impl GroupLifetime {
-    fn of(settings: &DeviceSettings, device: &Device, number: usize) -> Self {
+    fn of(settings: &DeviceSettings, device: &Device, number: usize, so_far: BlockErases) -> Self {
         let (counters, geometry) = (device.counters(), device.geometry());
         let group = &geometry.groups[number];
         let (written, limit) = (counters.host_bytes_written as f64, f64::from(group.erase_limit));
@@ -230,15 +309,10 @@ impl GroupLifetime {
         let block_bytes = f64::from(group.pages_per_block) * f64::from(group.page_bytes);
         let filled = counters.group_programs[number] as f64 / f64::from(group.pages_per_block)
             + still_to_fold(settings, device, number) / block_bytes;
-        let (mut most, mut all) = (0_u32, 0_u64);
-        for block in device.blocks().filter(|block| usize::from(block.group) == number) {
-            most = most.max(block.erases);
-            all += u64::from(block.erases);
-        }
-        let used = f64::from(most) / limit;
+        let used = f64::from(so_far.most) / limit;
         Self {
             even: written * limit * blocks / filled.max(erases as f64),
-            first_block: if erases > 0 { written / used * (all as f64 / erases as f64) } else { f64::INFINITY },
+            first_block: if erases > 0 { written / used * (so_far.sum as f64 / erases as f64) } else { f64::INFINITY },
             used,
             erases,
         }

@@ -220,6 +220,37 @@ fn preconditioning_folds_the_slc_cache_of_every_interface() {
     }
 }
 
+/// Every byte of the days passes a cache that is folded in the pauses: erases of a block = bytes written / size of the cache. A random
+/// write of 4 KB takes a page of 16 KB.
+#[test]
+fn the_days_wear_an_slc_cache_by_all_their_bytes() {
+    for (name, kind, random_pct, mb) in
+        [("emmc51-cache", "SLC cache", 0.0, 128), ("emmc51-cache", "SLC cache", 25.0, 128), ("ufs31", "WriteBooster", 0.0, 128)]
+    {
+        let config = DeviceConfig::preset(name).unwrap().with_capacity(1 << 30, "X").unwrap();
+        let used = format!("used:1y,daily={mb}MB,filled=50,random={random_pct}");
+        let options = ReplayOptions { precondition: used.parse().unwrap(), ..ReplayOptions::default() };
+        let run = Simulation::new(&config, &options, None).unwrap();
+        let geometry = run.device().geometry();
+        let slc = geometry.groups.last().unwrap();
+        let cache = f64::from(slc.blocks * geometry.planes * slc.pages_per_block) * f64::from(slc.page_bytes);
+        let health = run.device().health(config.settings());
+        let wear = run.finish(None, &mut NullObserver).unwrap().wear;
+        let [main, found] = wear.kinds.try_into().unwrap();
+        let pages = 1.0 + random_pct / 100.0 * 3.0;
+        let expected = 365.0 * f64::from(mb) * 1_048_576.0 * pages / cache;
+        assert!((found.mean_erases / expected - 1.0).abs() < 0.08, "{name} {random_pct}: {found:?}, expected {expected}");
+        // The registers of the device have the mean of each kind.
+        assert_eq!((main.kind.as_str(), found.kind.as_str()), ("TLC", kind));
+        let pct = |share: Option<f64>| share.map(|share| (1e6 * share).round() / 1e4);
+        for (kind, life) in [(main, health.life_used), (found, health.slc_life_used)] {
+            let limit = f64::from(kind.erase_limit.unwrap());
+            assert_eq!(pct(kind.mean_used_pct.map(|pct| pct / 100.0)), pct(life), "{kind:?}");
+            assert_eq!(kind.used_pct.unwrap(), 100.0 * f64::from(kind.most_erases) / limit);
+        }
+    }
+}
+
 /// A device with blocks of 16 pages and an erase limit of 3,000; an SLC cache receives all writes.
 fn cached(slc_limit: u32) -> DeviceConfig {
     small(&[
