@@ -57,6 +57,28 @@ def test_a_workload_without_durable_writes_has_no_such_order(tmp_path: Path) -> 
     assert runs_note([Device.preset(name).simulate(plain) for name in ("ufs31", "ufs40")]) == ""
 
 
+@pytest.mark.parametrize(
+    ("names", "apart_ns", "is_known"),
+    [
+        (("emmc51-cache", "ufs22"), 10_000_000, False),
+        (("ufs22", "ufs31"), 10_000_000, False),  # Their common source measured a full queue.
+        (("emmc51-cache", "ufs22"), 1_000, True),  # The reads wait for each other.
+        (("galaxys2", "microsd-class10"), 10_000_000, True),  # One source measured single reads of both.
+        (("iiswc15-4ps", "iiswc15-8ps"), 10_000_000, True),
+    ],
+)
+def test_single_reads_have_an_order_where_a_source_has_those_of_both(
+    names: tuple[str, ...], apart_ns: int, is_known: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "reads.csv"
+    rows = [f"{at * apart_ns},{at * 80},8,read" for at in range(40)]
+    path.write_text("\n".join(["arrival_ns,sector,sectors,op", *rows, ""]))
+    done = emmclab("compare", path, "--devices", ",".join(names), "--precondition", "sequential:1")
+    notes = [line for line in done.stdout.splitlines() if "no source measured single reads of both" in line]
+    assert (notes == []) is is_known, done.stdout
+    assert all("their order in single reads" in note for note in notes)
+
+
 def test_a_device_with_other_settings_has_the_sources_of_its_preset(synced: Path) -> None:
     slower = Device.preset("ufs31").set({"name": "slower", "interface.fua_us": 900.0})
     assert pair_note(Device.preset("ufs31"), slower) == ""

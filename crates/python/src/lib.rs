@@ -61,6 +61,7 @@ mod _core {
     use crate::simulate::{
         PyDeviceConfig, PyDirectIo, PyFioRun, PyPrecondition, PySimulation, bandwidths, check_traces, device_presets,
         device_schema, fitted_figures, layer_kinds, precondition, preconditioned_bytes, replay_defaults,
+        sources_without_single_reads,
     };
     #[pymodule_export]
     use crate::synth::{PyFitter, PyGeneratedTrace, PyWorkloadModel, benchmark_names, workload_presets};

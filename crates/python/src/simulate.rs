@@ -1,5 +1,6 @@
 //! Simulated devices, their contents, runs, and synchronous direct I/O.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -425,6 +426,20 @@ pub(crate) fn bandwidths<'py>(py: Python<'py>, config: &PyDeviceConfig, units_kb
 #[pyfunction]
 pub(crate) fn fitted_figures<'py>(py: Python<'py>, config: &PyDeviceConfig) -> PyResult<Bound<'py, PyAny>> {
     run_to_python(py, || figures(config.settings()))
+}
+
+/// Names of the publications with figures of device presets none of which is of reads that were executed one at a time.
+#[pyfunction]
+pub(crate) fn sources_without_single_reads(py: Python<'_>) -> PyResult<BTreeSet<String>> {
+    run(py, || {
+        let mut single: BTreeMap<String, bool> = BTreeMap::new();
+        for preset in presets() {
+            for figure in DeviceConfig::preset(preset.name)?.published() {
+                *single.entry(figure.source.clone()).or_default() |= figure.measure.has_single_reads();
+            }
+        }
+        Ok(single.into_iter().filter(|(_, single)| !single).map(|(source, _)| source).collect())
+    })
 }
 
 /// A new simulated device for single transfers by synchronous direct I/O.

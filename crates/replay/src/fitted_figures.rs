@@ -76,6 +76,7 @@ impl<'a> MeasuredDevices<'a> {
         let here = match unit.as_str() {
             "10^6 B/s" => 1.048_576 * measured,
             "1/s" => measured * 1024.0 / figure.kb as f64,
+            "us" if figure.measure == FigureMeasure::SingleReads => figure.kb as f64 / 1024.0 / measured * 1e6,
             _ => measured,
         };
         Ok(FittedFigure {
@@ -90,11 +91,11 @@ impl<'a> MeasuredDevices<'a> {
         })
     }
 
-    /// The value of a figure: MB/s of 1,048,576 bytes, or us.
+    /// The value of a figure: MB/s of 1,048,576 bytes; of single commands, us.
     fn measure(&mut self, config: &DeviceConfig, figure: &'a PublishedFigure) -> Result<f64> {
         use FigureMeasure::{
             CommandFlush, CommandReliableWrite, CommandWrite, CommandWriteAndFlush, FileReads, FileWrites, FuaWrite, FullReads,
-            FullWrites, LastingWrites, QueuedReads, QueuedWrites, WriteAndFlush,
+            FullWrites, LastingWrites, QueuedReads, QueuedWrites, SingleReads, WriteAndFlush,
         };
 
         let PublishedFigure { measure, kb: unit_kb, random, .. } = *figure;
@@ -107,9 +108,9 @@ impl<'a> MeasuredDevices<'a> {
                 place.insert(if full { UsedDevice::full(&config)? } else { UsedDevice::half_full(&config)? })
             }
         };
-        let op = if matches!(measure, FileReads | FullReads | QueuedReads) { Op::Read } else { Op::Write };
+        let op = if matches!(measure, FileReads | FullReads | QueuedReads | SingleReads) { Op::Read } else { Op::Write };
         match measure {
-            FileReads | FileWrites | FullReads | FullWrites => {
+            FileReads | FileWrites | FullReads | FullWrites | SingleReads => {
                 let sync = if figure.fua { SyncMethod::Fua } else { SyncMethod::None };
                 let bytes = if full { FILE_BYTES } else { SMALL_FILE_BYTES };
                 device.rate(&TransferPattern { op, unit_kb, random, sync }, bytes)

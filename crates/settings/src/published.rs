@@ -6,8 +6,9 @@ use serde::Deserialize;
 
 /// A measurement of the simulated device, to be compared with a published figure. `File` uses a file of 64 MB on a half-full device, and
 /// `Full` a file of 1 GB on a full device. `Lasting` writes randomly to a file of 1 GB on a full device for an hour, and only the second
-/// half hour is measured. `Queued` keeps the queue of a half-full device always full. All others measure single commands on an idle device;
-/// those with `Command` in their name use 4 KB.
+/// half hour is measured. `Queued` keeps the queue of a half-full device always full. `SingleReads` are the reads of `File`, for sources that
+/// state that one read was executed at a time. All others measure single commands on an idle device; those with `Command` in their name use
+/// 4 KB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -19,12 +20,20 @@ pub enum FigureMeasure {
     LastingWrites,
     QueuedReads,
     QueuedWrites,
+    SingleReads,
     FuaWrite,
     WriteAndFlush,
     CommandWrite,
     CommandFlush,
     CommandWriteAndFlush,
     CommandReliableWrite,
+}
+
+impl FigureMeasure {
+    /// Whether the measured program waited for each read before it sent the next one.
+    pub fn has_single_reads(self) -> bool {
+        matches!(self, Self::SingleReads | Self::FullReads)
+    }
 }
 
 /// A published figure of a device, and how to measure this figure with a simulation of the device.
@@ -36,7 +45,8 @@ pub struct PublishedFigure {
     pub source: String,
     /// What was measured, in words.
     pub figure: String,
-    /// Unit of the figure: `MB/s` and `MiB/s` (both 2^20 bytes per second), `10^6 B/s`, `1/s` (transfers per second), or `us`.
+    /// Unit of the figure: `MB/s` and `MiB/s` (both 2^20 bytes per second), `10^6 B/s`, `1/s` (transfers per second), or `us`
+    /// (mean time of a transfer).
     pub unit: String,
     /// The published value.
     pub published: f64,

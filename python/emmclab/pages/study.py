@@ -2,11 +2,11 @@
 
 import functools
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from emmclab import __version__
-from emmclab.calibration.fit_sources import Fitted, is_durable, order_note
+from emmclab.calibration.fit_sources import Fitted, is_durable, is_of_single_reads, order_note
 from emmclab.comparison.seed_statistics import MORE_SEEDS, Spread, untested
 from emmclab.pages import sweep_chart
 from emmclab.pages.assemble import Head, Notice, Provenance, Tile, assemble, lost, note_notices, tile
@@ -149,7 +149,7 @@ def _head(results: Results, grids: Sequence[Summary], drawn: Sequence[Figure], f
     if note := overload_note(grids):
         notices.append(Notice("overloaded", f"{note}."))
     notices += _free_durability(results)
-    notices += note_notices(order_note(_durable_on(results)))
+    notices += note_notices(order_note(_fitted(results, is_durable), _fitted(results, is_of_single_reads)))
     return Head(
         answer=headline(results, grids),
         lead=[
@@ -162,10 +162,10 @@ def _head(results: Results, grids: Sequence[Summary], drawn: Sequence[Figure], f
     )
 
 
-def _durable_on(results: Results) -> dict[str, Fitted]:
-    """Return, for each device whose runs had flushes or durable writes, the sources to which it was fitted."""
+def _fitted(results: Results, rule: Callable[[Mapping[str, Any]], bool]) -> dict[str, Fitted]:
+    """Return the sources to which each device was fitted that has a run to which the rule applies."""
     fitted = results.about.get("fitted", {})
-    names = dict.fromkeys(run.device for run in results.runs if run.device in fitted and is_durable(run))
+    names = dict.fromkeys(run.device for run in results.runs if run.device in fitted and rule(run))
     return {name: Fitted(**fitted[name]) for name in names}
 
 

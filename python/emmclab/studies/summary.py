@@ -229,7 +229,7 @@ _USUAL = (99.0,)
 _READ = (
     *("grid", "input", "seed", "device", "settings", "percentiles", "run.stopped", "run.mode"),
     "run.load",
-    "durable.requests",
+    *("durable.requests", "requests.read", "requests.write"),
 )
 #: Maximum number of points (combinations of settings) that a note lists.
 _NAMED = 3
