@@ -114,7 +114,7 @@ class FioResult(FieldMapping):
     iops: float | None; mb_per_s: float | None; lat_us: float | None; jobs: list[FioJobResult]
 class FittedFigure(FieldMapping):
     source: str; figure: str; unit: str; published: float; here: float; deviation_pct: float; least: float
-    most: float
+    most: float | None
 class PageOperations(FieldMapping):
     total: int; host: int; read_modify_write: int; gc: int; wear: int; map: int
 class FlashOperations(FieldMapping):

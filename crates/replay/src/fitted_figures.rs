@@ -28,14 +28,14 @@ pub struct FittedFigure {
     pub deviation_pct: f64,
     /// Lower bound of agreement, by default 10 % below the published value.
     pub least: f64,
-    /// Upper bound of agreement, by default 10 % above the published value.
-    pub most: f64,
+    /// Upper bound of agreement, by default 10 % above the published value; null if the published value is a lower bound.
+    pub most: Option<f64>,
 }
 
 impl FittedFigure {
     /// Whether the preset agrees with the published value.
     pub fn agrees(&self) -> bool {
-        (self.least..=self.most).contains(&self.here)
+        self.least <= self.here && self.most.is_none_or(|most| self.here <= most)
     }
 }
 
@@ -87,7 +87,7 @@ impl<'a> MeasuredDevices<'a> {
             here,
             deviation_pct: 100.0 * (here / published - 1.0),
             least: figure.least.unwrap_or(0.9 * published),
-            most: figure.most.unwrap_or(1.1 * published),
+            most: Some(figure.most.unwrap_or(1.1 * published)).filter(|most| most.is_finite()),
         })
     }
 

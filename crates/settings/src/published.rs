@@ -66,7 +66,8 @@ pub struct PublishedFigure {
     pub set: BTreeMap<String, String>,
     /// Smallest measured value that agrees with the published value; by default 10 % below it.
     pub least: Option<f64>,
-    /// Largest measured value that agrees with the published value; by default 10 % above it.
+    /// Largest measured value that agrees with the published value; by default 10 % above it. `inf` if the published value includes the
+    /// time of the host, and is only a lower bound for the rate of the device.
     pub most: Option<f64>,
 }
 

@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
@@ -167,7 +168,7 @@ def _show_fitted(name: str, rows: Sequence[FittedFigure]) -> None:
 
 def _within(rows: Sequence[FittedFigure]) -> str:
     """Return how many figures are within their bounds, and list the other figures, largest deviation first."""
-    outside = [row for row in rows if not row.least <= row.here <= row.most]
+    outside = [row for row in rows if not row.least <= row.here <= (inf if row.most is None else row.most)]
     line = f"{len(rows) - len(outside)} of {len(rows)} figures are within their bounds"
     if not outside:
         return line
@@ -185,7 +186,7 @@ def _check_table(title: str, rows: Sequence[FittedFigure], source: str) -> Table
                 Text(row.figure),
                 row.unit,
                 _figure(row.published),
-                f"{_figure(row.least)} – {_figure(row.most)}",
+                f"{_figure(row.least)} – {_figure(row.most)}" if row.most is not None else f"from {_figure(row.least)}",
                 _figure(row.here),
                 signed(row.deviation_pct),
             )

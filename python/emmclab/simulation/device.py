@@ -140,7 +140,7 @@ class Device:
 
         Returns rows of `source` (a table of `emmclab.traces.published`), `figure`, `unit`, `published`,
         `here`, `deviation_pct`, and the range `least` to `most` that agrees with the published figure: 10 %
-        to either side, or all values that round to the printed figure.
+        to either side, or all values that round to the printed figure; `most` is None if there is no upper bound.
 
         Raises:
             ConfigError: no published figures are known of this device.
