@@ -42,7 +42,7 @@ def test_simulate_gives_every_described_field_with_the_ledger(trace: Path) -> No
     settings = ("--set", "cache.size_kb=512", "--set", "host.merge_max_kb=64", "--set", "controller.queue_depth=1")
     result = emmclab_json("simulate", trace, "--device", "iiswc15-hps", *settings)
     not_here = {"space.gain_ratio", "layers", "second_device", "first_writes", "setting_changes"}
-    not_here |= {"percentiles", "response_distribution", "over_time"}
+    not_here |= {"percentiles", "response_distribution", "over_time", "power.sleep_stages"}
     described = {field.path for field in result_fields()} - not_here
     described = {path for path in described if not path.startswith(("ufs.", "durable.", "fio."))}
     for path in described:
@@ -74,6 +74,44 @@ def test_a_ufs_gives_what_its_link_queues_and_hibernation_cost(trace: Path, tmp_
     stdout = emmclab("simulate", trace, "--device", "ufs31").stdout
     for words in ("Link of 2 lanes of HS-G4", "Mean wait for a tag", "Exits from hibernation", "WriteBooster, size"):
         assert words in stdout and words in page.read_text(encoding="utf-8")
+
+
+def test_stages_of_sleep_are_those_of_an_independent_model(tmp_path: Path) -> None:
+    after_us, exit_us, mw = (300, 5_000, 40_000), (70, 600, 11_000), (20, 5, 0)
+    stages = (f"{{after_us={a}, wake_us={e}, sleep_mw={p}}}" for a, e, p in zip(after_us, exit_us, mw, strict=True))
+    device = api.Device.preset("small-1gb").set({"power.sleep_mw": 2, "power.stages": f"[{', '.join(stages)}]"})
+
+    def simulate(arrivals_us: list[int]) -> api.Result:
+        path = tmp_path / "reads.csv"
+        rows = (f"{1000 * at},{number * 8},8,read\n" for number, at in enumerate(arrivals_us))
+        path.write_text("arrival_ns,sector,sectors,op\n" + "".join(rows))
+        return device.simulate(api.read(path), mode="open")
+
+    service_us = simulate([0]).response.mean_response_ms * 1e3
+    # Idle times around the begins of the stages. The arrival is a whole microsecond, so each is up to one longer.
+    arrival, asleep_us, wakes, responses_us = 0, [0.0] * 3, [0] * 3, [service_us]
+    arrivals, end = [0], service_us
+    for idle in [1, 290, 301, 2_000, 4_990, 5_001, 30_000, 39_990, 40_001, 60_000, 500_000] * 3:
+        arrival = int(end + idle) + 1
+        slept = [
+            max(0.0, min(arrival - end, until) - begin)
+            for begin, until in zip(after_us, (*after_us[1:], 1e9), strict=True)
+        ]
+        asleep_us = [sum(pair) for pair in zip(asleep_us, slept, strict=True)]
+        left = max((stage for stage in range(3) if slept[stage]), default=None)
+        wakes = [count + (stage == left) for stage, count in enumerate(wakes)]
+        responses_us.append(service_us + (0 if left is None else exit_us[left]))
+        arrivals.append(arrival)
+        end = arrival + responses_us[-1]
+    result = simulate(arrivals)
+    assert result.response.mean_response_ms == pytest.approx(sum(responses_us) / len(responses_us) / 1e3)
+    rows = result.power.sleep_stages
+    assert [row.wake_ups for row in rows] == wakes and [row.after_us for row in rows] == [*after_us]
+    assert [row.asleep_s for row in rows] == pytest.approx([us / 1e6 for us in asleep_us])
+    assert [row.waking_s for row in rows] == pytest.approx([n * us / 1e6 for n, us in zip(wakes, exit_us, strict=True)])
+    assert result.power.wake_ups == sum(wakes) and result.power.asleep_s == pytest.approx(sum(asleep_us) / 1e6)
+    energy_mj = sum(us / 1e6 * (power or 2) for us, power in zip(asleep_us, mw, strict=True))
+    assert result.energy.asleep_mj == pytest.approx(energy_mj)
 
 
 def test_blocks_of_16_kb_widen_the_requests_of_a_trace(trace: Path) -> None:

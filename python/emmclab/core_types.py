@@ -129,6 +129,8 @@ class HostActivity(FieldMapping):
 class HostCounts(FieldMapping):
     commands: int; merged: int; packs: int; packed_requests: int; packs_by_entries: list[int]
     largest_command_bytes: int; driver: DriverCounts | None
+class IdleStageTimes(FieldMapping):
+    after_us: float; wake_ups: int; asleep_s: float; waking_s: float
 class JournalCounts(FieldMapping):
     device: str; commits: int; handles: int; blocks: int; commit_start_ns: list[int]; commit_time_ns: list[int]
 class KindWear(FieldMapping):
@@ -163,6 +165,7 @@ class MapCounts(FieldMapping):
     discarded_units: int | None; log_block_merges: LogBlockMerges
 class PowerStateTimes(FieldMapping):
     active_s: float; idle_s: float; asleep_s: float; waking_s: float; wake_ups: int
+    sleep_stages: list[IdleStageTimes]
 class PreviousRun(FieldMapping):
     image: bool; clean: bool; units_entered: int; setting_changes: list[SettingChange]
 class SyncCounts(FieldMapping):

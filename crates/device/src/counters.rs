@@ -1,6 +1,7 @@
 //! Counters of the work of a device. They receive the events of the device before all other observers.
 
 use emmclab_base::{Nanos, Op, SECTOR_BYTES};
+use emmclab_settings::MOST_STAGES;
 
 use crate::events::{
     BlockErased, BlockRetired, BoosterNotice, BoosterNoticeKind, CacheFlushed, CacheRead, CollectionPurpose, CommandFetched,
@@ -10,6 +11,17 @@ use crate::events::{
     ZoneChanged,
 };
 use crate::zones::ZoneState;
+
+/// Wake-ups from a stage of sleep, and their times in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SleepStageCounters {
+    /// Number of wake-ups from this stage.
+    pub wake_ups: u64,
+    /// Time asleep before them, from the begin of the first stage.
+    pub asleep_ns: u64,
+    /// Time that they took.
+    pub waking_ns: u64,
+}
 
 /// Counts of a device's work since it was created or the counters were last cleared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,6 +100,8 @@ pub struct DeviceCounters {
     pub asleep_ns: u64,
     /// Time that the device spent waking up, in ns.
     pub waking_ns: u64,
+    /// Wake-ups by the stage of sleep that the device left.
+    pub sleep_stages: [SleepStageCounters; MOST_STAGES],
     /// Number of map units of written data that entered the cache.
     pub cache_written: u64,
     /// Number of units in `cache_written` that were already in the cache.
@@ -435,5 +449,9 @@ impl Observer for DeviceCounters {
         self.wake_ups += 1;
         self.asleep_ns += event.asleep.0 as u64;
         self.waking_ns += event.took.0 as u64;
+        let stage = &mut self.sleep_stages[event.stage];
+        stage.wake_ups += 1;
+        stage.asleep_ns += event.asleep.0 as u64;
+        stage.waking_ns += event.took.0 as u64;
     }
 }

@@ -26,7 +26,7 @@ mod reconfigure;
 mod zones;
 
 pub use capabilities::{AnnouncedCapabilities, DeviceCapabilities, ExtCsdField};
-pub use counters::{BoosterCounters, DeviceCounters, FetchCounters, LinkCounters, ZoneCounters};
+pub use counters::{BoosterCounters, DeviceCounters, FetchCounters, LinkCounters, SleepStageCounters, ZoneCounters};
 pub use cut::{LateTrims, UndoLog};
 pub use device::{Device, DeviceCommand, EraseBlockSummary};
 pub use emmclab_base::CommandFlags;

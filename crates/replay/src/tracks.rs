@@ -369,7 +369,7 @@ impl DeviceTracks {
     }
 
     pub fn woke_up<W: Write>(&mut self, tracks: &mut TrackWriter<W>, event: &WokeUp) -> io::Result<()> {
-        let &WokeUp { at, asleep, took } = event;
+        let &WokeUp { at, asleep, took, .. } = event;
         let parts = [("asleep", at.saturating_sub(asleep), at), ("waking up", at, at + took)];
         parts.into_iter().try_for_each(|(name, begin, end)| {
             self.power.slice(tracks, &TrackSlice { name, category: POWER, begin, end, arguments: &[] })

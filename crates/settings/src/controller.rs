@@ -1,5 +1,7 @@
 //! Settings of the controller: command path, bus, RAM for data, sleep and power.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -186,7 +188,8 @@ pub enum WriteBackMode {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PowerSettings {
-    /// Idle time after which the device sleeps; 0 = never. UFS: the timer of auto-hibernate, which includes clock gating.
+    /// Idle time after which the device sleeps; 0 = never. UFS: the timer of auto-hibernate, which includes clock gating. This key, `wake_us`
+    /// and `wake_quantiles` are the short form of `stages` for one stage.
     pub sleep_after_us: f64,
     /// Wake-up time. eMMC: it delays the request that wakes the device. UFS: the time to leave hibernation, which delays all requests that
     /// arrive during it.
@@ -194,16 +197,53 @@ pub struct PowerSettings {
     /// Distribution of the wake-up time, used instead of `wake_us`: points in ascending order, the last at 100 %, with linear interpolation
     /// between them.
     pub wake_quantiles: Vec<TimeQuantile>,
+    /// Stages of sleep in ascending order of the idle time after which each begins, for example the hibernation of the link of a UFS, the
+    /// gating of its clocks, and its runtime suspend. The request that ends the idle time waits for the exit time of the last stage that has
+    /// begun. Work that begins with sleep, such as `slc.flush = "hibernate"`, begins with the first stage.
+    pub stages: Vec<IdleStage>,
     /// Seed of the wake-up times, and of `controller.read_stalls` and `controller.write_stalls`.
     pub seed: u64,
     /// Power of the device while it executes requests, without the flash.
     pub active_mw: f64,
     /// Power while idle and awake.
     pub idle_mw: f64,
-    /// Power while asleep.
+    /// Power while asleep, unless the stage has its own.
     pub sleep_mw: f64,
     /// Power while waking up.
     pub waking_mw: f64,
+}
+
+impl PowerSettings {
+    /// The stages of sleep: `stages`, or the stage of the short form; empty if the device never sleeps.
+    pub fn idle_stages(&self) -> Cow<'_, [IdleStage]> {
+        if !self.stages.is_empty() || self.sleep_after_us <= 0.0 {
+            return Cow::Borrowed(&self.stages);
+        }
+        let (wake_us, wake_quantiles) = (self.wake_us, self.wake_quantiles.clone());
+        Cow::Owned(vec![IdleStage { after_us: self.sleep_after_us, wake_us, wake_quantiles, sleep_mw: 0.0 }])
+    }
+
+    /// Idle time after which the device sleeps, which is that of its first stage; 0 if it never sleeps.
+    pub fn sleeps_after_us(&self) -> f64 {
+        self.stages.first().map_or(self.sleep_after_us, |stage| stage.after_us)
+    }
+}
+
+/// Maximum number of stages of sleep of a device.
+pub const MOST_STAGES: usize = 8;
+
+/// A stage of sleep.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct IdleStage {
+    /// Idle time after which the stage begins.
+    pub after_us: f64,
+    /// Exit time: wake-up time of the request that ends the stage.
+    pub wake_us: f64,
+    /// Distribution of the exit time, used instead of `wake_us`, in the format of `power.wake_quantiles`.
+    pub wake_quantiles: Vec<TimeQuantile>,
+    /// Power in this stage; 0 = `power.sleep_mw`.
+    pub sleep_mw: f64,
 }
 
 /// A point of a distribution of times.

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use toml::Table;
 
 pub use controller::{
-    BusMode, CacheLie, CachePolicy, CacheSettings, ControllerSettings, LATE_TRIM_MS, PageScheduling, PowerSettings, RECENT_MS,
-    TimeQuantile, WriteBackMode,
+    BusMode, CacheLie, CachePolicy, CacheSettings, ControllerSettings, IdleStage, LATE_TRIM_MS, MOST_STAGES, PageScheduling,
+    PowerSettings, RECENT_MS, TimeQuantile, WriteBackMode,
 };
 pub use flash::{
     ALWAYS, BlockGroup, BoosterFlush, BoosterResize, CapacitySettings, CellMode, GeometrySettings, ParallelUnit, PartialFlush,

@@ -123,10 +123,11 @@ def is_random(settings: Mapping[str, Any], precondition: str) -> bool:
     parsed = parse_precondition(precondition)
     if not isinstance(parsed, Path) and parsed.is_random:
         return True
-    wakes = settings.get("power", {}).get("wake_quantiles")
+    power = settings.get("power", {})
+    wakes = any(stage.get("wake_quantiles") for stage in (power, *power.get("stages", ())))
     controller = settings.get("controller", {})
     stalls = controller.get("read_stalls") or controller.get("write_stalls")
-    return bool(wakes or stalls) or "seed" in settings.get("gc", {})
+    return wakes or bool(stalls) or "seed" in settings.get("gc", {})
 
 
 def is_random_run(result: Result) -> bool:

@@ -28,7 +28,7 @@ use background::BackgroundScheduler;
 use buffered_io::ReadCache;
 use commands::CommandPath;
 use link::UfsLink;
-use power::SleepTiming;
+use power::{SleepEnd, SleepTiming};
 use queue::{InFlightRequest, WriteQueue};
 use write_buffer::WriteBuffer;
 
@@ -172,7 +172,7 @@ impl DeviceController {
     pub fn rewind(&mut self) {
         self.first_since_power_on = None;
         self.commands.rewind();
-        self.power.wakes.drawn = 0;
+        self.power.rewind();
         self.background.rewind();
         if let Some(link) = &mut self.link {
             link.rewind();
@@ -313,11 +313,11 @@ impl DeviceController {
         }
         if self.power.sleeps()
             && !self.is_at_work()
-            && let Some((asleep, took)) = self.power.wake(self.sleeps_from(), arrival)
+            && let Some(SleepEnd { asleep, took, stage }) = self.power.wake(self.sleeps_from(), arrival)
         {
             request.before.wake_up = took;
             request.ready += took;
-            below.log.woke_up(&WokeUp { at: arrival, asleep, took });
+            below.log.woke_up(&WokeUp { at: arrival, asleep, took, stage });
             if let Some(link) = &mut self.link {
                 link.awake = request.ready;
             }

@@ -1,57 +1,86 @@
-//! Sleep and wake-up: after an idle time the device sleeps, and the next command waits until it is awake.
+//! Sleep and wake-up: after an idle time the device sleeps, in stages that take longer and longer to leave, and the next command waits
+//! until it is awake.
 
 use emmclab_base::Nanos;
-use emmclab_settings::DeviceSettings;
+use emmclab_settings::{DeviceSettings, IdleStage};
 
-use super::commands::TimeSampler;
+use super::commands::{TimeSampler, mix};
 use crate::geometry::nanos;
 
-/// Settings of sleep, and random wake-up times.
+/// A stage of sleep, with its random exit times.
 #[derive(Clone, Debug)]
-pub(crate) struct SleepTiming {
-    sleep_after: Nanos,
+struct SleepStage {
+    /// Idle time after which the stage begins.
+    after: Nanos,
     wake: Nanos,
-    /// Distribution of wake-up times; if it is empty, the wake-up time is always `wake`.
-    pub wakes: TimeSampler,
+    /// Distribution of exit times; if it is empty, the exit time is always `wake`.
+    wakes: TimeSampler,
 }
+
+impl SleepStage {
+    fn new((number, stage): (usize, &IdleStage), seed: u64) -> Self {
+        // The stages draw from different sequences, so that a wake-up from one leaves the exit times of the others as they are.
+        let seed = if number == 0 { seed } else { mix(seed ^ (number as u64) << 8) };
+        Self { after: nanos(stage.after_us), wake: nanos(stage.wake_us), wakes: TimeSampler::new(&stage.wake_quantiles, seed) }
+    }
+}
+
+/// The end of an idle time in which the device slept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SleepEnd {
+    /// Time since the first stage began.
+    pub asleep: Nanos,
+    /// Exit time.
+    pub took: Nanos,
+    /// The last stage that had begun, counted from 0.
+    pub stage: usize,
+}
+
+/// The stages of sleep in ascending order of their idle times; empty if the device never sleeps.
+#[derive(Clone, Debug)]
+pub(crate) struct SleepTiming(Vec<SleepStage>);
 
 impl SleepTiming {
     pub fn new(settings: &DeviceSettings) -> Self {
-        let power = &settings.power;
-        Self {
-            sleep_after: nanos(power.sleep_after_us),
-            wake: nanos(power.wake_us),
-            wakes: TimeSampler::new(&power.wake_quantiles, power.seed),
-        }
+        let stages = settings.power.idle_stages();
+        Self(stages.iter().enumerate().map(|stage| SleepStage::new(stage, settings.power.seed)).collect())
     }
 
-    /// Replaces the sleep times. The sequence of random wake-up times continues.
+    /// Replaces the sleep times. The sequences of random exit times continue.
     pub fn reconfigure(&mut self, settings: &DeviceSettings) {
         let mut new = Self::new(settings);
-        new.wakes.drawn = self.wakes.drawn;
+        new.0.iter_mut().zip(&self.0).for_each(|(new, old)| new.wakes.drawn = old.wakes.drawn);
         *self = new;
+    }
+
+    /// Begins the sequences of random exit times anew.
+    pub fn rewind(&mut self) {
+        self.0.iter_mut().for_each(|stage| stage.wakes.drawn = 0);
     }
 
     /// Whether the device can sleep.
     #[inline]
     pub fn sleeps(&self) -> bool {
-        self.sleep_after > Nanos::ZERO
+        !self.0.is_empty()
     }
 
-    /// Returns the time asleep and the wake-up time for a request at `at`, if previous work ended at `idle_from`; `None` if the device was
-    /// awake.
+    /// Ends the sleep for a request at `at`, if previous work ended at `idle_from`; `None` if the device was awake.
     #[inline]
-    pub fn wake(&mut self, idle_from: Nanos, at: Nanos) -> Option<(Nanos, Nanos)> {
-        if !self.sleeps() || idle_from == Nanos::MIN {
+    pub fn wake(&mut self, idle_from: Nanos, at: Nanos) -> Option<SleepEnd> {
+        let first = self.0.first()?.after;
+        if idle_from == Nanos::MIN {
             return None;
         }
-        let asleep = at - idle_from - self.sleep_after;
-        (asleep > Nanos::ZERO).then(|| (asleep, self.draw()))
+        let idle = at - idle_from;
+        (idle > first).then(|| self.leave(idle, idle - first))
     }
 
-    /// Draws the duration of the next wake-up.
-    fn draw(&mut self) -> Nanos {
-        if self.wakes.is_empty() { self.wake } else { self.wakes.draw() }
+    /// Leaves the last stage that begins within `idle`.
+    fn leave(&mut self, idle: Nanos, asleep: Nanos) -> SleepEnd {
+        let stage = self.0.iter().rposition(|stage| idle > stage.after).unwrap_or(0);
+        let SleepStage { wake, wakes, .. } = &mut self.0[stage];
+        let took = if wakes.is_empty() { *wake } else { wakes.draw() };
+        SleepEnd { asleep, took, stage }
     }
 }
 
@@ -69,7 +98,7 @@ mod tests {
     }
 
     fn draws(mut power: SleepTiming, count: usize) -> Vec<i64> {
-        (0..count).map(|_| power.wake(Nanos::ZERO, Nanos(2_000_000)).unwrap().1.0).collect()
+        (0..count).map(|_| power.wake(Nanos::ZERO, Nanos(2_000_000)).unwrap().took.0).collect()
     }
 
     #[test]
@@ -91,6 +120,24 @@ mod tests {
     fn the_device_stays_awake_up_to_the_threshold() {
         assert_eq!(power(1).wake(Nanos::ZERO, Nanos(1_000_000)), None);
         assert_eq!(power(1).wake(Nanos::MIN, Nanos(5_000_000)), None);
-        assert_eq!(power(1).wake(Nanos::ZERO, Nanos(1_000_001)).unwrap().0, Nanos(1));
+        assert_eq!(power(1).wake(Nanos::ZERO, Nanos(1_000_001)).unwrap().asleep, Nanos(1));
+    }
+
+    #[test]
+    fn stages_draw_from_sequences_of_their_own() {
+        let mut config = DeviceConfig::preset("small-1gb").unwrap();
+        let points = "wake_quantiles=[{up_to_pct=1, us=0}, {up_to_pct=100, us=1000}]";
+        let stages = format!("[{{after_us=1000, {points}}}, {{after_us=5000, {points}}}]");
+        config.set_all(&[("power.stages", &stages)]).unwrap();
+        let timing = SleepTiming::new(config.settings());
+        let draws = |idle_us: &[i64]| -> Vec<(usize, i64)> {
+            let mut timing = timing.clone();
+            let ends = idle_us.iter().map(|us| timing.wake(Nanos::ZERO, Nanos::from_micros(*us)).unwrap());
+            ends.map(|end| (end.stage, end.took.0)).collect()
+        };
+        let (first, second) = (draws(&[5000; 3]), draws(&[5001; 3]));
+        assert!(first.iter().all(|end| end.0 == 0) && second.iter().all(|end| end.0 == 1) && first[0].1 != second[0].1);
+        let mixed = draws(&[5000, 5001, 5000, 5001, 5000, 5001]);
+        assert_eq!(mixed, [first[0], second[0], first[1], second[1], first[2], second[2]]);
     }
 }

@@ -465,6 +465,8 @@ pub struct WokeUp {
     pub asleep: Nanos,
     /// Duration of the wake-up.
     pub took: Nanos,
+    /// The stage of sleep that the device left, counted from 0.
+    pub stage: usize,
 }
 
 /// A mapping table entry, or the page map of a logical block, was looked up.

@@ -236,7 +236,7 @@ impl SlcBlocks {
 fn fold_after(settings: &DeviceSettings) -> Option<Nanos> {
     let after = match settings.slc.flush {
         BoosterFlush::Idle => settings.slc.fold_after_us,
-        BoosterFlush::Hibernate => settings.power.sleep_after_us,
+        BoosterFlush::Hibernate => settings.power.sleeps_after_us(),
         BoosterFlush::Event => 0.0,
     };
     settings.slc.flushes_in_gaps().then(|| nanos(after))

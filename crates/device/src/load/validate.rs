@@ -154,7 +154,7 @@ fn timing(settings: &DeviceSettings, faults: &mut SettingFaults) {
             "`timing.cache_program` contradicts write_complete = \"transferred\", which completes a write before its program",
         );
     }
-    if power.wake_us > 0.0 && power.sleep_after_us <= 0.0 {
+    if power.wake_us > 0.0 && power.sleeps_after_us() <= 0.0 {
         faults.add("`power.wake_us` is set but the device never sleeps: set power.sleep_after_us");
     }
 }

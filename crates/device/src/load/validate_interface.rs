@@ -2,8 +2,8 @@
 
 use emmclab_settings::{
     ALWAYS, BoosterFlush, BoosterResize, BusMode, CacheLie, CachePolicy, ControllerSettings, DeviceSettings, FeatureSettings,
-    InterfaceSettings, KernelEra, LinkGear, MOST_PACKED, PageScheduling, PartialFlush, SlcMode, SlcSettings, TimeQuantile, WHOLE,
-    WriteBackMode,
+    InterfaceSettings, KernelEra, LinkGear, MOST_PACKED, MOST_STAGES, PageScheduling, PartialFlush, PowerSettings, SlcMode,
+    SlcSettings, TimeQuantile, WHOLE, WriteBackMode,
 };
 
 use super::validate::SettingFaults;
@@ -270,17 +270,57 @@ fn waking(settings: &DeviceSettings, faults: &mut SettingFaults) {
     for (key, value) in [("power.active_mw", power.active_mw), ("power.waking_mw", power.waking_mw)] {
         faults.amount(key, value);
     }
+    stages(power, faults);
     let points = &power.wake_quantiles;
     if points.is_empty() {
         return;
     }
-    if power.sleep_after_us <= 0.0 {
+    if power.sleeps_after_us() <= 0.0 {
         faults.add("`power.wake_quantiles` is set but the device never sleeps: set power.sleep_after_us");
     }
-    if power.wake_us > 0.0 {
-        faults.add("`power.wake_us` contradicts `power.wake_quantiles`; set only one of them");
+    exit_time("power.", power.wake_us, points, faults);
+}
+
+/// Checks the table of the stages of sleep.
+fn stages(power: &PowerSettings, faults: &mut SettingFaults) {
+    if power.stages.is_empty() {
+        return;
     }
-    distribution("power.wake_quantiles", points, faults);
+    if power.stages.len() > MOST_STAGES {
+        faults.add(format!("`power.stages` has {} stages; the maximum is {MOST_STAGES}", power.stages.len()));
+    }
+    let short = [
+        ("sleep_after_us", power.sleep_after_us > 0.0),
+        ("wake_us", power.wake_us > 0.0),
+        ("wake_quantiles", !power.wake_quantiles.is_empty()),
+    ];
+    for (key, _) in short.iter().filter(|(_, is_set)| *is_set) {
+        faults.add(format!(
+            "`power.{key}` contradicts `power.stages`: it is the short form of a table with one stage; remove it, or set it to {}",
+            if *key == "wake_quantiles" { "[]" } else { "0" }
+        ));
+    }
+    let mut before = 0.0;
+    for (i, stage) in power.stages.iter().enumerate() {
+        let at = format!("power.stages.{i}.");
+        for (key, value) in [("after_us", stage.after_us), ("wake_us", stage.wake_us), ("sleep_mw", stage.sleep_mw)] {
+            faults.amount(&format!("{at}{key}"), value);
+        }
+        if stage.after_us <= before {
+            let than = if i == 0 { "0".to_owned() } else { format!("{before}, that of the stage before") };
+            faults.add(format!("`{at}after_us` is {}; it must be above {than}", stage.after_us));
+        }
+        before = stage.after_us;
+        exit_time(&at, stage.wake_us, &stage.wake_quantiles, faults);
+    }
+}
+
+/// Checks that the exit time of a stage is either fixed or a distribution. `at` is the start of the keys.
+fn exit_time(at: &str, wake_us: f64, points: &[TimeQuantile], faults: &mut SettingFaults) {
+    if wake_us > 0.0 && !points.is_empty() {
+        faults.add(format!("`{at}wake_us` contradicts `{at}wake_quantiles`; set only one of them"));
+    }
+    distribution(&format!("{at}wake_quantiles"), points, faults);
 }
 
 /// Checks that `points` form a distribution of times. An empty list means that the setting has no distribution.
@@ -426,11 +466,11 @@ fn booster(settings: &DeviceSettings, faults: &mut SettingFaults) {
         }
     }
     if slc.flush == BoosterFlush::Hibernate {
-        if settings.power.sleep_after_us <= 0.0 {
-            faults.add("`slc.flush` is \"hibernate\", but the device never hibernates: set power.sleep_after_us");
+        if settings.power.sleeps_after_us() <= 0.0 {
+            faults.add("`slc.flush` is \"hibernate\", but the device never hibernates: set power.sleep_after_us or power.stages");
         }
         if slc.fold_after_us > 0.0 {
-            faults.add("`slc.fold_after_us` contradicts slc.flush = \"hibernate\", which begins with power.sleep_after_us: set only one of them");
+            faults.add("`slc.fold_after_us` contradicts slc.flush = \"hibernate\", which begins with the first stage of sleep: set only one of them");
         }
     }
 }

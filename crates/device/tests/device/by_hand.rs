@@ -121,6 +121,18 @@ fn whoever_comes_after_a_pause_waits_for_the_device_to_wake() {
 }
 
 #[test]
+fn the_exit_time_is_that_of_the_last_stage_of_sleep_that_has_begun() {
+    let stages = "[{after_us=1000, wake_us=500}, {after_us=50000, wake_us=12000}]";
+    let arrivals_us = [0, 2000, 3001, 5000, 56_000, 119_000];
+    let (device, events) = run(&config(&[("power.stages", stages)]), &arrivals_us.map(|at| command(at, Write, 4, 4)));
+    // Idle before each: none, 1,000, 1, 999, 50,000 and 61,500 us. A stage begins after its idle time, not with it.
+    assert_eq!(responses_us(&events), [1000.0, 1000.0, 1000.0, 1000.0, 1500.0, 13_000.0]);
+    let stages = device.counters().sleep_stages;
+    assert_eq!(stages[..2].iter().map(|stage| stage.wake_ups).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(stages[0].asleep_ns + stages[1].asleep_ns, device.counters().asleep_ns);
+}
+
+#[test]
 fn a_partial_overwrite_reads_the_rest_first() {
     let settings = [("mapping.unit_kb", "8"), ("geometry.block_groups.0.page_kb", "8")];
     let (device, events) = run(&config(&settings), &[command(0, Write, 0, 8), command(5000, Write, 4, 4)]);

@@ -1,6 +1,6 @@
 //! Results on flash operations, write amplification, space, wear, and energy.
 
-use emmclab_device::{Device, DeviceCounters, DeviceSettings, LOOKUP_NJ, OperationCause, SlcMode};
+use emmclab_device::{Device, DeviceCounters, DeviceSettings, IdleStage, LOOKUP_NJ, OperationCause, SlcMode};
 use emmclab_trace::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -384,7 +384,7 @@ impl BlockDistribution {
 }
 
 /// Time of the device in each power state, in s. The times add up to the simulated time, including draining.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct PowerStateTimes {
     /// Time executing requests, or collecting garbage in idle time.
     pub active_s: f64,
@@ -397,10 +397,44 @@ pub struct PowerStateTimes {
     /// Number of wake-ups of the device.
     #[schemars(extend("label" = "Wake-ups"))]
     pub wake_ups: u64,
+    /// With `power.stages`: a list of the stages of sleep: `after_us` (idle time after which the stage begins), `wake_ups`, `asleep_s`,
+    /// `waking_s`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sleep_stages: Vec<IdleStageTimes>,
+}
+
+/// Wake-ups from a stage of sleep, and times.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct IdleStageTimes {
+    /// Idle time after which the stage begins, in us.
+    pub after_us: f64,
+    /// Number of wake-ups from this stage.
+    pub wake_ups: u64,
+    /// Time in this stage, in s.
+    pub asleep_s: f64,
+    /// Time of the wake-ups, in s.
+    pub waking_s: f64,
+}
+
+impl IdleStageTimes {
+    /// Returns the times of all stages. A wake-up from a later stage has been through the whole of the stages before it.
+    fn of(stages: &[IdleStage], counters: &DeviceCounters) -> Vec<Self> {
+        let counted = counters.sleep_stages;
+        let first_us = stages.first().map_or(0.0, |stage| stage.after_us);
+        let times = stages.iter().enumerate().map(|(i, stage)| {
+            let own = counted[i];
+            let before_s = own.wake_ups as f64 * (stage.after_us - first_us) / 1e6;
+            let later: u64 = counted[i + 1..].iter().map(|later| later.wake_ups).sum();
+            let whole_us = stages.get(i + 1).map_or(0.0, |next| next.after_us - stage.after_us);
+            let asleep_s = (own.asleep_ns as f64 / 1e9 - before_s).max(0.0) + later as f64 * whole_us / 1e6;
+            Self { after_us: stage.after_us, wake_ups: own.wake_ups, asleep_s, waking_s: own.waking_ns as f64 / 1e9 }
+        });
+        times.collect()
+    }
 }
 
 impl PowerStateTimes {
-    pub(super) fn new(counters: &DeviceCounters, busy: Nanos, elapsed: Nanos) -> Self {
+    pub(super) fn new(settings: &DeviceSettings, counters: &DeviceCounters, busy: Nanos, elapsed: Nanos) -> Self {
         let elapsed_s = elapsed.as_secs_f64();
         let asleep_s = (counters.asleep_ns as f64 / 1e9).min(elapsed_s);
         let waking_s = (counters.waking_ns as f64 / 1e9).min(elapsed_s - asleep_s);
@@ -408,7 +442,8 @@ impl PowerStateTimes {
         let worked_s = worked_s + counters.gc_idle_ns as f64 / 1e9;
         let active_s = worked_s.min(elapsed_s - asleep_s - waking_s);
         let idle_s = (elapsed_s - asleep_s - waking_s - active_s).max(0.0);
-        Self { active_s, idle_s, asleep_s, waking_s, wake_ups: counters.wake_ups }
+        let sleep_stages = IdleStageTimes::of(&settings.power.stages, counters);
+        Self { active_s, idle_s, asleep_s, waking_s, wake_ups: counters.wake_ups, sleep_stages }
     }
 }
 
@@ -442,7 +477,13 @@ impl EnergyUse {
         let spent = |time_s: f64, power_mw: f64| (power_mw > 0.0).then_some(time_s * power_mw);
         let active_mj = spent(states.active_s, power.active_mw);
         let idle_mj = spent(states.idle_s, power.idle_mw);
-        let asleep_mj = spent(states.asleep_s, power.sleep_mw);
+        let asleep_mj = if states.sleep_stages.is_empty() {
+            spent(states.asleep_s, power.sleep_mw)
+        } else {
+            let of_stage = |stage: &IdleStage| if stage.sleep_mw > 0.0 { stage.sleep_mw } else { power.sleep_mw };
+            let stages = states.sleep_stages.iter().zip(&power.stages);
+            stages.filter_map(|(times, stage)| spent(times.asleep_s, of_stage(stage))).reduce(|sum, stage| sum + stage)
+        };
         let waking_mj = spent(states.waking_s, power.waking_mw);
         let counters = device.counters();
         let lookup_nj = LOOKUP_NJ.of(&settings.mapping.options) as f64;

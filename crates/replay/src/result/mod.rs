@@ -252,7 +252,7 @@ impl SimulationResult {
         let simulated_s = elapsed.as_secs_f64();
         let bytes = measure.reads.bytes() + measure.writes.bytes();
         let after = drain.unwrap_or(Nanos::ZERO);
-        let power = PowerStateTimes::new(counters, measure.busy + after, elapsed + after);
+        let power = PowerStateTimes::new(settings, counters, measure.busy + after, elapsed + after);
         Self {
             device: settings.name.clone(),
             configuration: ConfigurationSummary::new(settings, device),
@@ -296,8 +296,8 @@ impl SimulationResult {
             slc: SlcCounts { folded_blocks: counters.folds },
             cache: CacheCounts::of(settings, counters),
             ufs: UfsUse::of(settings, device, elapsed + after),
-            power,
             energy: EnergyUse::new(settings, device, &power),
+            power,
             ..Self::default()
         }
     }

@@ -116,7 +116,9 @@ proptest! {
         (flush, at) in prop::sample::select(vec![("gap", "100"), ("gap", "60"), ("event", "60")]),
         (partial, keep) in prop::sample::select(vec![("none", "0"), ("none", "0"), ("fifo", "40"), ("lru", "40"), ("pinned", "60")]),
         (size, resize, life) in prop::sample::select(vec![("100", "off", "0"), ("100", "off", "60"), ("60", "off", "0"), ("80", "hint", "0")]),
-        (sleep, wake) in prop::sample::select(vec![("0", "0"), ("900", "300")]),
+        (sleep, wake, stages) in prop::sample::select(vec![
+            ("0", "0", "[]"), ("900", "300", "[]"), ("0", "0", "[{after_us=90, wake_us=30}, {after_us=900, wake_us=300}]"),
+        ]),
         steps in prop::collection::vec(any::<Step>().prop_map(|(gap, op, place, length)| (gap % 300, op, place, length)), 1..200),
     ) {
         let plain = scheme == "page";
@@ -135,11 +137,12 @@ proptest! {
             ("geometry.block_groups.0.blocks", "24"),
             ("power.sleep_after_us", sleep),
             ("power.wake_us", wake),
+            ("power.stages", stages),
             ("gc.policy", "greedy"),
             ("capacity.over_provisioning_pct", "250"),
         ]);
         if boosted {
-            let flush = match (flush, sleep) {
+            let flush = match (flush, if stages == "[]" { sleep } else { stages }) {
                 ("event", _) => ("slc.flush", "event"),
                 (_, "0") => ("slc.fold_after_us", "500"),
                 _ => ("slc.flush", "hibernate"),
