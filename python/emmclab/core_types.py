@@ -61,13 +61,15 @@ class FittedParameter(FieldMapping):
 class CalibrationSizeRow(FieldMapping):
     op: str; kb: float; requests: int; measured_us: float; predicted_us: float; held_out_requests: int
     held_out_measured_us: float | None; held_out_predicted_us: float | None; held_out_error_pct: float | None
+class CalibrationStageRow(FieldMapping):
+    after_us: float; longest_before_us: float; shortest_after_us: float; requests: int; median_us: float
 class CalibrationStallRow(FieldMapping):
     op: str; requests: int; stalls: int; median_us: float
 class Calibration(FieldMapping):
     toml: str; page_kb: list[int]; units: int; figures: list[FittedParameter]; sizes: list[CalibrationSizeRow]
     held_out_request_error_pct: float; held_out_median_error_pct: float; held_out_within_10_pct: float
-    requests: int; woken: int; durability: list[DurabilityRow]; stalls: list[CalibrationStallRow]; queue_depth: int
-    overlapping: int; warnings: list[str]; packed: int
+    requests: int; woken: int; durability: list[DurabilityRow]; stalls: list[CalibrationStallRow]
+    stages: list[CalibrationStageRow]; queue_depth: int; overlapping: int; warnings: list[str]; packed: int
 class ClockJumpRow(FieldMapping):
     direction: str; time_s: float; request: int; length_s: float; mended: bool
 class CommandCounts(FieldMapping):

@@ -52,6 +52,11 @@ impl DurabilitySamples {
         (extra.len() >= ENOUGH).then(|| median(&mut extra).max(0.0))
     }
 
+    /// Sizes of the FUA writes, in sectors.
+    pub fn fua_sectors(&self) -> impl Iterator<Item = u32> {
+        self.fua.iter().map(|(sectors, ..)| *sectors)
+    }
+
     /// Returns the median time of a flush minus `fixed_us`, the fixed time of a command, in us. Preflushes are used if there are too few
     /// other flushes; `None` if there are too few of both.
     pub fn flush_us(&self, fixed_us: f64) -> Option<f64> {

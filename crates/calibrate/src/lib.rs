@@ -2,6 +2,7 @@
 //!
 //! [`samples_of_traces`] and [`samples_of_fio`] collect service times; [`calibrate`] fits a preset to them.
 
+mod base;
 mod durability;
 mod fio;
 mod fit;
@@ -13,9 +14,9 @@ mod samples;
 
 pub use fio::samples_of_fio;
 pub use fit::{
-    CalibrateOptions, Calibration, CalibrationSizeRow, CalibrationStallRow, DurabilityRow, ENOUGH, FEW, FittedParameter,
-    calibrate,
+    CalibrateOptions, Calibration, CalibrationSizeRow, CalibrationStageRow, CalibrationStallRow, DurabilityRow, ENOUGH, FEW,
+    FittedParameter, calibrate,
 };
 pub use model::{DeviceShape, DeviceTiming};
-pub use power::PowerFit;
+pub use power::StageFit;
 pub use samples::{ServiceSamples, samples_of_traces};

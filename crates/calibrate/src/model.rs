@@ -76,11 +76,13 @@ impl DeviceTiming {
     }
 
     /// Name, unit and value of every parameter, in the order of [`DeviceTiming::values`]. The value is `None` for read parameters if
-    /// `reads` is false, and for the transfer time between host and device if `link` is false.
-    pub(crate) fn named_values(&self, shape: &DeviceShape, reads: bool, link: bool) -> Vec<(String, &'static str, Option<f64>)> {
+    /// `reads` is false, for that of writes if `writes` is false, and for the transfer time between host and device if `link` is false.
+    pub(crate) fn named_values(
+        &self, shape: &DeviceShape, reads: bool, writes: bool, link: bool,
+    ) -> Vec<(String, &'static str, Option<f64>)> {
         let mut out = vec![
             ("read_overhead_us".to_owned(), "us", reads.then_some(self.read_overhead)),
-            ("write_overhead_us".to_owned(), "us", Some(self.write_overhead)),
+            ("write_overhead_us".to_owned(), "us", writes.then_some(self.write_overhead)),
             ("host_us_per_kb".to_owned(), "us/KB", link.then_some(self.host_per_kb)),
         ];
         for (what, values, measured) in [("read", &self.read, reads), ("program", &self.program, true)] {

@@ -1,13 +1,14 @@
-//! Fits sleep and stalls of a device. Sleep: the idle threshold and the wake-up time follow from the delays between start and issue after
-//! idle gaps. Stalls are requests that took far longer than others of their operation and size. The model does not simulate their cause,
-//! but adds times drawn from their distribution.
+//! Fits sleep and stalls of a device. Sleep: the idle thresholds and the exit times of its stages follow from what requests after idle gaps
+//! waited longer than others. Stalls are requests that took far longer than others of their operation and size. The model does not simulate
+//! their cause, but adds times drawn from their distribution.
 
 use emmclab_trace::Op;
 
-use crate::fit::{CalibrationStallRow, ENOUGH, FEW};
+use crate::fit::{CalibrationStageRow, CalibrationStallRow, ENOUGH, FEW};
 use crate::samples::{SampleGroup, median};
 
-/// An idle gap of the device, and the delay from start to issue of the request that ended the gap.
+/// An idle gap of the device, and the delay of the request that ended the gap: from start to issue, or beyond the usual time of its operation
+/// and size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdleGapDelay {
     pub gap_us: f64,
@@ -16,22 +17,34 @@ pub(crate) struct IdleGapDelay {
     pub woken: bool,
 }
 
-/// Fitted idle threshold for sleep and fitted wake-up time of a device.
+/// Fitted stage of sleep.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PowerFit {
-    /// Idle time after which the device sleeps, in us.
-    pub sleep_after_us: f64,
-    /// Median wake-up time, in us.
+pub struct StageFit {
+    /// Idle time after which the stage begins, in us: the geometric mean of `between_us`.
+    pub after_us: f64,
+    /// The two adjacent idle gaps between which the stage begins, in us.
+    pub between_us: (f64, f64),
+    /// Number of requests that left the stage.
+    pub requests: usize,
+    /// Median exit time, in us.
     pub wake_us: f64,
-    /// Distribution of the wake-up time as points, each a cumulative share in percent and a time in us. Values between points are
-    /// interpolated linearly.
+    /// Distribution of the exit time as points, each a cumulative share in percent and a time in us. Values between points are interpolated
+    /// linearly.
     pub wake_quantiles: Vec<(f64, f64)>,
+}
+
+impl StageFit {
+    pub(crate) fn row(&self) -> CalibrationStageRow {
+        let (longest_before_us, shortest_after_us) = self.between_us;
+        let Self { after_us, requests, wake_us: median_us, .. } = *self;
+        CalibrationStageRow { after_us, longest_before_us, shortest_after_us, requests, median_us }
+    }
 }
 
 /// A delay counts as a wake-up if it is longer than three times the median delay plus this time, in us.
 const LEAST_WAKE_US: f64 = 200.0;
-/// Minimum number of requests with a wake-up for fitting the sleep parameters.
-const ENOUGH_WAKES: usize = 10;
+/// Maximum number of stages of sleep that the fit looks for.
+const MOST_STAGES: usize = 4;
 /// Minimum share of requests with a wake-up among those after long idle gaps.
 const MOSTLY: f64 = 0.6;
 
@@ -40,41 +53,77 @@ pub(crate) fn woken_above(mut delays_us: Vec<f64>) -> f64 {
     3.0 * median(&mut delays_us) + LEAST_WAKE_US
 }
 
-/// Fits the idle threshold and the wake-up time of a device. The threshold is the idle time that best separates the requests that woke the
-/// device from the others. It is the geometric mean of the two adjacent idle gaps. `None` if the delays show no sleep.
-pub(crate) fn fit(waits: &[IdleGapDelay]) -> Option<PowerFit> {
+/// Fits the stages of sleep of a device. The first begins at the idle time that best separates the requests that woke the device from the
+/// others. Each further stage begins at the longer idle time that best separates the requests that waited more than three times as long as
+/// the shorter ones of the stage before. Empty if the delays show no sleep.
+pub(crate) fn fit(waits: &[IdleGapDelay]) -> Vec<StageFit> {
     let mut by_gap: Vec<IdleGapDelay> = waits.iter().copied().filter(|wait| wait.gap_us > 0.0).collect();
     by_gap.sort_by(|a, b| a.gap_us.total_cmp(&b.gap_us));
-    let all_woken = by_gap.iter().filter(|wait| wait.woken).count();
+    let Some((first, _)) = separation(&by_gap, |wait| wait.woken) else { return Vec::new() };
+    let usual = median(&mut by_gap[..first].iter().map(|wait| wait.delay_us).collect::<Vec<_>>());
+    let mut found = vec![(first, f64::NEG_INFINITY)];
+    while found.len() < MOST_STAGES {
+        let from = found[found.len() - 1].0;
+        let Some((at, limit)) = next_stage(&by_gap[from..]) else { break };
+        found.push((from + at, limit));
+    }
+    let ends = found.iter().skip(1).map(|(next, _)| *next).chain([by_gap.len()]);
+    let stages = found.iter().zip(ends).map(|(&(from, limit), end)| {
+        let woken = by_gap[from..end].iter().filter(|wait| wait.woken && wait.delay_us > limit);
+        let mut waking: Vec<f64> = woken.map(|wait| (wait.delay_us - usual).max(0.0)).collect();
+        let after = by_gap[from].gap_us;
+        let before = by_gap[..from].last().map_or(after, |wait| wait.gap_us);
+        StageFit {
+            after_us: (before * after).sqrt(),
+            between_us: (before, after),
+            requests: waking.len(),
+            wake_us: median(&mut waking),
+            wake_quantiles: quantiles(&waking),
+        }
+    });
+    stages.collect()
+}
+
+/// Returns the number of requests before a further stage, and the delay that requests after its begin exceed. The usual delay of the stage
+/// before is the median of all requests, of the half after the shorter gaps, of a quarter, and so on; the one that separates best counts.
+fn next_stage(by_gap: &[IdleGapDelay]) -> Option<(usize, f64)> {
+    let mut best = None;
+    let mut shorter = by_gap.len();
+    while shorter >= ENOUGH {
+        let limit = woken_above(by_gap[..shorter].iter().map(|wait| wait.delay_us).collect());
+        if let Some((at, right)) = separation(by_gap, |wait| wait.delay_us > limit).filter(|(at, _)| *at >= ENOUGH)
+            && best.is_none_or(|(_, most, _)| right > most)
+        {
+            best = Some((at, right, limit));
+        }
+        shorter /= 2;
+    }
+    best.map(|(at, _, limit)| (at, limit))
+}
+
+/// Returns the idle gap, as an index, that best separates the requests that were woken from those that were not, and by how many requests the
+/// separation is better than none. `None` if that is less than [`ENOUGH`], or fewer than [`MOSTLY`] of the requests after it were woken.
+fn separation(by_gap: &[IdleGapDelay], is_woken: impl Fn(&IdleGapDelay) -> bool) -> Option<(usize, usize)> {
+    let all_woken = by_gap.iter().filter(|wait| is_woken(wait)).count();
     // If the threshold is below all idle gaps, every request is expected to wake the device. Requests that did not wake it count as
     // mistakes.
     let mut mistakes = by_gap.len() - all_woken;
-    let mut best = (mistakes, 0);
+    let mut best = (mistakes, 0, all_woken);
+    let mut woken_after = all_woken;
     for (i, wait) in by_gap.iter().enumerate() {
-        if wait.woken {
+        if is_woken(wait) {
             mistakes += 1;
+            woken_after -= 1;
         } else {
             mistakes -= 1;
         }
         if mistakes < best.0 {
-            best = (mistakes, i + 1);
+            best = (mistakes, i + 1, woken_after);
         }
     }
-    let (short, long) = by_gap.split_at(best.1);
-    let mut waking: Vec<f64> = long.iter().filter(|wait| wait.woken).map(|wait| wait.delay_us).collect();
-    if waking.len() < ENOUGH_WAKES || (waking.len() as f64) < MOSTLY * long.len() as f64 {
-        return None;
-    }
-    let usual = median(&mut short.iter().map(|wait| wait.delay_us).collect::<Vec<_>>());
-    for delay in &mut waking {
-        *delay = (*delay - usual).max(0.0);
-    }
-    let before = short.last().map_or(long[0].gap_us, |wait| wait.gap_us);
-    Some(PowerFit {
-        sleep_after_us: (before * long[0].gap_us).sqrt(),
-        wake_us: median(&mut waking),
-        wake_quantiles: quantiles(&waking),
-    })
+    let (mistakes, at, woken) = best;
+    let enough = all_woken >= mistakes + ENOUGH && woken as f64 >= MOSTLY * (by_gap.len() - at) as f64;
+    enough.then(|| (at, all_woken - mistakes))
 }
 
 /// Cumulative shares of the points that are stored for a distribution of wake-up times. The longest times are stored in addition.

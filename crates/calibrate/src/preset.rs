@@ -2,9 +2,12 @@
 
 use std::fmt::Write;
 
-use crate::fit::{CalibrateOptions, Calibration, ENOUGH, FittedModel, FittedParameter};
+use emmclab_device::DeviceConfig;
+use emmclab_trace::{Op, Result};
+
+use crate::fit::{CalibrateOptions, Calibration, ENOUGH, FittedModel, FittedParameter, stage_figure};
 use crate::model::DeviceShape;
-use crate::power::StallSummary;
+use crate::power::{StageFit, StallSummary};
 
 const PAGES_PER_BLOCK: u32 = 256;
 const OVER_PROVISIONING_PCT: u32 = 7;
@@ -16,7 +19,7 @@ macro_rules! line {
 
 pub(crate) fn toml(
     calibration: &Calibration, (shape, fitted, stalls): (&DeviceShape, &FittedModel, &[StallSummary]), options: &CalibrateOptions,
-) -> String {
+) -> Result<String> {
     let mut out = String::new();
     let timing = &fitted.timing;
     let bar = |name: &str| {
@@ -49,7 +52,17 @@ pub(crate) fn toml(
         let price = row.setting.map_or_else(|| "not fitted".to_owned(), |setting| format!("see {setting}"));
         line!(out, "# {}: {} requests, {:.0} us in the median; {price}.", row.kind, row.requests, row.median_us);
     }
-    if !fitted.reads {
+    for row in &calibration.stages {
+        line!(
+            out,
+            "# stage of sleep: {} requests left it, {:.0} us in the median; it begins between idle gaps of {:.0} and {:.0} us.",
+            row.requests,
+            row.median_us,
+            row.longest_before_us,
+            row.shortest_after_us
+        );
+    }
+    if !fitted.reads && options.base.is_none() {
         line!(out, "# No reads were recorded: read_us and read_overhead_us are not measured, and reads take no time");
         line!(out, "# but that of their transfer until these are set by hand.");
     }
@@ -59,7 +72,11 @@ pub(crate) fn toml(
     if calibration.packed > 0 {
         line!(out, "# {} packed commands are left out.", calibration.packed);
     }
-    line!(out, "# Pages, units and capacity are assumptions: measurements do not show the chips of the device.");
+    if let Some(base) = &options.base {
+        line!(out, "# All settings that are not listed here are those of {}.", base.name());
+    } else {
+        line!(out, "# Pages, units and capacity are assumptions: measurements do not show the chips of the device.");
+    }
     line!(out, "#");
     line!(out, "# us: operation, KB, requests, measured, this preset; held-out half: measured, predicted without it");
     for row in calibration.sizes.iter().filter(|row| row.requests >= ENOUGH) {
@@ -70,6 +87,9 @@ pub(crate) fn toml(
             _ => format!("{:>8}", "-"),
         };
         line!(out, "# {:<5} {:>5} {:>7} {:>8.0} {:>8.0} {held}", row.op, row.kb, row.requests, row.measured_us, row.predicted_us);
+    }
+    if let Some(base) = &options.base {
+        return on_base(out, calibration, (fitted, stalls), base, options);
     }
     line!(out, "name = {:?}", options.name);
     line!(out, "about = {:?}", format!("Calibrated from {}", options.source));
@@ -121,16 +141,77 @@ pub(crate) fn toml(
         line!(out, "\n[host]\nfetch_us = {us:.1} # {}; mean of requests that found the device idle", bar("fetch_us"));
     }
     line!(out, "\n[gc]\npolicy = \"greedy\"\nlow_watermark = 2");
-    if let Some(power) = &fitted.power {
-        line!(out, "\n[power]\nsleep_after_us = {:.0} # {}", power.sleep_after_us, bar("sleep_after_us"));
-        line!(out, "# {:.0} us in the median ({}); drawn from this distribution:", power.wake_us, bar("wake_us"));
-        line!(out, "wake_quantiles = [");
-        for (share, us) in &power.wake_quantiles {
-            line!(out, "    {{ up_to_pct = {share:.2}, us = {us:.0} }},");
-        }
-        line!(out, "]");
+    if !fitted.stages.is_empty() {
+        line!(out, "\n[power]");
     }
-    out
+    for (number, stage) in fitted.stages.iter().enumerate() {
+        let (table, key) = if fitted.stages.len() > 1 { ("[[power.stages]]\n", "after_us") } else { ("", "sleep_after_us") };
+        line!(out, "{table}{key} = {:.0} # {}", stage.after_us, bar(&stage_figure("sleep_after_us", number)));
+        write_exit(&mut out, stage, &bar(&stage_figure("wake_us", number)));
+    }
+    Ok(out)
+}
+
+/// Appends the settings of the base, with the fitted values, to the head of the file.
+fn on_base(
+    mut out: String, calibration: &Calibration, (fitted, stalls): (&FittedModel, &[StallSummary]), base: &DeviceConfig,
+    options: &CalibrateOptions,
+) -> Result<String> {
+    line!(out, "#");
+    for figure in &calibration.figures {
+        if let FittedParameter { name, unit, value: Some(value), low: Some(low), high: Some(high) } = figure {
+            line!(out, "# {name}: {value:.1} {unit} ({low:.1} to {high:.1})");
+        }
+    }
+    let settings = base.settings();
+    let timing = &fitted.timing;
+    let durable = if settings.interface.is_ufs() { "interface.fua_us" } else { "controller.reliable_write_us" };
+    let mut changes: Vec<(&str, String)> = vec![
+        ("name", format!("{:?}", options.name)),
+        ("about", format!("{:?}", format!("{}, calibrated from {}", base.name(), options.source))),
+        ("fitted_to", format!("{:?}", [&options.source])),
+    ];
+    let values = [
+        ("controller.read_overhead_us", fitted.reads.then_some(timing.read_overhead)),
+        ("controller.write_overhead_us", fitted.writes.then_some(timing.write_overhead)),
+        (durable, fitted.reliable_us),
+        ("cache.flush_us", fitted.flush_us),
+        ("controller.discard_us", fitted.discard_us),
+        ("host.fetch_us", fitted.fetch_us),
+    ];
+    changes.extend(values.into_iter().filter_map(|(key, value)| Some((key, format!("{:.1}", value?)))));
+    for StallSummary { op, points, .. } in stalls {
+        let key = if *op == Op::Read { "controller.read_stalls" } else { "controller.write_stalls" };
+        changes.push((key, inline(points)));
+    }
+    if !fitted.stages.is_empty() {
+        let stage =
+            |stage: &StageFit| format!("{{after_us={:.0}, wake_quantiles={}}}", stage.after_us, inline(&stage.wake_quantiles));
+        let stages: Vec<String> = fitted.stages.iter().map(stage).collect();
+        changes.push(("power.stages", format!("[{}]", stages.join(", "))));
+        changes.extend(["power.sleep_after_us", "power.wake_us"].map(|key| (key, "0".to_owned())));
+        changes.push(("power.wake_quantiles", "[]".to_owned()));
+    }
+    let mut device = base.clone();
+    device.set_all(&changes.iter().map(|(key, value)| (*key, value.as_str())).collect::<Vec<_>>())?;
+    out.push_str(&device.to_toml()?);
+    Ok(out)
+}
+
+/// A distribution of times as a TOML value.
+fn inline(points: &[(f64, f64)]) -> String {
+    let points: Vec<String> = points.iter().map(|(share, us)| format!("{{up_to_pct={share:.4}, us={us:.0}}}")).collect();
+    format!("[{}]", points.join(", "))
+}
+
+/// Writes the distribution of the exit time of a stage of sleep.
+fn write_exit(out: &mut String, stage: &StageFit, bar: &str) {
+    line!(out, "# {:.0} us in the median ({bar}); drawn from this distribution:", stage.wake_us);
+    line!(out, "wake_quantiles = [");
+    for (share, us) in &stage.wake_quantiles {
+        line!(out, "    {{ up_to_pct = {share:.2}, us = {us:.0} }},");
+    }
+    line!(out, "]");
 }
 
 /// Writes the distribution of the times that stalls add to requests.

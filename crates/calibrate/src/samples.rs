@@ -7,8 +7,8 @@ use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
 use crate::durability::DurabilitySamples;
-use crate::fit::FEW;
-use crate::power::{self, IdleGapDelay, PowerFit};
+use crate::fit::{ENOUGH, FEW};
+use crate::power::{self, IdleGapDelay, StageFit};
 use crate::queue::{self, QueueDepthEstimate};
 
 /// Seed of the random split of the requests into two halves.
@@ -55,6 +55,8 @@ struct ServiceSample {
     /// Time from the start (or issue) of the request, or from the previous completion if that is later, to the completion of the request,
     /// in us.
     service_us: f64,
+    /// Time from the end of all earlier requests to the arrival of this request, in us; `None` if an earlier one was unfinished.
+    gap_us: Option<f64>,
     wait: Option<IdleGapDelay>,
     /// Time from arrival to start of the request, in us, if the device was idle on arrival.
     fetch_us: Option<f64>,
@@ -75,15 +77,17 @@ impl ServiceSample {
     }
 }
 
-/// A request of a trace that has a start (or issue) and a completion.
+/// A request of a trace that has a completion.
 #[derive(Clone, Copy, Debug)]
 struct TimedRequest {
     request: Request,
+    /// Start or issue; if the recording has neither, the arrival.
     begin: Nanos,
     complete: Nanos,
-    /// Time from the end of all earlier requests to the arrival of this request, in ns; negative if an earlier request was unfinished.
-    gap_ns: Option<i64>,
 }
+
+/// Time after which Linux' block layer gives up a request (`SD_TIMEOUT`, `BLK_MQ` default), so that a later completion is no measured time.
+const TIME_OUT: Nanos = Nanos(30_000_000_000);
 
 /// Service times that were measured on a device.
 #[derive(Clone, Debug, Default)]
@@ -93,10 +97,11 @@ pub struct ServiceSamples {
     requests: Vec<TimedRequest>,
     durability: DurabilitySamples,
     queue: QueueDepthEstimate,
-    power: Option<PowerFit>,
+    stages: Vec<StageFit>,
     /// Whether packed commands are excluded, because a device may program their entries one by one instead of in parallel.
     skip_packed: bool,
-    busy_until: Option<i64>,
+    /// Whether a request of the trace has a start or issue time.
+    has_begins: bool,
     requests_seen: u64,
     /// Sentences that state what the source of the samples does not determine.
     warnings: Vec<String>,
@@ -107,29 +112,62 @@ impl ServiceSamples {
         Self { skip_packed, ..Self::default() }
     }
 
-    /// Adds a request of a trace, in order of arrival; a request without start (or issue) or without completion is ignored.
+    /// Adds a request of a trace, in order of arrival; a request without completion is ignored. So is a request without start (or issue) if
+    /// others have one.
     pub fn add(&mut self, request: &Request) {
         self.requests_seen += 1;
-        let (Some(begin), Some(complete)) = (request.start.or(request.issue), request.complete) else {
-            return;
-        };
-        let gap_ns = self.busy_until.map(|until| request.arrival.0.saturating_sub(until));
-        self.busy_until = Some(self.busy_until.map_or(complete.0, |until| until.max(complete.0)));
-        self.requests.push(TimedRequest { request: *request, begin, complete, gap_ns });
+        let (begin, Some(complete)) = (request.start.or(request.issue), request.complete) else { return };
+        if begin.is_some() && !self.has_begins {
+            self.has_begins = true;
+            self.requests.clear();
+        }
+        if begin.is_some() || !self.has_begins {
+            self.requests.push(TimedRequest { request: *request, begin: begin.unwrap_or(request.arrival), complete });
+        }
+    }
+
+    /// Removes requests whose completion is no measured time.
+    fn remove_impossible(&mut self) {
+        let (before, has_begins) = (self.requests.len(), self.has_begins);
+        self.requests.retain(|TimedRequest { request, complete, .. }| {
+            let early = !has_begins && *complete <= request.arrival;
+            !(early || request.op.has_data() && complete.saturating_sub(request.arrival) > TIME_OUT)
+        });
+        let left_out = before - self.requests.len();
+        if left_out > 0 {
+            let what = if left_out == 1 { "request completes" } else { "requests complete" };
+            let when = if has_begins { "after" } else { "before their arrival, or after" };
+            self.warnings.push(format!(
+                "{left_out} {what} {when} the 30 s in which Linux gives up a request; they are left out, because these are no measured times"
+            ));
+        }
     }
 
     /// Converts the requests into samples of service times. Without a command queue, the driver fetches the next request while a command
     /// runs. Service of a request then begins at its start or at the previous completion, whichever is later. With a command queue,
     /// services overlap and delay each other. In this case, only requests that were served alone become samples, if there are enough of
-    /// them.
+    /// them. If the trace has no start (or issue) times, the samples are the requests that found nothing unfinished: their service begins at
+    /// their arrival.
     fn measure(&mut self) {
+        self.remove_impossible();
         let requests = std::mem::take(&mut self.requests);
         self.queue = queue::of(requests.iter().map(|timed| (&timed.request, timed.begin, timed.complete)));
         let alone = queue::not_overlapping(requests.iter().map(|timed| (timed.begin, timed.complete)));
-        let only_alone = self.queue.depth > 1 && alone.iter().filter(|alone| **alone).count() >= FEW;
+        let count_alone = alone.iter().filter(|alone| **alone).count();
+        let only_alone = !self.has_begins || self.queue.depth > 1 && count_alone >= FEW;
+        if !self.has_begins && count_alone > 0 {
+            self.warnings.push(format!(
+                "the recording has no start or issue times: {count_alone} of {} requests found nothing unfinished; only they are used, \
+                 because their response is their service",
+                requests.len()
+            ));
+        }
         let mut completions: Vec<Nanos> = requests.iter().map(|timed| timed.complete).collect();
         completions.sort_unstable();
-        for (TimedRequest { request, begin, complete, gap_ns }, alone) in requests.into_iter().zip(alone) {
+        let mut busy_until: Option<Nanos> = None;
+        for (TimedRequest { request, begin, complete }, alone) in requests.into_iter().zip(alone) {
+            let gap_ns = busy_until.map(|until| request.arrival.saturating_sub(until).0);
+            busy_until = busy_until.max(Some(complete));
             let earlier = completions.partition_point(|end| *end < complete);
             let free = if earlier > 0 && self.queue.depth == 1 { completions[earlier - 1] } else { begin };
             let service_us = (complete - begin.max(free)).0 as f64 / 1e3;
@@ -146,6 +184,7 @@ impl ServiceSamples {
                 op: request.op,
                 sectors: request.sectors,
                 service_us,
+                gap_us: gap_ns.filter(|gap| *gap > 0).map(us),
                 // A device sleeps only while it is idle, so only requests after an idle gap have a wake-up delay.
                 wait: gap_ns.zip(delay).filter(|(gap, _)| *gap > 0).map(|(gap, delay)| IdleGapDelay {
                     gap_us: us(gap),
@@ -167,6 +206,7 @@ impl ServiceSamples {
             op,
             sectors,
             service_us,
+            gap_us: None,
             wait: None,
             fetch_us: None,
             woken: false,
@@ -192,16 +232,17 @@ impl ServiceSamples {
         if self.measured.is_empty() {
             return Err(Error::new(
                 ErrorClass::Value,
-                format!("none of {} requests has both a completion time and a start or issue time", self.requests_seen),
+                format!("none of {} requests has a completion time from which its service follows", self.requests_seen),
             )
             .hint("record service times with `emmclab record`, or use the JSON of fio"));
         }
-        for op in [Op::Read, Op::Write] {
-            let limit = power::woken_above(self.waits(op).map(|wait| wait.delay_us).collect());
-            self.waits(op).for_each(|wait| wait.woken = wait.delay_us > limit);
+        self.fit_stages(|delays| delays.into_iter().map(|(_, delay)| delay).collect());
+        if self.stages.is_empty() {
+            // Without the delays of the driver, a wake-up shows in the time of the request.
+            self.wait_beyond_usual();
+            self.fit_stages(after_shorter_gaps);
         }
-        self.power = power::fit(&self.all_waits());
-        let sleep_after_us = self.power.as_ref().map_or(f64::INFINITY, |power| power.sleep_after_us);
+        let sleep_after_us = self.stages.first().map_or(f64::INFINITY, |stage| stage.after_us);
         for sample in &mut self.measured {
             sample.woken = sample.wait.is_some_and(|wait| wait.woken && wait.gap_us > sleep_after_us);
         }
@@ -209,6 +250,38 @@ impl ServiceSamples {
         let mut lot = Pcg64::new(HALVES, 0);
         self.measured.iter_mut().for_each(|sample| sample.held_out = below(&mut lot, 2) == 1);
         Ok(())
+    }
+
+    /// Fits the stages of sleep to the delays of the samples. `usual` selects from pairs of gap and delay the delays of an awake device.
+    fn fit_stages(&mut self, usual: impl Fn(Vec<(f64, f64)>) -> Vec<f64>) {
+        for op in [Op::Read, Op::Write] {
+            let delays = self.waits(op).map(|wait| (wait.gap_us, wait.delay_us.abs())).collect();
+            let limit = power::woken_above(usual(delays));
+            self.waits(op).for_each(|wait| wait.woken = wait.delay_us > limit);
+        }
+        self.stages = power::fit(&self.all_waits());
+    }
+
+    /// Makes the delay of each request after an idle gap the time beyond the usual time of its operation and size: the median of those after
+    /// the shorter gaps. A size of fewer than [`ENOUGH`] requests has no usual time.
+    fn wait_beyond_usual(&mut self) {
+        let mut times: BTreeMap<(Op, u32), Vec<(f64, f64)>> = BTreeMap::new();
+        for sample in &self.measured {
+            if let Some(gap_us) = sample.gap_us {
+                times.entry((sample.op, sample.sectors)).or_default().push((gap_us, sample.service_us));
+            }
+        }
+        times.retain(|_, times| times.len() >= ENOUGH);
+        let usual: BTreeMap<_, _> =
+            times.into_iter().map(|(kind, times)| (kind, median(&mut after_shorter_gaps(times)))).collect();
+        for sample in &mut self.measured {
+            let usual_us = usual.get(&(sample.op, sample.sectors));
+            sample.wait = sample.gap_us.zip(usual_us).map(|(gap_us, usual_us)| IdleGapDelay {
+                gap_us,
+                delay_us: sample.service_us - usual_us,
+                woken: false,
+            });
+        }
     }
 
     fn waits(&mut self, op: Op) -> impl Iterator<Item = &mut IdleGapDelay> {
@@ -250,11 +323,11 @@ impl ServiceSamples {
         self.measured.iter().filter_map(|sample| sample.wait).collect()
     }
 
-    pub(crate) fn power(&self) -> Option<&PowerFit> {
-        self.power.as_ref()
+    pub(crate) fn stages(&self) -> &[StageFit] {
+        &self.stages
     }
 
-    pub(crate) fn resampled_power(&self, random: &mut Pcg64) -> Option<PowerFit> {
+    pub(crate) fn resampled_stages(&self, random: &mut Pcg64) -> Vec<StageFit> {
         power::fit(&resampled(&self.all_waits(), random))
     }
 
@@ -291,6 +364,13 @@ pub fn samples_of_traces(traces: &mut TraceCombiner, skip_packed: bool) -> Resul
     }
     samples.settle()?;
     Ok(samples)
+}
+
+/// Returns the second values of the half with the smaller first values, which are idle gaps, but of at least [`ENOUGH`].
+fn after_shorter_gaps(mut by_gap: Vec<(f64, f64)>) -> Vec<f64> {
+    by_gap.sort_by(|a, b| a.0.total_cmp(&b.0));
+    by_gap.truncate((by_gap.len() / 2).max(ENOUGH));
+    by_gap.into_iter().map(|(_, value)| value).collect()
 }
 
 /// A uniformly distributed random number below `bound`.

@@ -6,6 +6,7 @@ from pathlib import Path
 from emmclab import _core
 from emmclab.core_types import Calibration
 from emmclab.errors import ConfigError, UnsupportedError
+from emmclab.simulation.device import Device
 from emmclab.traces.reading import read
 from emmclab.traces.trace import Trace, refuse_coarse_clock
 
@@ -22,15 +23,20 @@ def calibrate(
     capacity_gb: int = 32,
     seed: int = 1,
     skip_packed: bool = False,
+    base: Device | None = None,
 ) -> Calibration:
     """Fit a device to measured service times: timing, parallelism and power, with error bars.
 
     Args:
-        source: a trace with start (or issue) and completion, or a file of `fio --output-format=json`.
+        source: a trace with completions, or a file of `fio --output-format=json`. If a trace has neither start nor
+            issue times, only the requests that found nothing unfinished are used.
         name: the name of the preset.
         capacity_gb: capacity visible to the host.
         seed: seed of the search and the error bars; the same seed results in the same preset.
         skip_packed: exclude packed commands of a trace, whose entries a device may program one by one.
+        base: a device whose settings the preset has where the source does not determine them (interface, flash,
+            policies, capacity); the fixed times of commands, of flushes and discards, stalls and stages of sleep are
+            fitted.
 
     Returns:
         `toml` (the preset, commented), `figures` (name, unit, value, low, high; None if the samples do not show it),
@@ -48,6 +54,7 @@ def calibrate(
     >>> found.toml.startswith("# Written by `emmclab calibrate`")
     True
     """
+    config = None if base is None else base._config
     if not isinstance(source, Trace):
         path = Path(source)
         if path.is_file() and is_fio(path):
@@ -59,7 +66,7 @@ def calibrate(
                     hint="leave out --skip-packed for results of fio",
                 )
             text = path.read_text(errors="replace")
-            return Calibration(_core.calibrate_fio(path, text, name, path.name, capacity_gb, seed))
+            return Calibration(_core.calibrate_fio(path, text, (name, path.name), capacity_gb, seed, config))
         refuse_probe(path)
         source = read(path)
     if source.is_synthetic:
@@ -69,7 +76,9 @@ def calibrate(
         stored = source.stored()
         stored.next()
         refuse_coarse_clock(source.name, stored.header(), "its service times, and which requests overlapped")
-    return Calibration(_core.calibrate_trace(source.stored(), name, source_name, capacity_gb, seed, skip_packed))
+    return Calibration(
+        _core.calibrate_trace(source.stored(), (name, source_name), capacity_gb, seed, skip_packed, config)
+    )
 
 
 def is_fio(path: Path) -> bool:

@@ -177,6 +177,7 @@ def validate(
     trace: Trace,
     devices: Sequence[Device] = (),
     *,
+    base: Device | None = None,
     mode: str = "auto",
     precondition: str = "none",
     wrap_addresses: bool = False,
@@ -189,6 +190,7 @@ def validate(
     Args:
         trace: a recording with completions.
         devices: further devices that are judged without calibration.
+        base: base of the calibrated device, as for `calibrate`.
         mode: mode of the replay of the second half, as for `Device.simulate`.
         precondition: data on the devices before the replay, as for `Device.simulate`.
         wrap_addresses: as for `Device.simulate`; the calibrated device is large enough if possible.
@@ -215,7 +217,7 @@ def validate(
         _refuse(trace, recording)
         cut = _cut(trace, recording)
         replay = _Replay(recording, trace, cut, folder, step)
-        calibration = replay.calibrated(seed)
+        calibration = replay.calibrated(base, seed)
         options: RunOptions = {"mode": mode, "precondition": precondition, "seed": seed, "progress": progress}
         options["wrap_addresses"] = wrap_addresses
         if calibration is not None:
@@ -251,14 +253,14 @@ class _Replay:
         self.models: list[Model] = []
         self.refused: dict[str, str] = {}
 
-    def calibrated(self, seed: int) -> Calibration | None:
+    def calibrated(self, base: Device | None, seed: int) -> Calibration | None:
         """Return the calibration on the first half; None if the first half does not determine a device."""
         self._step(f"calibrate on the first half of {self._trace.name}")
         capacity = min(_MOST_GB, max(_USUAL_GB, self._recording.facts.span_gb))
         source = self._trace.header["source"] or self._trace.name
         self._first.header["source"] = f"the first half of {source}"
         try:
-            return calibrate(self._first, name=CALIBRATED, capacity_gb=capacity, seed=seed)
+            return calibrate(self._first, name=CALIBRATED, capacity_gb=capacity, seed=seed, base=base)
         except EmmclabError as error:
             self._refuse(CALIBRATED, error)
             return None

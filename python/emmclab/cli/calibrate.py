@@ -14,10 +14,15 @@ from emmclab.cli.declared_options import argument, option
 from emmclab.cli.options import AsJson, Reading
 from emmclab.cli.output_files import PresetFile, PresetName
 from emmclab.cli.progress import Working
+from emmclab.cli.simulation_options import BaseDevice
 from emmclab.cli.tables import framed
 from emmclab.core_types import Calibration
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import write_atomically
+from emmclab.simulation.device import Device
+
+#: Capacity of a preset without a base, in GB.
+_USUAL_GB = 32
 
 
 @command("emmclab calibrate trace.txt -o my-phone.toml", "emmclab calibrate fio.json -o card.toml --capacity-gb 64")
@@ -28,7 +33,7 @@ def calibrate(
     ],
     output: PresetFile = None,
     name: PresetName = None,
-    capacity_gb: Annotated[int, option("Capacity that the host sees, 1 to 1024 GB.", metavar="GB")] = 32,
+    capacity_gb: Annotated[int, option("Capacity that the host sees, 1 to 1024 GB.", metavar="GB")] = _USUAL_GB,
     seed: Annotated[int, option("Seed; the same seed results in the same preset.", min=0)] = 1,
     skip_packed: Annotated[
         bool,
@@ -37,6 +42,7 @@ def calibrate(
             "requests is an average of both kinds."
         ),
     ] = False,
+    base: BaseDevice = None,
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
@@ -45,6 +51,12 @@ def calibrate(
         raise ConfigError(
             f"a capacity of {capacity_gb} GB is impossible", field="--capacity-gb", hint="the range is 1 to 1,024 GB"
         )
+    if base is not None and capacity_gb != _USUAL_GB:
+        raise ConfigError(
+            f"--capacity-gb {capacity_gb} contradicts --base {base}, whose capacity the preset has",
+            field="--capacity-gb",
+            hint="leave it out, or give a base of that capacity",
+        )
     name = name or (output.stem if output is not None else "calibrated")
     fio = reading.format is None and source.is_file() and is_fio(source)
     if not fio:
@@ -52,7 +64,12 @@ def calibrate(
     trace = None if fio else reading.open(source)
     with Working(f"calibrate on {source}"):
         fitted = calibrate_device(
-            trace or source, name=name, capacity_gb=capacity_gb, seed=seed, skip_packed=skip_packed
+            trace or source,
+            name=name,
+            capacity_gb=capacity_gb,
+            seed=seed,
+            skip_packed=skip_packed,
+            base=None if base is None else Device.named(base),
         )
     if trace is not None and reading.changes and not trace.is_pipe:
         reading.note_changed(trace.name, trace.ledger)
@@ -91,13 +108,13 @@ def _show(console: Console, fitted: Calibration) -> None:
             f"{stall.median_us:,.0f} us more in the median; see controller.{stall.op}_stalls",
             soft_wrap=True,
         )
-    for stall in fitted.stalls:
+    for stage in fitted.stages:
         console.print(
-            f"stalls: {stall.stalls:,} of {stall.requests:,} {stall.op}s took at least twice their time, "
-            f"{stall.median_us:,.0f} us more in the median; see controller.{stall.op}_stalls",
+            f"stage of sleep: {stage.requests:,} requests left it, {stage.median_us:,.0f} us in the median; it begins "
+            f"between idle gaps of {stage.longest_before_us:,.0f} and {stage.shortest_after_us:,.0f} us",
             soft_wrap=True,
         )
-    if fitted.queue_depth > 1:
+    if fitted.queue_depth > 1 and fitted.overlapping:
         console.print(
             f"queue of {fitted.queue_depth}: {fitted.overlapping:,} requests began while others were "
             "served; see controller.queue_depth",

@@ -47,6 +47,16 @@ DeviceName = Annotated[
         autocompletion=device_names,
     ),
 ]
+BaseDevice = Annotated[
+    str | None,
+    option(
+        "Calibrate on this device, a preset or a TOML file: what the measured times do not determine is as there, such "
+        "as interface, flash and capacity.",
+        "Device",
+        metavar="PRESET|FILE",
+        autocompletion=device_names,
+    ),
+]
 Settings = Annotated[
     list[str],
     option(

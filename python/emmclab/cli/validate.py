@@ -19,7 +19,7 @@ from emmclab.cli.options import AsJson, Reading, TraceFiles
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.profile import distinct
 from emmclab.cli.progress import Meter
-from emmclab.cli.simulation_options import DEVICE_OPTION, Mode, Precondition, Seed, Wrap
+from emmclab.cli.simulation_options import DEVICE_OPTION, BaseDevice, Mode, Precondition, Seed, Wrap
 from emmclab.cli.tables import show_table
 from emmclab.errors import EmmclabError, UnsupportedError
 from emmclab.runtime.files import printable
@@ -46,6 +46,7 @@ def validate(
             autocompletion=several(device_names),
         ),
     ] = None,
+    base: BaseDevice = None,
     mode: Mode = "auto",
     precondition: Precondition = "none",
     wrap_addresses: Wrap = False,
@@ -62,7 +63,13 @@ def validate(
     names = [] if devices is None else split_names(devices, "device to validate", "--device", "nexus5,ufs31")
     devices_to_validate = [Device.named(name) for name in names]
     parse_precondition(precondition)
-    options = {"mode": mode, "precondition": precondition, "wrap_addresses": wrap_addresses, "seed": seed}
+    options: dict[str, Any] = {
+        "mode": mode,
+        "precondition": precondition,
+        "wrap_addresses": wrap_addresses,
+        "seed": seed,
+    }
+    options["base"] = None if base is None else Device.named(base)
     refusals = _Refusals(among=len(traces))
     opened: dict[Path, Trace] = {}
     for path in once(traces):

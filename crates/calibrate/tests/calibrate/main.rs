@@ -10,7 +10,7 @@ use emmclab_device::{Device, DeviceCommand, NullObserver};
 use emmclab_trace::{Nanos, Op};
 
 fn options() -> CalibrateOptions {
-    CalibrateOptions { name: "found".into(), source: "a test".into(), capacity_gb: 4, seed: 1 }
+    CalibrateOptions { name: "found".into(), source: "a test".into(), capacity_gb: 4, base: None, seed: 1 }
 }
 
 /// Time in us that a device takes for a request at sector 0 that arrives this long after the device is idle.

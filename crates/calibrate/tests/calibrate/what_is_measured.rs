@@ -5,7 +5,7 @@ use std::path::Path;
 use std::{fs, process, thread};
 
 use crate::{options, service_us};
-use emmclab_calibrate::{Calibration, calibrate, samples_of_traces};
+use emmclab_calibrate::{CalibrateOptions, Calibration, ServiceSamples, calibrate, samples_of_traces};
 use emmclab_device::{Device, DeviceConfig};
 use emmclab_trace::{Nanos, Op, TraceCombiner, TraceInput};
 
@@ -43,10 +43,19 @@ impl Recording {
         self.add(gap, ("write", kb, 0), (30, 0), service as u64);
     }
 
-    fn calibrated(mut self) -> Calibration {
+    fn calibrated(self) -> Calibration {
+        calibrate(&self.samples(""), &options()).unwrap()
+    }
+
+    /// Samples of the recording without a column of times, `start_ns,issue_ns,` for example, if `without` names it.
+    fn samples(mut self, without: &str) -> ServiceSamples {
         self.rows.sort_by_key(|(arrival, _)| *arrival);
-        let mut text = "arrival_ns,start_ns,issue_ns,complete_ns,sector,sectors,op,flags\n".to_owned();
-        self.rows.iter().for_each(|(_, row)| writeln!(text, "{row}").unwrap());
+        let header = "arrival_ns,start_ns,issue_ns,complete_ns,sector,sectors,op,flags".replace(without, "");
+        let mut text = format!("{header}\n");
+        for (_, row) in &self.rows {
+            let columns = row.split(',').enumerate().filter(|(column, _)| without.is_empty() || ![1, 2].contains(column));
+            writeln!(text, "{}", columns.map(|(_, value)| value).collect::<Vec<_>>().join(",")).unwrap();
+        }
         let test = thread::current().name().unwrap().to_owned();
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}.csv", process::id()));
         fs::write(&path, text).unwrap();
@@ -54,7 +63,7 @@ impl Recording {
         let mut traces = TraceCombiner::open(vec![input], 1).unwrap();
         let samples = samples_of_traces(&mut traces, false);
         fs::remove_file(path).unwrap();
-        calibrate(&samples.unwrap(), &options()).unwrap()
+        samples.unwrap()
     }
 }
 
@@ -290,4 +299,130 @@ fn requests_that_overlap_but_are_served_one_by_one_are_no_queue() {
     assert_eq!((result.queue_depth, result.overlapping), (1, 0));
     let eight = result.sizes.iter().find(|row| row.kb == 8.0).unwrap();
     assert!((eight.measured_us - 1_000.0).abs() < 1.0, "{eight:?}");
+}
+
+const ONLY_COMPLETIONS: &str = "start_ns,issue_ns,";
+
+/// Reads and writes on a device with two stages of sleep, one of which has an exit time that varies.
+fn asleep_in_stages() -> Recording {
+    let mut recording = writes();
+    for i in 0..600u64 {
+        let gap = [200, 900, 3_000, 7_000, 90_000][(i % 5) as usize] + i;
+        let exit = match gap {
+            ..2_000 => 0,
+            2_000..60_000 => 500,
+            _ => 12_000 + 1_000 * (i % 3),
+        };
+        // As on a device, part of the time of a request varies.
+        let (op, usual) = if i % 2 == 0 { ("read", 120) } else { ("write", 400) };
+        recording.add(gap as i64, (op, [4, 8][(i % 2) as usize], 0), (0, 0), usual + i % 7 + exit);
+    }
+    recording
+}
+
+#[test]
+fn stages_of_sleep_show_in_the_time_beyond_the_usual_with_and_without_start_and_issue() {
+    for without in ["", ONLY_COMPLETIONS] {
+        let result = calibrate(&asleep_in_stages().samples(without), &options()).unwrap();
+        let [first, second] = &result.stages[..] else { panic!("{:?}", result.stages) };
+        assert!(first.longest_before_us < 2_000.0 && (2_000.0..4_000.0).contains(&first.shortest_after_us), "{first:?}");
+        assert!(second.longest_before_us < 60_000.0 && second.shortest_after_us >= 90_000.0, "{second:?}");
+        assert!((first.median_us - 500.0).abs() < 10.0 && (second.median_us - 13_000.0).abs() < 10.0, "{:?}", result.stages);
+        let config = DeviceConfig::from_toml(&result.toml).unwrap();
+        let stages = &config.settings().power.stages;
+        assert_eq!(stages.len(), 2);
+        let points = &stages[1].wake_quantiles;
+        assert!((points[0].us - 12_000.0).abs() < 20.0 && (points[points.len() - 1].us - 14_000.0).abs() < 20.0, "{points:?}");
+        assert_eq!(
+            (result.woken, value(&result, "wake_us of stage 2").unwrap()),
+            (first.requests + second.requests, second.median_us)
+        );
+    }
+}
+
+#[test]
+fn requests_that_are_slow_after_any_gap_are_no_stage_of_sleep() {
+    let mut recording = writes();
+    for i in 0..300u64 {
+        let stall = if i % 10 == 7 { 9_000 } else { 0 };
+        recording.add(100 + 400 * i as i64, ("write", 4, 0), (0, 0), 600 + stall);
+    }
+    let result = calibrate(&recording.samples(ONLY_COMPLETIONS), &options()).unwrap();
+    assert_eq!((result.stages.len(), result.woken), (0, 0));
+}
+
+#[test]
+fn four_wake_ups_are_too_few_for_a_stage_and_five_are_enough() {
+    let stages = |wakes| {
+        let mut recording = writes();
+        for _ in 0..wakes {
+            recording.plain(5_000, 4);
+            recording.add(300_000, ("write", 4, 0), (0, 0), 600 + 8_000);
+        }
+        calibrate(&recording.samples(ONLY_COMPLETIONS), &options()).unwrap().stages.len()
+    };
+    assert_eq!((stages(4), stages(5)), (0, 1));
+}
+
+#[test]
+fn without_start_and_issue_the_requests_that_find_nothing_unfinished_are_measured() {
+    let mut recording = writes();
+    for _ in 0..100 {
+        // The second waits for the first, and its response is not its service.
+        recording.plain(5_000, 4);
+        recording.plain(-400, 16);
+    }
+    let result = calibrate(&recording.samples(ONLY_COMPLETIONS), &options()).unwrap();
+    let rows: Vec<_> = result.sizes.iter().map(|row| (row.kb, row.requests, row.measured_us)).collect();
+    let fetch_us = 30.0;
+    let expected = [(4.0, 160), (8.0, 60), (16.0, 60), (32.0, 60)].map(|(kb, count)| (kb, count, FIXED + PER_KB * kb + fetch_us));
+    assert_eq!(rows, expected);
+    assert!(
+        result.warnings[0].contains("340 of 440 requests found nothing unfinished; only they are used"),
+        "{:?}",
+        result.warnings
+    );
+    assert_eq!(result.queue_depth, 1);
+}
+
+#[test]
+fn a_completion_after_the_time_out_of_linux_is_left_out_and_makes_no_request_busy() {
+    for without in ["", ONLY_COMPLETIONS] {
+        let mut recording = writes();
+        for _ in 0..2 {
+            let free = recording.free;
+            recording.add(5_000, ("write", 4, 0), (0, 0), 3_600_000_000);
+            recording.free = free + 6_000;
+        }
+        for _ in 0..60 {
+            recording.plain(5_000, 4);
+        }
+        let result = calibrate(&recording.samples(without), &options()).unwrap();
+        assert!(result.warnings[0].starts_with("2 requests complete "), "{:?}", result.warnings);
+        assert_eq!(result.sizes[0].requests, 120, "{without}");
+    }
+}
+
+#[test]
+fn what_a_recording_does_not_show_is_that_of_the_base() {
+    let base = DeviceConfig::preset("ufs22").unwrap().with_capacity(1 << 30, "1GB").unwrap();
+    let options = CalibrateOptions { base: Some(base.clone()), ..options() };
+    let mut recording = Recording { free: 1_000_000, ..Recording::default() };
+    for i in 0..200u64 {
+        recording.add(50, ("read", 4, 0), (0, 0), 150 + i % 3);
+        recording.add(5_000, ("read", 4, 0), (0, 0), 150 + 700);
+    }
+    let result = calibrate(&recording.samples(ONLY_COMPLETIONS), &options).unwrap();
+    let config = DeviceConfig::from_toml(&result.toml).unwrap();
+    let mut device = Device::new(&config);
+    let read = |device: &mut Device, idle| service_us(device, idle, Op::Read, 8);
+    assert!((read(&mut device, Nanos(0)) - 151.0).abs() < 1.0);
+    assert!((read(&mut device, Nanos::from_micros(50)) - 151.0).abs() < 1.0);
+    assert!((read(&mut device, Nanos::from_millis(5)) - 851.0).abs() < 2.0);
+    let (found, of_base) = (config.settings(), base.settings());
+    assert_eq!((&found.interface, &found.slc, &found.timing), (&of_base.interface, &of_base.slc, &of_base.timing));
+    assert_eq!(found.controller.write_overhead_us, of_base.controller.write_overhead_us);
+    assert_eq!(value(&result, "write_overhead_us"), None);
+    assert!(result.warnings.iter().any(|text| text == "the recording shows no writes: their fixed time is that of ufs22-1GB"));
+    assert_eq!((found.power.sleep_after_us, found.power.stages.len()), (0.0, 1));
 }
