@@ -65,6 +65,7 @@ pub struct HostSetup {
 /// and driver.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "each name states its unit, as in all settings")]
 pub struct DirectIoCosts {
     /// Time from the system call until the driver has the request, in µs.
     pub submit_us: f64,

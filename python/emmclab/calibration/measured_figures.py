@@ -33,10 +33,11 @@ from emmclab.traces.reading import read
 BUFFER_EMPTY = ""
 #: State of the write buffer after more data than it holds was written without a pause.
 BUFFER_USED_UP = "used up"
-#: Data written before a job on a device whose buffer is used up, bytes: more than any write buffer of a phone.
-_FILLED_BYTES = 16 << 30
+#: Data written before a job on a device whose buffer is used up, bytes: more than the write buffers of phones of 128
+#: GB, which have 2 to 6 GB.
+_FILLED_BYTES = 8 << 30
 #: Maximum size of the region that a copy of a job accesses, and maximum duration of a job.
-_FILE_BYTES = 1 << 30
+FILE_BYTES = 1 << 30
 _RUNTIME_S = 10
 _JOB_FILE = "figure.fio"
 #: Part of the device that is written before a job.
@@ -68,15 +69,15 @@ class FigureJob(NamedTuple):
         state = f", write buffer {self.buffer}" if self.buffer else ""
         return f"{self.rw} {self.block_bytes / 1024:g} KB, {depth}{state}"
 
-    def text(self, capacity_bytes: int) -> str:
-        """Return the job file for a device of this capacity.
+    def text(self, capacity_bytes: int, io_bytes: int = FILE_BYTES) -> str:
+        """Return the job file for a device of this capacity; all copies together read or write at most `io_bytes`.
 
         Each copy of the job accesses its own region; together they are at most the first quarter of the device.
 
         Raises:
             UnsupportedError: the regions have no space for a request.
         """
-        size = min(_FILE_BYTES, capacity_bytes // 4 // self.jobs) // self.block_bytes * self.block_bytes
+        size = min(io_bytes, capacity_bytes // 4 // self.jobs) // self.block_bytes * self.block_bytes
         if not size:
             raise UnsupportedError("a request of each job is larger than 1 GB, or than a quarter of the device")
         fill_mb = min(_FILLED_BYTES, capacity_bytes // 2) >> 20
@@ -485,17 +486,21 @@ def _compared(
     return FigureComparison(figure, device.name, value, reason if value is None else "")
 
 
-def simulate_job(device: Device, job: FigureJob, images: str | PathLike[str]) -> FioOperationResult | None:
-    """Run a job on a device half of which is written, and return its figures; None if it had no requests.
+def simulate_job(
+    device: Device,
+    job: FigureJob,
+    images: str | PathLike[str] | None,
+    io_bytes: int = FILE_BYTES,
+    written: str = _PRECONDITION,
+) -> FioOperationResult | None:
+    """Run a job on a device that is preconditioned by `written`, and return its figures; None if it had no requests.
 
-    `images` is a folder for preconditioned devices.
+    `images` is a folder for preconditioned devices. All copies of the job together read or write at most `io_bytes`.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, _JOB_FILE)
-        path.write_text(job.text(device.capacity_bytes), "utf-8")
-        result = device.simulate(
-            read(path), precondition=_PRECONDITION, images=images, fio_host=job.host, provenance=False
-        )
+        path.write_text(job.text(device.capacity_bytes, io_bytes), "utf-8")
+        result = device.simulate(read(path), precondition=written, images=images, fio_host=job.host, provenance=False)
     if result.run.stopped:
         raise UnsupportedError(f"it stopped: {result.run.stopped}")
     return next((figures for found, _, figures in fio_operations(result) if found.name == "measured"), None)

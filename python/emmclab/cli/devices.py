@@ -12,15 +12,14 @@ from rich.text import Text
 
 from emmclab.cli.command import command
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.declared_options import declared, option
+from emmclab.cli.declared_options import option
 from emmclab.cli.name_completion import device_names
-from emmclab.cli.options import AsJson
+from emmclab.cli.options import AsJson, key_values
 from emmclab.cli.progress import Counter, Working
-from emmclab.cli.simulation_options import Capacity
+from emmclab.cli.simulation_options import Assume, Capacity, FigureHost
 from emmclab.cli.tables import framed, print_line, show_table
 from emmclab.core_types import DeviceCapabilities, FittedFigure
 from emmclab.errors import ConfigError
-from emmclab.runtime.lists import split_names
 from emmclab.runtime.number_format import signed
 from emmclab.simulation.device import Device, presets, setup_of
 
@@ -53,10 +52,8 @@ def devices(
             metavar="FILE",
         ),
     ] = [],  # noqa: B006
-    assume: Annotated[
-        str | None, option("What the file does not state, for example `depth=1,jobs=1`.", metavar="KEY=VALUE,...")
-    ] = None,
-    fio_host: Annotated[str | None, declared("fio_host", show_default="the host of each figure")] = None,
+    assume: Assume = None,
+    fio_host: FigureHost = None,
     capacity: Capacity = None,
     as_json: AsJson = False,
 ) -> None:
@@ -90,12 +87,7 @@ def _figures(name: str, tables: Sequence[Path], assume: str | None, fio_host: st
     from emmclab.calibration.benchmark_results import read_benchmark
     from emmclab.calibration.measured_figures import measured_devices
 
-    values: dict[str, str] = {}
-    for text in [] if assume is None else split_names(assume, "column", "--assume", "depth=1,jobs=1"):
-        key, equals, value = text.partition("=")
-        if not equals or not value.strip():
-            raise ConfigError(f"`{text}` is not KEY=VALUE", field="--assume", hint="write `--assume depth=1,jobs=1`")
-        values[key] = value.strip()
+    values = key_values(assume, "--assume", "depth=1,jobs=1")
     if tables:
         found = [replace(figure, preset=name) for figure in read_benchmark(*tables, assume=values)]
     else:

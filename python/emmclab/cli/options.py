@@ -13,6 +13,7 @@ from emmclab.cli.declared_options import argument, option
 from emmclab.cli.name_completion import complete_words, format_names
 from emmclab.cli.output_files import in_a_folder
 from emmclab.errors import ConfigError
+from emmclab.runtime.lists import split_names
 from emmclab.traces.profile_fields import jumps_text
 from emmclab.traces.profile_options import bin_ns
 from emmclab.traces.reading import or_bundled, read, reading_options
@@ -91,6 +92,17 @@ Bin = Annotated[
     ),
 ]
 AsJson = Annotated[bool, option("Print JSON, for programs.", None, "--json")]
+
+
+def key_values(text: str | None, option: str, example: str) -> dict[str, str]:
+    """Parse `KEY=VALUE,...`, the value of an option, or None; `example` is for the hint."""
+    values: dict[str, str] = {}
+    for item in [] if text is None else split_names(text, "column", option, example):
+        key, equals, value = item.partition("=")
+        if not equals or not value.strip():
+            raise ConfigError(f"`{item}` is not KEY=VALUE", field=option, hint=f"write `{option} {example}`")
+        values[key] = value.strip()
+    return values
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,10 @@ BaseDevice = Annotated[
         autocompletion=device_names,
     ),
 ]
+Assume = Annotated[
+    str | None, option("What the file does not state, for example `depth=1,jobs=1`.", metavar="KEY=VALUE,...")
+]
+FigureHost = Annotated[str | None, declared("fio_host", show_default="the host of each figure")]
 Settings = Annotated[
     list[str],
     option(
