@@ -49,6 +49,8 @@ OTHERS = {
     *((command, name) for command in ("apps", "advise") for name in ("seed", "precondition", "check")),
     # The flushes of a generated trace.
     ("synth", "flush_every"),
+    # The default is the host of each figure.
+    *((command, "fio_host") for command in ("devices", "calibrate")),
     # Options with a different meaning.
     *(("devices", "check"), ("crash", "check"), ("crash", "second"), ("durability", "check")),
 }

@@ -147,6 +147,7 @@ def _result(device: str, seed: int, mean_ms: float) -> Result:
             "device": device,
             "options": {"seed": seed, "precondition": "steady:1"},
             "run": {"stopped": None, "load": {"overloaded": False}},
+            "requests": {"read": 0, "write": 1},
             "response": {"mean_response_ms": mean_ms},
             "recorded": {"response": {"all": {"recorded_ms": None}}},
         }

@@ -209,7 +209,7 @@ def hosts() -> list[dict[str, Any]]:
     """List the host presets (simulated computers that run applications) with all their settings.
 
     >>> [host["name"] for host in hosts()]
-    ['nexusone', 'phone-2020', 'phone-2020-ext4']
+    ['nexusone', 'phone-2020', 'phone-2020-ext4', 'pixel4']
     """
     return [_core.HostSetup.preset(name).to_dict() for name in _core.host_presets()]
 

@@ -33,7 +33,7 @@ class Fitted(NamedTuple):
         """Return the sources to which a device was fitted, and the cost of its flushes and durable writes.
 
         >>> Fitted.device(Device.preset("ufs31"))
-        Fitted(sources=['samsung20_eufs', 'ufs_fua_times'], costs_us=[535.0, 0.0, 610.0])
+        Fitted(sources=['samsung20_eufs', 'ufs_fua_times', 'linaro25_pixel6'], costs_us=[535.0, 0.0, 610.0])
         """
         return Fitted.of(tomllib.loads(device.to_toml()))
 
