@@ -106,6 +106,8 @@ def test_calibrate_fits_a_base_to_the_figures_of_one_device_in_a_table(tmp_path)
     fit = ("calibrate", table, "--base", "small-1gb", "--fio-host", "none", "-o", preset)
     assert_refused(emmclab(*fit), "figures are of 2 devices: board, card", "--only device=NAME")
     assert_refused(emmclab(*fit, "--only", "device=phone"), "selects no figure", "board, card")
+    assert_refused(emmclab("calibrate", table, "-o", preset), "has figures of a benchmark", "--base ufs22")
+    assert_refused(emmclab(*fit, "--seed", "2"), "`--seed` has no effect")
     assert not preset.exists()
     done = emmclab_ok(*fit, "--only", "device=board")
     assert "controller.read_overhead_us" in done.stderr and "not determined" in done.stderr

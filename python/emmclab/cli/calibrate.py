@@ -77,12 +77,6 @@ def calibrate(
 
     Figures of benchmarks with several jobs or queue depths are fitted by simulation, from the settings of --base.
     """
-    source = sources[0]
-    if base is not None and (figures := _figures(sources, assume, reading)):
-        _fit_figures(figures, base, fio_host, name, output, host_output, as_json=as_json)
-        return
-    if len(sources) > 1:
-        raise ConfigError("only figures of benchmarks can be in several files", hint="give one trace; or give --base")
     if not 1 <= capacity_gb <= 1024:
         raise ConfigError(
             f"a capacity of {capacity_gb} GB is impossible", field="--capacity-gb", hint="the range is 1 to 1,024 GB"
@@ -93,8 +87,24 @@ def calibrate(
             field="--capacity-gb",
             hint="leave it out, or give a base of that capacity",
         )
-    name = name or (output.stem if output is not None else "calibrated")
+    source = sources[0]
     fio = reading.format is None and source.is_file() and is_fio(source)
+    figures = [] if base is None and fio else _figures(sources, assume, reading, is_usually_a_trace=base is None)
+    if figures and base is None:
+        raise ConfigError(
+            f"{source} has figures of a benchmark, which are fitted to a device",
+            field="--base",
+            hint="name a preset of its class, for example --base ufs22",
+        )
+    if base is not None and figures:
+        if skip_packed or seed != 1:
+            option = "--skip-packed" if skip_packed else "--seed"
+            raise ConfigError(f"`{option}` has no effect on figures of benchmarks", field=option, hint="leave it out")
+        _fit_figures(figures, base, fio_host, name, output, host_output, as_json=as_json)
+        return
+    if len(sources) > 1:
+        raise ConfigError("only figures of benchmarks can be in several files", hint="give one trace; or give --base")
+    name = name or (output.stem if output is not None else "calibrated")
     if not fio:
         refuse_probe(source)
     trace = None if fio else reading.open(source)
@@ -122,8 +132,13 @@ def calibrate(
     print_stderr(line)
 
 
-def _figures(sources: Sequence[Path], assume: str | None, reading: Reading) -> "list[MeasuredFigure]":
-    """Return the figures in results of benchmarks; none if the only source is a trace."""
+def _figures(
+    sources: Sequence[Path], assume: str | None, reading: Reading, *, is_usually_a_trace: bool
+) -> "list[MeasuredFigure]":
+    """Return the figures in results of benchmarks; none if the only source is a trace.
+
+    A single file that is neither is taken for a trace if `is_usually_a_trace`, so that the error is about traces.
+    """
     from emmclab.calibration.benchmark_results import read_benchmark
 
     if len(sources) == 1 and (not sources[0].is_file() or sources[0].stat().st_size > _MOST_RESULT_BYTES):
@@ -132,6 +147,8 @@ def _figures(sources: Sequence[Path], assume: str | None, reading: Reading) -> "
         figures = read_benchmark(*sources, assume=key_values(assume, "--assume", "depth=1,jobs=1"))
     except FormatError as error:
         if len(sources) == 1:
+            if is_usually_a_trace:
+                return []
             try:
                 reading.open(sources[0]).open()
             except EmmclabError:
