@@ -11,7 +11,7 @@ import math
 import tempfile
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,9 +28,11 @@ from emmclab.calibration.measured_figures import (
 )
 from emmclab.core_types import FioOperationResult
 from emmclab.errors import ConfigError, UnsupportedError
+from emmclab.runtime.threads import threads
 from emmclab.simulation.device import Device, is_file_name
 
-#: Bytes that a job of a candidate reads or writes, and bytes that are written before, so that its data is on the flash.
+#: Bytes that a job of a candidate reads or writes, and bytes that are written before. The data of one or two copies of
+#: a job is then on the flash; further copies read data that was never written, which takes the time of a flash read.
 _CANDIDATE_BYTES, _CANDIDATE_WRITTEN_BYTES = 64 << 20, 128 << 20
 #: Factors of the steps of the search, from coarse to fine.
 _STEPS = (2.0, 1.3, 1.08)
@@ -163,12 +165,12 @@ def fit_figures(
             hint="state what is missing, for example with --assume depth=1,jobs=1",
         )
     chosen = {job for rw in {job.rw for job in jobs} for job in [job for job in jobs if job.rw == rw][::2]}
-    with tempfile.TemporaryDirectory() as folder:
-        search = _FigureSearch(figures, chosen, base, Path(folder), progress)
+    with tempfile.TemporaryDirectory() as folder, threads() as pool:
+        search = _FigureSearch(figures, chosen, base, Path(folder), pool, progress)
         settings = search.settings()
         device, host_toml = search.device, search.host_text() if search.host else ""
         fitted = [replace(figure, preset=name, fitted=figure.job in chosen) for figure in figures]
-        of_host = {job: search.host_of(job) for job in jobs}
+        of_host = dict(zip(jobs, search.on_host(jobs), strict=True))
         simulated = compare_figures(
             [replace(row, job=row.job and of_host.get(row.job, row.job)) for row in fitted],
             lambda _: device,
@@ -187,9 +189,10 @@ class _FigureSearch:
         chosen: set[FigureJob],
         base: Device,
         folder: Path,
+        pool: Executor,
         progress: Callable[[int, float], None] | None,
     ) -> None:
-        self._folder, self._progress = folder, progress
+        self._folder, self._pool, self._progress = folder, pool, progress
         self._targets = {job: _targets([figure for figure in figures if figure.job == job]) for job in sorted(chosen)}
         settings = tomllib.loads(base.to_toml())
         self._base = base
@@ -234,13 +237,13 @@ class _FigureSearch:
         at = next(number for number, line in enumerate(lines) if line.startswith("era"))
         return "\n".join([*lines[: at + 1], f"direct_io = {{ {costs} }}", *lines[at + 1 :]]) + "\n"
 
-    def host_of(self, job: FigureJob) -> FigureJob:
-        """Return a job with the host that has the best costs so far."""
+    def on_host(self, jobs: Sequence[FigureJob]) -> list[FigureJob]:
+        """Return jobs with the host that has the best costs so far."""
         if not self.host:
-            return job
+            return list(jobs)
         path = self._folder / "host.toml"
         path.write_text(self.host_text(), "utf-8")
-        return job._replace(host=str(path))
+        return [job._replace(host=str(path)) for job in jobs]
 
     def settings(self) -> list[FittedSetting]:
         """Search, and return each setting with the range that the figures allow."""
@@ -290,11 +293,13 @@ class _FigureSearch:
         new = [job for job in jobs if keys[job] not in self._known]
         device = self.device
         written = f"sequential:{math.ceil(100 * _CANDIDATE_WRITTEN_BYTES / device.capacity_bytes)}"
-        on_host = [self.host_of(job) for job in new]
-        with ThreadPoolExecutor() as executor:
-            found = executor.map(lambda job: simulate_job(device, job, None, self._bytes(job), written), on_host)
-            for job, figures in zip(new, found, strict=True):
-                self._known[keys[job]] = _error(self._targets[job], figures)
+        runs = [
+            self._pool.submit(simulate_job, device, job, None, self._bytes(job), written) for job in self.on_host(new)
+        ]
+        # All runs end before the next candidate, even if one fails: they read the same file of the host.
+        wait(runs)
+        for job, run in zip(new, runs, strict=True):
+            self._known[keys[job]] = _error(self._targets[job], run.result())
         self._results |= {job: self._known[keys[job]] for job in jobs}
         self._simulated += len(new)
         if self._progress is not None:

@@ -87,16 +87,7 @@ def calibrate(
             field="--capacity-gb",
             hint="leave it out, or give a base of that capacity",
         )
-    source = sources[0]
-    fio = reading.format is None and source.is_file() and is_fio(source)
-    figures = [] if base is None and fio else _figures(sources, assume, reading, is_usually_a_trace=base is None)
-    if figures and base is None:
-        raise ConfigError(
-            f"{source} has figures of a benchmark, which are fitted to a device",
-            field="--base",
-            hint="name a preset of its class, for example --base ufs22",
-        )
-    if base is not None and figures:
+    if base is not None and (figures := _figures(sources, assume, reading)):
         if skip_packed or seed != 1:
             option = "--skip-packed" if skip_packed else "--seed"
             raise ConfigError(f"`{option}` has no effect on figures of benchmarks", field=option, hint="leave it out")
@@ -104,19 +95,30 @@ def calibrate(
         return
     if len(sources) > 1:
         raise ConfigError("only figures of benchmarks can be in several files", hint="give one trace; or give --base")
+    source = sources[0]
+    fio = reading.format is None and source.is_file() and is_fio(source)
     name = name or (output.stem if output is not None else "calibrated")
     if not fio:
         refuse_probe(source)
-    trace = None if fio else reading.open(source)
-    with Working(f"calibrate on {source}"):
-        fitted = calibrate_device(
-            trace or source,
-            name=name,
-            capacity_gb=capacity_gb,
-            seed=seed,
-            skip_packed=skip_packed,
-            base=None if base is None else Device.named(base),
-        )
+    try:
+        trace = None if fio else reading.open(source)
+        with Working(f"calibrate on {source}"):
+            fitted = calibrate_device(
+                trace or source,
+                name=name,
+                capacity_gb=capacity_gb,
+                seed=seed,
+                skip_packed=skip_packed,
+                base=None if base is None else Device.named(base),
+            )
+    except EmmclabError:
+        if base is None and not fio and _is_benchmark(source):
+            raise ConfigError(
+                f"{source} has figures of a benchmark, which are fitted to a device",
+                field="--base",
+                hint="name a preset of its class, for example --base ufs22",
+            ) from None
+        raise
     if trace is not None and reading.changes and not trace.is_pipe:
         reading.note_changed(trace.name, trace.ledger)
     if output is not None:
@@ -132,13 +134,18 @@ def calibrate(
     print_stderr(line)
 
 
-def _figures(
-    sources: Sequence[Path], assume: str | None, reading: Reading, *, is_usually_a_trace: bool
-) -> "list[MeasuredFigure]":
-    """Return the figures in results of benchmarks; none if the only source is a trace.
+def _is_benchmark(source: Path) -> bool:
+    """Return whether a file has figures of a benchmark."""
+    from emmclab.calibration.benchmark_results import read_benchmark
 
-    A single file that is neither is taken for a trace if `is_usually_a_trace`, so that the error is about traces.
-    """
+    try:
+        return source.is_file() and source.stat().st_size <= _MOST_RESULT_BYTES and bool(read_benchmark(source))
+    except EmmclabError:
+        return False
+
+
+def _figures(sources: Sequence[Path], assume: str | None, reading: Reading) -> "list[MeasuredFigure]":
+    """Return the figures in results of benchmarks; none if the only source is a trace."""
     from emmclab.calibration.benchmark_results import read_benchmark
 
     if len(sources) == 1 and (not sources[0].is_file() or sources[0].stat().st_size > _MOST_RESULT_BYTES):
@@ -146,15 +153,13 @@ def _figures(
     try:
         figures = read_benchmark(*sources, assume=key_values(assume, "--assume", "depth=1,jobs=1"))
     except FormatError as error:
-        if len(sources) == 1:
-            if is_usually_a_trace:
-                return []
-            try:
-                reading.open(sources[0]).open()
-            except EmmclabError:
-                raise error from None
-            return []
-        raise
+        if len(sources) > 1:
+            raise
+        try:
+            reading.open(sources[0]).open()
+        except EmmclabError:
+            raise error from None
+        return []
     for condition in reading.only or ():
         key, _, value = condition.partition("=")
         names = sorted({figure.device for figure in figures})
