@@ -63,6 +63,14 @@ def test_a_setting_that_the_figures_do_not_determine_keeps_the_value_of_the_base
     assert changed - {"name", "about", "fitted_to"} <= determined, "every other setting is that of the base"
 
 
+def test_the_base_of_a_setting_is_its_value_there_even_if_that_is_0(base, tmp_path):
+    without = base.set({"controller.write_overhead_us": "0"})
+    reads = [job for job in JOBS if job.rw == "randread"]
+    fit = fit_figures(_figures(without, tmp_path, reads), without, name="board")
+    writes = next(row for row in fit.settings if row.setting == "controller.write_overhead_us")
+    assert (writes.base, writes.value) == (0, 0)
+
+
 def test_the_same_figures_give_the_same_preset(base, tmp_path):
     figures = _figures(base.set(TRUE), tmp_path, JOBS[:4])
     assert fit_figures(figures, base, name="b").toml == fit_figures(figures[::-1], base, name="b").toml

@@ -168,7 +168,7 @@ def fit_figures(
     with tempfile.TemporaryDirectory() as folder, threads() as pool:
         search = _FigureSearch(figures, chosen, base, Path(folder), pool, progress)
         settings = search.settings()
-        device, host_toml = search.device, search.host_text() if search.host else ""
+        device, host_toml = search.device, search.host_text() if search.fits_host else ""
         fitted = [replace(figure, preset=name, fitted=figure.job in chosen) for figure in figures]
         of_host = dict(zip(jobs, search.on_host(jobs), strict=True))
         simulated = compare_figures(
@@ -197,23 +197,16 @@ class _FigureSearch:
         settings = tomllib.loads(base.to_toml())
         self._base = base
         self._buffer_bytes = _buffer_bytes(settings)
-        self._free = _free_settings(settings)
-        self.host: dict[str, float] = {}
         hosts = sorted({job.host for job in chosen})
         # Costs are fitted for a host whose file is given, because they are written into a copy of it.
         self._host_text = Path(hosts[0]).read_text("utf-8") if len(hosts) == 1 and is_file_name(hosts[0]) else ""
-        if self._host_text and any("slat_us_mean" in target for target in self._targets.values()):
-            direct_io = tomllib.loads(self._host_text).get("direct_io", {})
-            self.host = {
-                free.setting: direct_io.get(free.setting.partition(".")[2]) or free.start for free in _OF_THE_HOST
-            }
-            self._free = [*_OF_THE_HOST, *self._free]
-        self._start = {
-            free.setting: _value(settings, free.setting) or free.start
-            for free in self._free
-            if free.setting not in self.host
+        self.fits_host = bool(self._host_text) and any("slat_us_mean" in row for row in self._targets.values())
+        self._free = [*(_OF_THE_HOST if self.fits_host else ()), *_free_settings(settings)]
+        host = tomllib.loads(self._host_text)
+        self._bases = {
+            free.setting: _value(host if free in _OF_THE_HOST else settings, free.setting) for free in self._free
         }
-        self._start |= self.host
+        self._start = {free.setting: self._bases[free.setting] or free.start for free in self._free}
         self._values = dict(self._start)
         self._simulated = 0
         self._results: dict[FigureJob, float] = {}
@@ -223,10 +216,9 @@ class _FigureSearch:
     @property
     def device(self) -> Device:
         """The base with the best settings so far."""
-        changed = {
-            key: value for key, value in self._values.items() if key not in self.host and value != self._start[key]
-        }
-        return self._base.set({key: f"{value:.4g}" for key, value in changed.items()})
+        of_device = [free.setting for free in self._free if free not in _OF_THE_HOST]
+        changed = [key for key in of_device if self._values[key] != self._start[key]]
+        return self._base.set({key: f"{self._values[key]:.4g}" for key in changed})
 
     def host_text(self) -> str:
         """Return the host with the best costs so far, as TOML."""
@@ -239,7 +231,7 @@ class _FigureSearch:
 
     def on_host(self, jobs: Sequence[FigureJob]) -> list[FigureJob]:
         """Return jobs with the host that has the best costs so far."""
-        if not self.host:
+        if not self.fits_host:
             return list(jobs)
         path = self._folder / "host.toml"
         path.write_text(self.host_text(), "utf-8")
@@ -311,14 +303,14 @@ class _FigureSearch:
 
     def _determined(self, free: _FreeSetting) -> FittedSetting:
         """Return a setting with the range within which the error is hardly worse; undo it if any value is as good."""
-        value, start = self._values[free.setting], self._start[free.setting]
+        value, base = self._values[free.setting], self._bases[free.setting]
         low = next((value / by for by in _TESTED if self._try(free, value / by, keep=False) > _WORSE), None)
         high = next((value * by for by in _TESTED if self._try(free, value * by, keep=False) > _WORSE), None)
         if low is None and high is None:
-            value = start
-            self._values = self._values | {free.setting: start}
+            value = base
+            self._values = self._values | {free.setting: self._start[free.setting]}
             self._errors([job for job in self._targets if free.affects(job)])
-        return FittedSetting(free.setting, start, value, low, high)
+        return FittedSetting(free.setting, base, value, low, high)
 
 
 def _value(settings: Mapping[str, object], key: str) -> float:
