@@ -92,7 +92,7 @@ def throughput(is_random: bool, iops: float, mb_per_s: float) -> FigureRow:
 
 
 def _rows(runs: Iterable[_JobRun], source: str) -> Iterator[tuple[str, FigureRow]]:
-    """Yield where each result is and its row. Equal jobs that ran at the same time become one row of several jobs."""
+    """Yield the place of each result in the text, and its row; equal jobs that ran at once become one row."""
     for _, found in groupby(runs, key=lambda run: run.group):
         together = list(found)
         for op in dict.fromkeys(run.op for run in together):

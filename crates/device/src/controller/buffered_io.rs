@@ -400,7 +400,7 @@ impl WriteBuffer {
 pub(crate) struct ReadCache {
     units: LruSet,
     room: usize,
-    /// Whether the units behind the last one of a read, in the same flash page, are kept, too.
+    /// Whether the units that follow a read in the same flash page are kept as well.
     keeps_pages: bool,
 }
 

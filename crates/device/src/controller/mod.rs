@@ -516,7 +516,7 @@ impl<L: Observer> LowerLayers<'_, L> {
         span_of(request).units(self.ftl.core.geometry.unit_shift)
     }
 
-    /// The units behind a unit whose data follows in the same flash page; none if the unit was never written.
+    /// The units that follow `unit` in address order and lie in the same flash page; none if the unit was never written.
     pub fn rest_of_page(&self, unit: Lpn) -> impl Iterator<Item = Lpn> + use<'_, L> {
         let (tables, geometry) = (&self.ftl.core.tables, &self.ftl.core.geometry);
         let page = tables.lookup(unit).map(|ppn| {
