@@ -18,8 +18,6 @@ from emmclab.runtime.files import write_atomically
 from emmclab.traces.inputs import ProvenanceFields
 
 TITLE = "How far is each device from a real one"
-#: Ratio that the axis always includes, as well as its reciprocal.
-_LEAST_SHOWN = 2.0
 #: Height of a group in a chart, pixels.
 _GROUP_PX = 36
 #: Colour of the medians: differs from those of reads and writes on light and dark backgrounds.
@@ -29,11 +27,7 @@ _MEDIAN = "#7b6bd6"
 def _draw(rows: Rows) -> Chart:
     """Draw the ratio of each figure by group, and the median of each group, on a logarithmic axis."""
     groups = plots.in_order(rows, "group")
-    ratios = [row["ratio"] for row in rows]
-    scale = alt.Scale(type="log", domain=[min(*ratios, 1 / _LEAST_SHOWN), max(*ratios, _LEAST_SHOWN)])
-    ticks = [part * 10.0**power for power in range(-4, 5) for part in (1, 2, 5)]
-    axis = alt.Axis(format="~r", values=ticks, labelOverlap=True)
-    x: dict[str, Any] = {"title": "simulated / measured", "scale": scale, "axis": axis}
+    x: dict[str, Any] = {"title": "simulated / measured", **plots.ratio_axis(rows)}
     chart = plots.bare_chart(rows, _GROUP_PX * len(groups))
     equal = chart.transform_aggregate(figures="count()").mark_rule(color=GREY).encode(x=alt.datum(1, **x))
     grouped = chart.encode(

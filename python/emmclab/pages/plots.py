@@ -136,6 +136,16 @@ def dots(rows: Rows, name: str, x: alt.X, colour: str, sort: list[str] | None = 
     )
 
 
+def ratio_axis(rows: Rows) -> dict[str, Any]:
+    """Return scale and axis, on a logarithmic scale, for the column `ratio`; they include at least 0.5 to 2."""
+    ratios = [row["ratio"] for row in rows]
+    ticks = [part * 10.0**power for power in range(-4, 5) for part in (1, 2, 5)]
+    return {
+        "scale": alt.Scale(type="log", domain=[min(*ratios, 0.5), max(*ratios, 2.0)]),
+        "axis": alt.Axis(format="~r", values=ticks, labelOverlap=True),
+    }
+
+
 def op_colour(rows: Rows) -> alt.Color:
     """Return the colour scale of operations."""
     ops = [op for op in OP_COLOURS if any(row.get("op") == op for row in rows)]

@@ -20,10 +20,6 @@ from emmclab.traces.profile_fields import ledger_line
 
 #: Name of the recorded times in charts that compare them with models.
 _RECORDED = "recorded"
-#: Ticks of an axis that shows ratios.
-_RATIOS = [part * 10.0**power for power in range(-4, 5) for part in (1, 2, 5)]
-#: Ratio that the axis always includes, as well as its reciprocal.
-_LEAST_SHOWN = 2.0
 #: Axis titles of the charts of errors, by the property that groups the requests.
 _AXES = {
     "size": "size",
@@ -139,8 +135,6 @@ def _curve(rows: Rows) -> Chart:
 def _error_by(title: str, rows: Rows) -> Chart:
     """Draw the error ratio of each group, a colour for each model, on a logarithmic axis."""
     models = plots.in_order(rows, "model")
-    ratios = [row["ratio"] for row in rows]
-    ends = [min(*ratios, 1 / _LEAST_SHOWN), max(*ratios, _LEAST_SHOWN)]
     return (
         plots.chart_of(rows)
         .mark_bar()
@@ -151,12 +145,7 @@ def _error_by(title: str, rows: Rows) -> Chart:
                 sort=plots.in_order(rows, "group"),
                 axis=alt.Axis(labelAngle=-40, labelOverlap=False),
             ),
-            y=alt.Y(
-                "ratio:Q",
-                title="simulated / recorded",
-                scale=alt.Scale(type="log", domain=ends),
-                axis=alt.Axis(format="~r", values=_RATIOS, labelOverlap=True),
-            ),
+            y=alt.Y("ratio:Q", title="simulated / recorded", **plots.ratio_axis(rows)),
             y2=alt.datum(1),
             xOffset=alt.XOffset("model:N", sort=models),
             color=alt.Color("model:N", title=None, sort=models),
