@@ -155,8 +155,7 @@ def fit_figures(
             f"the figures are of {len(devices)} devices: {', '.join(devices)}",
             hint="give those of one device, for example with --only device=NAME",
         )
-    if host is not None:
-        figures = [replace(figure, job=figure.job and figure.job._replace(host=host)) for figure in figures]
+    figures = [figure.on_host(host) for figure in figures]
     jobs = sorted({figure.job for figure in figures if figure.job and not figure.refused})
     if not jobs:
         reasons = sorted({figure.refused for figure in figures if figure.refused})

@@ -114,6 +114,10 @@ class MeasuredFigure:
     #: Known reason for a deviation of the simulated device; empty if there is none.
     known_reason: str = ""
 
+    def on_host(self, host: str | None) -> "MeasuredFigure":
+        """Return the figure with another host that issues the requests (an option `fio_host`); None keeps its own."""
+        return self if host is None or self.job is None else replace(self, job=self.job._replace(host=host))
+
 
 class FigureMetric(NamedTuple):
     """A metric of fio: its label, its unit, and its value in the figures of a simulated job."""

@@ -92,11 +92,9 @@ def _figures(name: str, tables: Sequence[Path], assume: str | None, fio_host: st
         found = [replace(figure, preset=name) for figure in read_benchmark(*tables, assume=values)]
     else:
         found = [figure for figure in measured_devices() if figure.preset == name]
-    if fio_host is None:
-        return found
-    if fio_host != "none":
+    if fio_host not in (None, "none"):
         setup_of(fio_host)
-    return [replace(figure, job=figure.job and figure.job._replace(host=fio_host)) for figure in found]
+    return [figure.on_host(fio_host) for figure in found]
 
 
 def _check(name: str, figures: "Sequence[MeasuredFigure]", as_json: bool) -> None:
