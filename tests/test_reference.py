@@ -139,9 +139,9 @@ def test_explain_prints_the_glossary_that_the_reference_page_holds() -> None:
 def test_what_the_model_does_not_have_is_said_by_its_word_and_as_a_setting() -> None:
     for term in (entry for entry in glossary() if entry.topic == NOT_MODELLED):
         assert term.means.startswith("Not modelled")
-    done = emmclab("simulate", "gone.csv", "--device", "small-1gb", "--set", "nand.retention=1")
+    done = emmclab("simulate", "gone.csv", "--device", "small-1gb", "--set", "nand.temperature=1")
     assert done.returncode == 2 and "nand" in done.stderr
-    assert "hint: retention: Not modelled" in done.stderr and "did you mean" not in done.stderr
+    assert "hint: temperature: Not modelled" in done.stderr and "did you mean" not in done.stderr
 
 
 def test_no_word_is_proposed_that_was_not_meant() -> None:

@@ -120,7 +120,8 @@ class FittedFigure(FieldMapping):
 class PageOperations(FieldMapping):
     total: int; host: int; read_modify_write: int; gc: int; wear: int; map: int
 class FlashOperations(FieldMapping):
-    page_reads: PageOperations; page_programs: PageOperations; block_erases: int
+    page_reads: PageOperations; page_programs: PageOperations; block_erases: int; retried_reads: int
+    read_retries: int
 class FsWriterThreads(FieldMapping):
     file_system: str; device: str; pids: list[int]
 class GcSummary(FieldMapping):

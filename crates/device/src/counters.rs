@@ -38,6 +38,10 @@ pub struct DeviceCounters {
     pub bytes_programmed: [u64; 5],
     /// Pages read, by block group.
     pub group_reads: Vec<u64>,
+    /// Number of page reads that were retried.
+    pub retried_reads: u64,
+    /// Number of read retries, by block group.
+    pub group_retries: Vec<u64>,
     /// Pages programmed, by block group.
     pub group_programs: Vec<u64>,
     /// Blocks erased, by block group.
@@ -193,6 +197,7 @@ impl DeviceCounters {
     pub(crate) fn new(groups: usize) -> Self {
         Self {
             group_reads: vec![0; groups],
+            group_retries: vec![0; groups],
             group_programs: vec![0; groups],
             group_erases: vec![0; groups],
             group_valid_before: vec![0; groups],
@@ -261,6 +266,10 @@ impl Observer for DeviceCounters {
         self.page_reads[event.cause as usize] += pages;
         self.group_reads[usize::from(event.group)] += pages;
         self.bus_bytes += event.bus_bytes;
+        if event.retries.pages > 0 {
+            self.retried_reads += u64::from(event.retries.pages);
+            self.group_retries[usize::from(event.group)] += u64::from(event.retries.steps);
+        }
         if event.cause == OperationCause::Host {
             self.group_bytes_read[usize::from(event.group)] += event.bus_bytes;
         }

@@ -234,7 +234,7 @@ impl Device {
     /// Writes the write buffer to the flash, keeps the data, and resets everything else: time, counters and request numbers start again.
     pub fn rewind(&mut self) {
         self.power_off(&mut NullObserver);
-        self.nand.timelines.rewind();
+        self.nand.rewind();
         self.ftl.rewind();
         self.controller.rewind();
         self.controller.restore_zones(&self.ftl);

@@ -3,7 +3,7 @@
 use emmclab_base::{ByteCount, Nanos, SECTOR_BYTES};
 
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
-use emmclab_settings::{BlockGroup, DeviceSettings, GeometrySettings, PlaneClustering, SlcMode, StripeOrder};
+use emmclab_settings::{BlockGroup, DeviceSettings, GeometrySettings, PlaneClustering, RetryPoint, SlcMode, StripeOrder};
 
 /// Maximum number of map units in a page: clustered pages of 64 KB with 4 KB units.
 pub(crate) const MAX_UNITS: usize = 16;
@@ -31,6 +31,10 @@ pub struct GroupGeometry {
     pub erase: Nanos,
     /// Erases after which a block goes bad; 0 = never.
     pub erase_limit: u32,
+    /// Time of a read retry.
+    pub retry: Nanos,
+    /// Mean number of read retries by wear and age; empty if no read is retried.
+    pub retries: Vec<RetryPoint>,
 }
 
 impl GroupGeometry {
@@ -219,6 +223,8 @@ impl Geometry {
             program: nanos(group.program_us),
             erase: nanos(group.erase_us),
             erase_limit: group.erase_limit,
+            retry: nanos(group.retry_us),
+            retries: group.retries.clone(),
         }
     }
 

@@ -36,6 +36,6 @@ pub use ftl::{LOOKUP_NJ, MapCacheSummary, PREFETCHED, StopReason, gc};
 pub use geometry::{Geometry, GroupGeometry, ZoneLayout};
 pub use ids::{BlockId, Lpn, PlaneId, Ppn, WayId};
 pub use load::{DeviceConfig, DevicePreset, SettingExplanation, decides_contents, json_schema, presets};
-pub use nand::{BlockState, FlashBusyTimes};
+pub use nand::{BlockState, FlashBusyTimes, RetryCount};
 pub use reconfigure::{CHANGEABLE, SettingChange, is_changeable};
 pub use zones::{ZoneAction, ZoneDescriptor, ZoneState};

@@ -53,6 +53,26 @@ pub struct BlockGroup {
     pub erase_limit: u32,
     /// Blocks of a plane that are reserved as replacements of bad blocks.
     pub spare_blocks: u32,
+    /// Time of a read retry: the page is read once more with other voltages, transferred and decoded. It keeps the plane busy, not the bus.
+    pub retry_us: f64,
+    /// Energy of a read retry.
+    pub retry_uj: f64,
+    /// Mean number of retries of a page read, by wear of the block and age of its data: rows in ascending order of `erases`, and of `days`
+    /// for the same `erases`. Values between the rows are interpolated, first by days, then by erases; beyond the rows, the nearest one
+    /// applies. Empty = every read succeeds at the first try. Blocks in SLC mode have no retries.
+    pub retries: Vec<RetryPoint>,
+}
+
+/// Mean number of read retries at one state of wear and age.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetryPoint {
+    /// Erases of the block.
+    pub erases: u32,
+    /// Age of the data: days since the block was opened for programs.
+    pub days: f64,
+    /// Mean number of retries of a page.
+    pub steps: f64,
 }
 
 impl Default for BlockGroup {
@@ -70,6 +90,9 @@ impl Default for BlockGroup {
             erase_uj: 0.0,
             erase_limit: 0,
             spare_blocks: 0,
+            retry_us: 0.0,
+            retry_uj: 0.0,
+            retries: Vec::new(),
         }
     }
 }
@@ -341,7 +364,7 @@ impl ZoneSettings {
     }
 }
 
-/// Wear levelling and the end of life of blocks.
+/// Wear levelling, and the age of the data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WearSettings {
@@ -349,11 +372,13 @@ pub struct WearSettings {
     pub levelling: WearLevelling,
     /// Levelling `static`: cold data is moved if the erase counts of the most and the least worn block of a plane differ by more than this.
     pub threshold: u32,
+    /// Age in days of the data that a device holds when the simulation begins. It determines the read retries of this data.
+    pub data_age_days: f64,
 }
 
 impl Default for WearSettings {
     fn default() -> Self {
-        Self { levelling: WearLevelling::None, threshold: 100 }
+        Self { levelling: WearLevelling::None, threshold: 100, data_age_days: 0.0 }
     }
 }
 

@@ -19,7 +19,7 @@ pub use controller::{
 };
 pub use flash::{
     ALWAYS, BlockGroup, BoosterFlush, BoosterResize, CapacitySettings, CellMode, GeometrySettings, ParallelUnit, PartialFlush,
-    SlcMode, SlcSettings, TimingSettings, WHOLE, WearLevelling, WearSettings, WriteComplete, ZoneSettings,
+    RetryPoint, SlcMode, SlcSettings, TimingSettings, WHOLE, WearLevelling, WearSettings, WriteComplete, ZoneSettings,
 };
 pub use ftl::{AllocationSettings, GcMode, GcSettings, MappingSettings, PlaneClustering, StripeOrder, UnwrittenRead};
 pub use interface::{
@@ -95,7 +95,7 @@ pub struct DeviceSettings {
     pub allocation: AllocationSettings,
     /// How space is reclaimed.
     pub gc: GcSettings,
-    /// How wear is spread and when blocks fail.
+    /// How wear is spread, and how old the data is.
     pub wear: WearSettings,
     /// Sleep, wake-up and power consumption.
     pub power: PowerSettings,
@@ -151,6 +151,7 @@ impl DeviceSettings {
                 erase_us: slc.erase_us,
                 erase_limit: slc.erase_limit,
                 spare_blocks: 0,
+                retries: Vec::new(),
                 ..from.clone()
             };
             groups.push(group);

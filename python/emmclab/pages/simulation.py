@@ -40,6 +40,8 @@ _EVENTS = shown_fields(
         "flash.page_programs.wear",
         "flash.page_programs.map",
         "flash.block_erases",
+        "flash.retried_reads",
+        "flash.read_retries",
         "gc.blocks",
         "gc.idle_blocks",
         "gc.interruptions",

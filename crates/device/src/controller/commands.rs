@@ -4,6 +4,7 @@ use emmclab_base::{Nanos, SECTOR_BYTES};
 use emmclab_settings::{DeviceSettings, TimeQuantile};
 
 use crate::geometry::nanos;
+use crate::nand::mix;
 
 /// Times for the execution of commands, and the command queue with the times at which its slots become free.
 #[derive(Clone, Debug)]
@@ -209,14 +210,6 @@ impl TimeSampler {
         let (from, least) = if at == 0 { (0, most) } else { self.points[at - 1] };
         least + Nanos((most - least).0 * i64::from(drawn.saturating_sub(from)) / i64::from((to - from).max(1)))
     }
-}
-
-/// A bijection that spreads neighbouring numbers over all 64 bits (the finaliser of `SplitMix64`).
-pub(crate) fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    value ^ (value >> 31)
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@
 use emmclab_base::Nanos;
 use emmclab_settings::{DeviceSettings, IdleStage};
 
-use super::commands::{TimeSampler, mix};
+use super::commands::TimeSampler;
 use crate::geometry::nanos;
+use crate::nand::mix;
 
 /// A stage of sleep, with its random exit times.
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@ mod observer;
 use emmclab_base::{CommandFlags, Nanos, Op};
 
 use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
+use crate::nand::RetryCount;
 use crate::zones::ZoneState;
 
 pub(crate) use observer::CompletionObserver;
@@ -132,6 +133,8 @@ pub struct PageRead {
     pub group: u8,
     /// Number of bytes transferred over the flash bus, for all pages together.
     pub bus_bytes: u64,
+    /// Read retries of the pages.
+    pub retries: RetryCount,
     /// The cause of the operation.
     pub cause: OperationCause,
     /// Time at which the flash way started the operation.

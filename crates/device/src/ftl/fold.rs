@@ -12,7 +12,7 @@ use super::write::next_page;
 use crate::events::{Observer, PageRead, UnitsFolded};
 use crate::geometry::MAX_UNITS;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
-use crate::nand::Nand;
+use crate::nand::{BlockRetries, Nand, RetryCount};
 
 impl FtlCore {
     #[inline(never)]
@@ -212,16 +212,21 @@ impl FtlCore {
         let kind = &self.geometry.groups[usize::from(group)];
         let units = &units[..units.len().min(kind.units_per_page() as usize)];
         let page_of = |ppn: Ppn| (ppn.0 - source.first.0) >> source.page_shift;
-        let mut reads = 0;
+        let of_block = nand.retries(victim.block, ready);
+        let (mut reads, mut retried) = (0, RetryCount::default());
         let mut in_register = victim.in_register;
         for (ppn, _) in units {
-            reads += u32::from(page_of(*ppn) != in_register);
-            in_register = page_of(*ppn);
+            let page = page_of(*ppn);
+            if page != in_register {
+                reads += 1;
+                retried.add(of_block.of(page));
+                in_register = page;
+            }
         }
         let page = nand.next_page(block);
         let over_bus = !nand.timelines.interface.copy_back;
         let mut copies = nand.copies(victim.block, (block, page), ready);
-        let (begin, end) = copies.page(reads);
+        let (begin, end) = copies.page(reads, of_block.time(retried));
         copies.finish();
         let bus = |bytes: u32| if over_bus { u64::from(bytes) } else { 0 };
         let cause = cause_of(victim);
@@ -229,8 +234,8 @@ impl FtlCore {
             let page = page_of(*ppn);
             if page != victim.in_register {
                 victim.in_register = page;
-                let (block, group, bus_bytes) = (victim.block, source.group, bus(source.page_bytes));
-                log.page_read(&PageRead { block, page, pages: 1, group, bus_bytes, cause, begin, end });
+                let (block, group, bus_bytes, retries) = (victim.block, source.group, bus(source.page_bytes), of_block.of(page));
+                log.page_read(&PageRead { block, page, pages: 1, group, bus_bytes, retries, cause, begin, end });
             }
         }
         let (last, _) = units[units.len() - 1];
@@ -255,10 +260,11 @@ impl FtlCore {
         let most = most.min(room);
         let over_bus = !nand.timelines.interface.copy_back;
         let from = source.first.plus(victim.cursor)..source.end;
+        let of_block = nand.retries(victim.block, ready);
         let mut copies = nand.copies(victim.block, (block, page), ready);
-        let (mut pages, mut reads, mut next) = (0, 0, from.start);
+        let (mut pages, mut reads, mut retries, mut next) = (0, 0, RetryCount::default(), from.start);
         let mut span = (Nanos::MAX, Nanos::MIN);
-        if source.units_per_page == 1 && copies.is_in_place() {
+        if source.units_per_page == 1 && copies.is_in_place() && of_block.is_none() {
             (pages, next) = self.tables.reverse.count(from.clone(), most);
             reads = pages;
             if let Some(times) = copies.pages(pages) {
@@ -267,9 +273,10 @@ impl FtlCore {
             victim.in_register = next.0 - source.first.0 - 1;
         } else {
             while pages < most
-                && let Some((behind, fresh)) = self.next_page_of(source, victim, next)
+                && let Some((behind, fresh, retried)) = self.next_page_of(source, victim, next, of_block)
             {
-                let (begin, end) = copies.page(fresh);
+                let (begin, end) = copies.page(fresh, of_block.time(retried));
+                retries.add(retried);
                 span = (span.0.min(begin), span.1.max(end));
                 (pages, reads, next) = (pages + 1, reads + fresh, behind);
             }
@@ -283,7 +290,7 @@ impl FtlCore {
         let first_page = (from.start.0 - source.first.0) >> source.page_shift;
         if reads > 0 {
             let (block, page, bus_bytes) = (victim.block, first_page, bus(reads));
-            log.page_read(&PageRead { block, page, pages: reads, group, bus_bytes, cause, begin, end });
+            log.page_read(&PageRead { block, page, pages: reads, group, bus_bytes, retries, cause, begin, end });
         }
         let (bus_bytes, filled) = (bus(pages), (pages == room).then_some(WriteStream::Gc));
         let at = ProgrammedPages { block, group, page, pages, bus_bytes, cause, filled, begin, end };
@@ -292,20 +299,26 @@ impl FtlCore {
     }
 
     /// Collects valid units of a victim, from location `from` on, until they fill a destination page. Returns the location after the last
-    /// of these units, and the number of source pages to read; `None` if the remaining valid units do not fill a page.
+    /// of these units, and the number of source pages to read with their retries; `None` if the remaining valid units do not fill a page.
     #[inline]
-    fn next_page_of(&self, source: &MoveSource, victim: &mut VictimProgress, from: Ppn) -> Option<(Ppn, u32)> {
+    fn next_page_of(
+        &self, source: &MoveSource, victim: &mut VictimProgress, from: Ppn, of_block: BlockRetries,
+    ) -> Option<(Ppn, u32, RetryCount)> {
         let (mut units, mut reads, mut in_register, mut last) = (0, 0, victim.in_register, from);
+        let mut retries = RetryCount::default();
         for ppn in self.tables.reverse.places(from..source.end).take(source.units_per_page as usize) {
             let page = (ppn.0 - source.first.0) >> source.page_shift;
-            reads += u32::from(page != in_register);
+            if page != in_register {
+                reads += 1;
+                retries.add(of_block.of(page));
+            }
             (units, in_register, last) = (units + 1, page, ppn);
         }
         if units < source.units_per_page {
             return None;
         }
         victim.in_register = in_register;
-        Some((last.plus(1), reads))
+        Some((last.plus(1), reads, retries))
     }
 }
 

@@ -19,9 +19,11 @@ impl FtlCore {
         let block = self.geometry.block_of(ppn);
         let group = nand.group(block);
         let page = self.page_of(ppn, group);
-        let op = nand.read(block, page, ready, bytes);
+        let of_block = nand.retries(block, ready);
+        let retries = of_block.of(page);
+        let op = nand.read(block, page, ready, bytes, of_block.time(retries));
         let (bus_bytes, begin, end) = (u64::from(bytes), op.begin, op.end);
-        log.page_read(&PageRead { block, page, pages: 1, group, bus_bytes, cause, begin, end });
+        log.page_read(&PageRead { block, page, pages: 1, group, bus_bytes, retries, cause, begin, end });
         op
     }
 

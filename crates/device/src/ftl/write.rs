@@ -205,7 +205,7 @@ impl FtlCore {
             }
         }
         let block = self.tables.pool_mut(pool).take_for(stream)?;
-        nand.open(block);
+        nand.open(block, ready);
         self.opened_in_booster(pool, stream, block);
         Some(block)
     }

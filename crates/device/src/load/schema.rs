@@ -193,6 +193,9 @@ fn unit(key: &str) -> &'static str {
     if key.ends_with("_mw") {
         return "mW";
     }
+    if key.ends_with("days") {
+        return "days";
+    }
     UNITS.iter().find(|(ending, _)| key.ends_with(ending)).map_or("", |(_, unit)| unit)
 }
 

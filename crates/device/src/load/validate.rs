@@ -1,8 +1,8 @@
 //! Checks of settings with correct types. All errors are reported at once.
 
 use emmclab_settings::{
-    CacheLie, CachePolicy, DeviceSettings, GcMode, GcSettings, PageScheduling, ParallelUnit, PlaneClustering, SlcMode,
-    WearLevelling, WriteComplete, ZoneSettings,
+    BlockGroup, CacheLie, CachePolicy, DeviceSettings, GcMode, GcSettings, PageScheduling, ParallelUnit, PlaneClustering,
+    RetryPoint, SlcMode, WearLevelling, WriteComplete, ZoneSettings,
 };
 
 use super::schema::policy_faults;
@@ -104,9 +104,12 @@ fn geometry(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
             ("read_uj", group.read_uj),
             ("program_uj", group.program_uj),
             ("erase_uj", group.erase_uj),
+            ("retry_us", group.retry_us),
+            ("retry_uj", group.retry_uj),
         ] {
             faults.amount(&key(name), value);
         }
+        retries(&key("retries"), group, faults);
         if group.spare_blocks > 0 && group.erase_limit == 0 {
             faults.add(format!("`{}` is set but blocks never go bad: set erase_limit", key("spare_blocks")));
         }
@@ -119,6 +122,30 @@ fn geometry(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
         faults.add(format!(
             "the device has room for {slots} units of {unit_kb} KB; at most {MAX_SLOTS} are possible: use a larger mapping.unit_kb"
         ));
+    }
+}
+
+/// Checks the table of read retries of a block group.
+fn retries(key: &str, group: &BlockGroup, faults: &mut SettingFaults) {
+    if group.retries.is_empty() == (group.retry_us > 0.0) {
+        let time = key.replace("retries", "retry_us");
+        faults.add(if group.retries.is_empty() {
+            format!("`{time}` is {}, but no read is retried: set {key}", group.retry_us)
+        } else {
+            format!("`{time}` is 0, but `{key}` has {} rows: set the time of a retry", group.retries.len())
+        });
+    }
+    let mut before: Option<RetryPoint> = None;
+    for (i, point) in group.retries.iter().enumerate() {
+        faults.amount(&format!("{key}.{i}.days"), point.days);
+        faults.amount(&format!("{key}.{i}.steps"), point.steps);
+        if let Some(before) = before.filter(|before| (before.erases, before.days) >= (point.erases, point.days)) {
+            faults.add(format!(
+                "`{key}.{i}` has erases = {}, days = {} after erases = {}, days = {}; the rows must ascend by erases, then by days",
+                point.erases, point.days, before.erases, before.days
+            ));
+        }
+        before = Some(*point);
     }
 }
 
@@ -139,6 +166,7 @@ fn timing(settings: &DeviceSettings, faults: &mut SettingFaults) {
         ("power.idle_mw", power.idle_mw),
         ("power.sleep_mw", power.sleep_mw),
         ("gc.idle_after_us", settings.gc.idle_after_us),
+        ("wear.data_age_days", settings.wear.data_age_days),
     ] {
         faults.amount(key, value);
     }
@@ -281,7 +309,8 @@ const MOST_PAGES: u32 = 1 << 16;
 pub(super) fn most(key: &str) -> u32 {
     match key.rsplit('.').next().unwrap_or(key) {
         "up_to_pct" => 100,
-        "over_provisioning_pct" => 1_000,
+        "over_provisioning_pct" | "steps" => 1_000,
+        leaf if leaf.ends_with("days") => 36_500,
         leaf if leaf.contains("per_") => 100_000,
         _ => 100_000_000,
     }

@@ -25,13 +25,13 @@ pub(super) enum CopyTiming<'a> {
 }
 
 impl PageCopies<'_> {
-    /// Moves a page: reads `reads` pages (0 if the page register contains the data) and programs one. Returns the start and the end of the
-    /// move.
+    /// Moves a page: reads `reads` pages (0 if the page register contains the data), the first with the retries of all of them, and
+    /// programs one. Returns the start and the end of the move.
     #[inline(always)]
-    pub fn page(&mut self, reads: u32) -> (Nanos, Nanos) {
+    pub fn page(&mut self, reads: u32, retries: Nanos) -> (Nanos, Nanos) {
         let (begin, end) = match &mut self.path {
-            CopyTiming::InPlace(path) => path.page(reads),
-            CopyTiming::General(path) => path.page(reads, self.page),
+            CopyTiming::InPlace(path) => path.page(reads, retries),
+            CopyTiming::General(path) => path.page(reads, retries, self.page),
         };
         self.page += 1;
         (begin, end)
@@ -98,14 +98,14 @@ impl<'a> InPlaceCopies<'a> {
     }
 
     #[inline(always)]
-    fn page(&mut self, reads: u32) -> (Nanos, Nanos) {
+    fn page(&mut self, reads: u32, mut retries: Nanos) -> (Nanos, Nanos) {
         let mut take = |at: Nanos, time: Nanos| {
             if time > Nanos::ZERO { self.resources.channel.reserve(at, time) + time } else { at }
         };
         let begin = self.end;
         let mut at = begin;
         for _ in 0..reads {
-            let sensed = take(at, self.command) + self.read;
+            let sensed = take(at, self.command) + self.read + std::mem::take(&mut retries);
             at = take(sensed, self.out);
         }
         self.end = take(at, self.back) + self.program;
@@ -118,7 +118,7 @@ impl<'a> InPlaceCopies<'a> {
         let (bus, array) = (self.command + self.out + self.back, self.read + self.program);
         let mut left = count;
         while left > 0 {
-            self.page(1);
+            self.page(1, Nanos::ZERO);
             left -= 1;
             if left > REMEMBERED && array > Nanos::ZERO && self.resources.channel.is_free(self.end) {
                 let skipped = i64::from(left - REMEMBERED);
@@ -154,19 +154,20 @@ pub(super) struct GeneralCopies<'a> {
 
 impl GeneralCopies<'_> {
     #[inline(never)]
-    fn page(&mut self, reads: u32, page: u32) -> (Nanos, Nanos) {
-        let (begin, end) = if self.planes.0 == self.planes.1 { self.inside(reads, page) } else { self.across(reads, page) };
+    fn page(&mut self, reads: u32, retries: Nanos, page: u32) -> (Nanos, Nanos) {
+        let same = self.planes.0 == self.planes.1;
+        let (begin, end) = if same { self.inside(reads, retries, page) } else { self.across(reads, retries, page) };
         self.took += end - begin;
         (begin, end)
     }
 
-    fn inside(&mut self, reads: u32, page: u32) -> (Nanos, Nanos) {
+    fn inside(&mut self, reads: u32, mut retries: Nanos, page: u32) -> (Nanos, Nanos) {
         let (plane, (from, to)) = (self.planes.0, self.groups);
         let (out, back) = copied_bytes(self.timelines.interface.copy_back, from, to);
         let begin = self.timelines.plane_free(plane).max(self.ready);
         let mut at = self.ready;
         for _ in 0..reads {
-            at = self.timelines.read(plane, from, page, at, out).end;
+            at = self.timelines.read(plane, from, page, at, (out, std::mem::take(&mut retries))).end;
         }
         let end = self.timelines.program(plane, to, page, at, back).end;
         self.timelines.note_gc(plane, begin, end);
@@ -174,11 +175,11 @@ impl GeneralCopies<'_> {
     }
 
     /// Moves a page to another plane. Only the program, on the destination plane, counts as time spent on garbage collection.
-    fn across(&mut self, reads: u32, page: u32) -> (Nanos, Nanos) {
+    fn across(&mut self, reads: u32, mut retries: Nanos, page: u32) -> (Nanos, Nanos) {
         let ((plane, to_plane), (from, to)) = (self.planes, self.groups);
         let mut at = self.ready;
         for _ in 0..reads {
-            at = self.timelines.read(plane, from, 0, at, from.page_bytes).end;
+            at = self.timelines.read(plane, from, 0, at, (from.page_bytes, std::mem::take(&mut retries))).end;
         }
         let op = self.timelines.program(to_plane, to, page, at, to.page_bytes);
         self.timelines.note_gc(to_plane, op.begin, op.end);
@@ -239,7 +240,7 @@ mod tests {
             for (plane, what, ready, pages) in steps {
                 let (block, ready) = (BlockId(plane * geometry.blocks_per_plane), Nanos(ready));
                 for (nand, at_once) in [(&mut nand, true), (&mut plain, false)] {
-                    nand.open(block);
+                    nand.open(block, ready);
                     if what == 0 {
                         nand.program(block, 0, ready, bytes);
                         continue;
@@ -249,7 +250,7 @@ mod tests {
                         prop_assert!(copies.pages(pages).is_some());
                     } else {
                         for _ in 0..pages {
-                            copies.page(1);
+                            copies.page(1, Nanos::ZERO);
                         }
                     }
                     copies.finish();

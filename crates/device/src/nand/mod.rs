@@ -2,6 +2,7 @@
 //!
 //! This module contains no logical pages, no policy and no statistics except busy times. The FTL determines which page to program.
 
+mod aging;
 mod channel;
 mod copies;
 mod plane;
@@ -12,9 +13,12 @@ use emmclab_settings::DeviceSettings;
 
 use crate::geometry::{Geometry, GroupGeometry};
 use crate::ids::{BlockId, PlaneId};
+use aging::DataAges;
 use plane::EraseBlock;
 use timelines::FlashTimelines;
 
+pub use aging::RetryCount;
+pub(crate) use aging::{BlockRetries, mix};
 pub(crate) use channel::BusTimeline;
 pub(crate) use copies::PageCopies;
 pub use plane::BlockState;
@@ -69,6 +73,8 @@ pub(crate) struct EraseResult {
 pub(crate) struct Nand {
     groups: Vec<GroupGeometry>,
     blocks: Vec<EraseBlock>,
+    /// Ages of the data; `None` if nothing depends on them.
+    ages: Option<Box<DataAges>>,
     pub timelines: FlashTimelines,
 }
 
@@ -82,7 +88,8 @@ impl Nand {
                 blocks.extend(std::iter::repeat_n(block, group.blocks as usize));
             }
         }
-        Self { groups: geometry.groups.clone(), blocks, timelines: FlashTimelines::new(settings, geometry) }
+        let ages = DataAges::new(settings, geometry);
+        Self { groups: geometry.groups.clone(), blocks, ages, timelines: FlashTimelines::new(settings, geometry) }
     }
 
     #[inline(always)]
@@ -110,10 +117,21 @@ impl Nand {
         self.blocks[block.index()].state
     }
 
-    /// Opens an erased block for programs.
-    pub fn open(&mut self, block: BlockId) {
+    /// Opens an erased block for programs, which begin at `at`.
+    pub fn open(&mut self, block: BlockId, at: Nanos) {
         let entry = &mut self.blocks[block.index()];
         (entry.state, entry.written) = (BlockState::Open, 0);
+        if let Some(ages) = &mut self.ages {
+            ages.open(block, at);
+        }
+    }
+
+    /// The read retries of the pages of a block at `at`.
+    #[inline]
+    pub fn retries(&self, block: BlockId, at: Nanos) -> BlockRetries {
+        let Some(ages) = &self.ages else { return BlockRetries::NONE };
+        let EraseBlock { group, erases, .. } = self.blocks[block.index()];
+        ages.retries(&self.groups[usize::from(group)], (block, erases), at)
     }
 
     /// Marks a block whose data will be moved away.
@@ -150,17 +168,17 @@ impl Nand {
         PageProgramResult { page, full, op: self.timelines.program(plane, group, page, ready, bytes) }
     }
 
-    /// Reads a page of a block; `bytes` cross the bus.
+    /// Reads a page of a block, with retries that take the time `retries`; `bytes` cross the bus.
     #[inline]
-    pub fn read(&mut self, block: BlockId, page: u32, ready: Nanos, bytes: u32) -> PageOperationTimes {
+    pub fn read(&mut self, block: BlockId, page: u32, ready: Nanos, bytes: u32, retries: Nanos) -> PageOperationTimes {
         let EraseBlock { plane, group, .. } = self.blocks[block.index()];
-        self.read_somewhere(PlaneId(u32::from(plane)), group, page, ready, bytes)
+        self.timelines.read(PlaneId(u32::from(plane)), &self.groups[usize::from(group)], page, ready, (bytes, retries))
     }
 
     /// Reads a page of a plane and a block group whose block is not simulated; `bytes` cross the bus.
     #[inline]
     pub fn read_somewhere(&mut self, plane: PlaneId, group: u8, page: u32, ready: Nanos, bytes: u32) -> PageOperationTimes {
-        self.timelines.read(plane, &self.groups[usize::from(group)], page, ready, bytes)
+        self.timelines.read(plane, &self.groups[usize::from(group)], page, ready, (bytes, Nanos::ZERO))
     }
 
     /// Begins moves of pages from block `from` to block `to`, from page `page` on. Each move begins when the flash is free, but not before
@@ -197,6 +215,14 @@ impl Nand {
     pub fn reconfigure(&mut self, settings: &DeviceSettings, geometry: &Geometry) {
         self.groups.clone_from(&geometry.groups);
         self.timelines.reconfigure(settings, geometry);
+    }
+
+    /// Restarts the clock for a new run; the data is kept.
+    pub fn rewind(&mut self) {
+        self.timelines.rewind();
+        if let Some(ages) = &mut self.ages {
+            ages.rewind();
+        }
     }
 
     pub fn set_erases(&mut self, block: BlockId, erases: u32) {

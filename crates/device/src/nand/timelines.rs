@@ -251,9 +251,12 @@ impl FlashTimelines {
         PageOperationTimes { begin, transferred, end, gc, array: group.program }
     }
 
-    /// Reads a page: the array is sensed, then the data crosses the bus.
+    /// Reads a page: the array is sensed, with retries that take the time `retries`, then the data crosses the bus.
     #[inline]
-    pub fn read(&mut self, plane: PlaneId, group: &GroupGeometry, page: u32, ready: Nanos, bytes: u32) -> PageOperationTimes {
+    pub fn read(
+        &mut self, plane: PlaneId, group: &GroupGeometry, page: u32, ready: Nanos, (bytes, retries): (u32, Nanos),
+    ) -> PageOperationTimes {
+        let array = group.read + retries;
         let bus = self.interface.read_time(bytes);
         let (command, cache) = (self.interface.command, self.interface.cache_read);
         let mut resources = self.resources(plane);
@@ -262,7 +265,7 @@ impl FlashTimelines {
         if command > Nanos::ZERO {
             sensed = resources.channel.reserve(begin, command) + command;
         }
-        sensed += group.read;
+        sensed += array;
         // With cache reads, the page register may still contain the previous page, which is transferred first.
         let out = sensed.max(resources.way.register);
         let end = if bus > Nanos::ZERO { resources.channel.reserve(out, bus) + bus } else { sensed };
@@ -270,7 +273,7 @@ impl FlashTimelines {
         resources.way.register = end;
         let free = if cache { sensed } else { end };
         resources.book(FlashCommand::Read, page, (begin, free, free));
-        PageOperationTimes { begin, transferred: end, end, gc, array: group.read }
+        PageOperationTimes { begin, transferred: end, end, gc, array }
     }
 
     /// Erases a block.

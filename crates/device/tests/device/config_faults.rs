@@ -98,6 +98,17 @@ fn contradictions_and_impossible_values_are_refused() {
         ),
         (&[("power.stages", "[{after_us=9, wake_us=-1}]")], "`power.stages.0.wake_us`"),
         (&[("power.stages", "[{after_us=9, wait_us=1}]")], "did you mean `power.stages.0.wake_us`"),
+        (&[("geometry.block_groups.0.retry_us", "9")], "no read is retried: set geometry.block_groups.0.retries"),
+        (&[("geometry.block_groups.0.retries", "[{steps=1}]")], "`geometry.block_groups.0.retry_us` is 0, but"),
+        (
+            &[("geometry.block_groups.0.retries", "[{steps=1}, {steps=2}]"), ("geometry.block_groups.0.retry_us", "9")],
+            "`geometry.block_groups.0.retries.1` has erases = 0, days = 0 after erases = 0, days = 0; the rows must ascend",
+        ),
+        (
+            &[("geometry.block_groups.0.retries", "[{days=-1}]"), ("geometry.block_groups.0.retry_us", "9")],
+            "`geometry.block_groups.0.retries.0.days` is -1; it must be 0 to 36,500",
+        ),
+        (&[("wear.data_age_days", "40000")], "`wear.data_age_days` is 40000; it must be 0 to 36,500"),
         (&[("controller.scheduling", "read_first"), ("controller.queue_depth", "1")], "queue_depth"),
         (&[("gc.policy", "none"), ("wear.levelling", "static")], "static"),
         (&[("geometry.block_groups.0.spare_blocks", "3")], "never go bad"),

@@ -7,6 +7,7 @@ mod checker_sees_defects;
 mod common;
 mod config_faults;
 mod cuts;
+mod data_ages;
 mod health;
 mod images;
 mod mapping_model;

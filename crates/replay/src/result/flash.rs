@@ -102,6 +102,12 @@ pub struct FlashOperations {
     /// Number of blocks erased.
     #[schemars(extend("label" = "Block erases", "short" = "Erases", "better" = "lower"))]
     pub block_erases: u64,
+    /// Number of page reads that needed a read retry.
+    #[schemars(extend("label" = "Retried page reads", "better" = "lower"))]
+    pub retried_reads: u64,
+    /// Number of read retries.
+    #[schemars(extend("label" = "Read retries", "better" = "lower"))]
+    pub read_retries: u64,
 }
 
 impl FlashOperations {
@@ -110,6 +116,8 @@ impl FlashOperations {
             page_reads: PageOperations::new(&counters.page_reads),
             page_programs: PageOperations::new(&counters.page_programs),
             block_erases: counters.block_erases(),
+            retried_reads: counters.retried_reads,
+            read_retries: counters.group_retries.iter().sum(),
         }
     }
 
@@ -471,7 +479,7 @@ impl EnergyUse {
     pub(super) fn new(settings: &DeviceSettings, device: &Device, states: &PowerStateTimes) -> Self {
         let power = &settings.power;
         let groups = settings.block_groups();
-        let of_flash = groups.iter().map(|group| group.read_uj + group.program_uj + group.erase_uj);
+        let of_flash = groups.iter().map(|group| group.read_uj + group.program_uj + group.erase_uj + group.retry_uj);
         let figures = of_flash.sum::<f64>() + settings.timing.bus_uj_per_kb;
         let flash_mj = (figures > 0.0).then(|| flash_mj(settings, device));
         let spent = |time_s: f64, power_mw: f64| (power_mw > 0.0).then_some(time_s * power_mw);
@@ -505,6 +513,7 @@ fn flash_mj(settings: &DeviceSettings, device: &Device) -> f64 {
             counters.group_reads[i] as f64 * group.read_uj
                 + counters.group_programs[i] as f64 * group.program_uj
                 + counters.group_erases[i] as f64 * group.erase_uj
+                + counters.group_retries[i] as f64 * group.retry_uj
         })
         .sum::<f64>()
         * f64::from(device.geometry().clustered_planes);

@@ -23,7 +23,7 @@ pub(super) fn planes(policy: &str, planes: u32, busy: u32, pages: &[u32]) -> Vec
     let mut core = FtlCore::new(config.settings(), &geometry, &nand, 0);
     let program = |nand: &mut Nand, core: &mut FtlCore, plane| {
         let block = core.tables.pool_mut(geometry.pool(plane, 0)).take().unwrap();
-        nand.open(block);
+        nand.open(block, Nanos::ZERO);
         nand.program(block, 0, Nanos::ZERO, 4096);
     };
     program(&mut nand, &mut core, crate::ids::PlaneId(busy));

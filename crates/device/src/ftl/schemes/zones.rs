@@ -137,7 +137,7 @@ impl ZonedMapping {
             let page = (at - self.layout.first_unit) >> self.page_shift;
             let page_end = self.layout.first_unit + ((page + 1) << self.page_shift);
             let to = end.min(page_end);
-            let block = if to == page_end { self.block_for(core, nand, zone, page) } else { None };
+            let block = if to == page_end { self.block_for(core, nand, (zone, page), request.ready) } else { None };
             let written = match block {
                 Some(block) => self.program_page(core, nand, request, (block, at, page_end), log),
                 None => Self::program_part(core, nand, request, span, (at, to), log),
@@ -150,7 +150,7 @@ impl ZonedMapping {
     }
 
     /// Returns the block for the next page of a zone; `None` if the blocks of the zone in that plane are already full.
-    fn block_for(&mut self, core: &mut FtlCore, nand: &mut Nand, zone: u32, page: u32) -> Option<BlockId> {
+    fn block_for(&mut self, core: &mut FtlCore, nand: &mut Nand, (zone, page): (u32, u32), at: Nanos) -> Option<BlockId> {
         let position = page % self.planes;
         let rows = self.layout.blocks as usize;
         let blocks = &mut self.entries[zone as usize].blocks;
@@ -161,7 +161,7 @@ impl ZonedMapping {
             if *block == BlockId::NONE {
                 let pool = core.geometry.pool(core.geometry.striped(position), GROUP);
                 *block = core.tables.pool_mut(pool).take()?;
-                nand.open(*block);
+                nand.open(*block, at);
                 return Some(*block);
             }
             if nand.state(*block) == BlockState::Open {

@@ -201,13 +201,13 @@ pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
         choice(plain, &["off", "off", "region", "cache"]),
         0u32..=1,
     );
-    (shape, groups, policy, words, numbers, any::<[bool; 4]>(), cache).prop_map(
+    (shape, groups, policy, words, numbers, any::<[bool; 5]>(), cache).prop_map(
         |(shape, groups, policy, words, numbers, flags, cache)| {
             let (cache_kb, read_kb, replace, write_back, hpi, urgent, slc, fold) = cache;
             let slc = if collects(policy) { slc } else { "off" };
             let (parallelism, complete, scheduling, allocation, levelling, mode) = words;
             let (unit_kb, bus, idle, share, limit, hot) = numbers;
-            let [same_offset, copy_back, cache_read, cache_program] = flags;
+            let [same_offset, copy_back, cache_read, cache_program, retries] = flags;
             let collects = collects(policy);
             let mut text = format!(
                 "name = 'random'
@@ -287,6 +287,10 @@ pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
                 // Blocks in SLC mode have half of the pages, and collection needs two pages.
                 let pages = if slc == "off" { pages } else { pages + 2 };
                 text += &block_group(page_kb.max(unit_kb), blocks, pages, limit);
+                if retries {
+                    text +=
+                        "retry_us = 40\nretries = [{ steps = 0.5 }, { days = 0.00005, steps = 2 }, { erases = 3, steps = 3 }]\n";
+                }
             }
             DeviceConfig::from_toml(&text).unwrap()
         },

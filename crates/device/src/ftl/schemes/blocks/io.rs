@@ -69,7 +69,7 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
         let plane = self.core.geometry.striped(stripe);
         let pool = self.core.geometry.pool(plane, 0);
         let block = self.core.tables.pool_mut(pool).take()?;
-        self.nand.open(block);
+        self.nand.open(block, self.ready);
         Some(block)
     }
 
@@ -173,14 +173,16 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
     /// Copies a logical page with a valid unit at `ppn`. Pages that are skipped before its new location stay empty.
     pub fn copy_page(&mut self, (block, page): Place, ppn: Ppn, logical: u32) {
         let from = self.core.geometry.block_of(ppn);
+        let from_page = self.core.page_of(ppn, 0);
+        let of_block = self.nand.retries(from, self.ready);
+        let retries = of_block.of(from_page);
         let mut copies = self.nand.copies(from, (block, page), self.ready);
-        let (begin, end) = copies.page(1);
+        let (begin, end) = copies.page(1, of_block.time(retries));
         copies.finish();
         let kind = &self.core.geometry.groups[0];
         let bus_bytes = if self.nand.timelines.interface.copy_back { 0 } else { u64::from(kind.page_bytes) };
-        let from_page = self.core.page_of(ppn, 0);
         let cause = OperationCause::Gc;
-        let read = PageRead { block: from, page: from_page, pages: 1, group: 0, bus_bytes, cause, begin, end };
+        let read = PageRead { block: from, page: from_page, pages: 1, group: 0, bus_bytes, retries, cause, begin, end };
         self.log.page_read(&read);
         let filled = self.filled(block);
         let pages = 1;

@@ -1,0 +1,131 @@
+//! Ages of the data in the blocks, and the read retries that wear and age cause.
+
+use emmclab_base::Nanos;
+use emmclab_settings::{DeviceSettings, RetryPoint};
+
+use crate::geometry::{Geometry, GroupGeometry};
+use crate::ids::BlockId;
+
+/// Retries of page reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetryCount {
+    /// Number of pages that were read more than once.
+    pub pages: u32,
+    /// Number of retries of all pages.
+    pub steps: u32,
+}
+
+impl RetryCount {
+    #[inline]
+    pub(crate) fn add(&mut self, other: Self) {
+        self.pages += other.pages;
+        self.steps += other.steps;
+    }
+}
+
+/// The read retries of the pages of a block at one time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockRetries {
+    block: u32,
+    /// Mean number of retries of a page.
+    mean: f64,
+    /// Time of a retry.
+    step: Nanos,
+}
+
+impl BlockRetries {
+    /// Every read succeeds at the first try.
+    pub const NONE: Self = Self { block: 0, mean: 0.0, step: Nanos::ZERO };
+
+    #[inline]
+    pub fn is_none(self) -> bool {
+        self.mean <= 0.0
+    }
+
+    /// The retries of a page: the mean plus a number from 0 to 1 that is a property of the page, rounded down. So reads of a page at the
+    /// same wear and age need the same number of retries, and the mean over all pages is that of the table.
+    #[inline]
+    pub fn of(self, page: u32) -> RetryCount {
+        if self.is_none() {
+            return RetryCount::default();
+        }
+        let drawn = mix(u64::from(self.block) << 32 | u64::from(page)) >> 32;
+        let steps = (self.mean + drawn as f64 / 4_294_967_296.0) as u32;
+        RetryCount { pages: u32::from(steps > 0), steps }
+    }
+
+    /// Time of retries.
+    #[inline]
+    pub fn time(self, retries: RetryCount) -> Nanos {
+        Nanos(self.step.0 * i64::from(retries.steps))
+    }
+}
+
+/// The ages of the data in all blocks.
+#[derive(Clone, Debug)]
+pub(super) struct DataAges {
+    /// Time at which each block was opened for programs; [`Nanos::MIN`] if that was before the simulation.
+    opened: Vec<Nanos>,
+    /// Age in days, at time 0, of data from before the simulation.
+    days_before: f64,
+}
+
+impl DataAges {
+    /// The ages on a new device; `None` if its settings have no table of retries.
+    pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Box<Self>> {
+        let retries = geometry.groups.iter().any(|group| !group.retries.is_empty());
+        let opened = || vec![Nanos::MIN; geometry.blocks() as usize];
+        retries.then(|| Box::new(Self { opened: opened(), days_before: settings.wear.data_age_days }))
+    }
+
+    pub fn open(&mut self, block: BlockId, at: Nanos) {
+        self.opened[block.index()] = at.max(Nanos::ZERO);
+    }
+
+    /// All data is from before the new run.
+    pub fn rewind(&mut self) {
+        self.opened.fill(Nanos::MIN);
+    }
+
+    #[inline(never)]
+    pub fn retries(&self, group: &GroupGeometry, (block, erases): (BlockId, u32), at: Nanos) -> BlockRetries {
+        let days = match self.opened[block.index()] {
+            Nanos::MIN => self.days_before + days(at.max(Nanos::ZERO)),
+            opened => days(at.saturating_sub(opened).max(Nanos::ZERO)),
+        };
+        BlockRetries { block: block.0, mean: mean(&group.retries, erases, days), step: group.retry }
+    }
+}
+
+fn days(time: Nanos) -> f64 {
+    time.as_secs_f64() / 86_400.0
+}
+
+/// The mean number of retries at a number of erases and an age.
+fn mean(points: &[RetryPoint], erases: u32, days: f64) -> f64 {
+    let by_wear = points.chunk_by(|one, other| one.erases == other.erases).map(|level| {
+        let by_age = level.iter().map(|point| (point.days, point.steps));
+        (f64::from(level[0].erases), interpolate(by_age, days))
+    });
+    interpolate(by_wear, f64::from(erases))
+}
+
+/// The value at `at` on the line through points in ascending order; beyond the ends, the value of the first or last point; 0 without points.
+fn interpolate(points: impl Iterator<Item = (f64, f64)>, at: f64) -> f64 {
+    let mut before: Option<(f64, f64)> = None;
+    for (x, y) in points {
+        if at <= x {
+            return before.map_or(y, |(x0, y0)| y0 + (y - y0) * (at - x0) / (x - x0));
+        }
+        before = Some((x, y));
+    }
+    before.map_or(0.0, |(_, y)| y)
+}
+
+/// A bijection that spreads neighbouring numbers over all 64 bits (the finaliser of `SplitMix64`).
+pub(crate) fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
+}

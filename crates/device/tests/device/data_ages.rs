@@ -1,0 +1,107 @@
+//! Read retries by wear and age of the data, against calculations by hand.
+
+use emmclab_base::Nanos;
+use emmclab_base::Op::{Read, Write};
+use emmclab_device::{Device, DeviceCommand, NullObserver};
+
+use crate::common::{Completions, command, config, responses_us};
+
+const DAY: i64 = 86_400_000_000;
+/// Steps of a page: 0 to 2 in the first 100 days of a new block, 4 to 10 after 1,000 erases.
+const TABLE: &str = "[{steps=0}, {days=100, steps=2}, {erases=1000, steps=4}, {erases=1000, days=100, steps=10}]";
+const RETRIES: [(&str, &str); 2] = [("geometry.block_groups.0.retry_us", "30"), ("geometry.block_groups.0.retries", TABLE)];
+
+/// A device with these settings on which `pages` pages of 4 KB were written at time 0.
+fn filled(settings: &[(&str, &str)], pages: u32) -> Device {
+    let mut device = Device::new(&config(&[&RETRIES, settings].concat()));
+    device.submit(&command(0, Write, 0, 4 * pages), &mut NullObserver).unwrap();
+    device.settle(&mut NullObserver);
+    device
+}
+
+/// Response times in us of reads of single pages, one after another, from `at_us` on.
+fn reads(device: &mut Device, pages: impl Iterator<Item = u64>, at_us: i64) -> Vec<f64> {
+    let mut told = Completions::default();
+    for page in pages {
+        let at = device.idle_from().max(Nanos::from_micros(at_us));
+        device.submit(&DeviceCommand { arrival: at, ..command(0, Read, 4 * page, 4) }, &mut told).unwrap();
+    }
+    for event in &told.0 {
+        assert_eq!(event.waits.array, event.complete - event.arrival, "a retry is time of the array");
+    }
+    responses_us(&told.0)
+}
+
+#[test]
+fn a_read_with_n_retries_takes_n_times_longer_in_the_array() {
+    // Without a fraction, every page needs the number of retries of the table: interpolated by days, then by erases.
+    for (erases, days, steps) in
+        [(0, 0, 0), (0, 50, 1), (0, 100, 2), (0, 400, 2), (500, 0, 2), (500, 50, 4), (1000, 50, 7), (2000, 400, 10)]
+    {
+        let mut device = filled(&[], 4);
+        device.wear_on(&[erases]).unwrap();
+        assert_eq!(reads(&mut device, 0..4, days * DAY), [100.0 + 30.0 * f64::from(steps); 4], "{erases} erases, {days} days");
+        let counters = device.counters();
+        let retried = if steps > 0 { 4 } else { 0 };
+        assert_eq!((counters.retried_reads, counters.group_retries[0]), (retried, 4 * steps as u64));
+    }
+}
+
+#[test]
+fn the_mean_over_the_pages_is_that_of_the_table_and_each_page_keeps_its_retries() {
+    let pages = 4096;
+    let mut device =
+        filled(&[("geometry.block_groups.0.blocks", "64"), ("geometry.block_groups.0.pages_per_block", "64")], pages);
+    let mut before = vec![100.0; pages as usize];
+    for days in [10, 30, 35, 70, 95] {
+        let times = reads(&mut device, 0..u64::from(pages), days * DAY);
+        // The reads take less than a second, in which data does not age noticeably.
+        assert_eq!(times, reads(&mut device, 0..u64::from(pages), days * DAY));
+        assert!(times.iter().zip(&before).all(|(now, then)| now >= then), "older data needs fewer retries");
+        let mean = times.iter().map(|time| (time - 100.0) / 30.0).sum::<f64>() / f64::from(pages);
+        // Four standard deviations of the mean of draws that are 0 or 1.
+        assert!((mean - days as f64 / 50.0).abs() < 4.0 * 0.5 / f64::from(pages).sqrt(), "{mean} after {days} days");
+        before = times;
+    }
+}
+
+#[test]
+fn data_from_before_the_run_has_the_age_of_the_settings_and_new_data_none() {
+    let mut device = filled(&[("wear.data_age_days", "50")], 4);
+    assert_eq!(reads(&mut device, 0..1, 0), [100.0]);
+    let mut aged =
+        Device::from_image(&config(&[&RETRIES[..], &[("wear.data_age_days", "50")]].concat()), &device.to_image()).unwrap();
+    device.rewind();
+    for device in [&mut device, &mut aged] {
+        device.submit(&command(0, Write, 16, 4), &mut NullObserver).unwrap();
+        assert_eq!(reads(device, [0, 4].into_iter(), 0), [130.0, 100.0]);
+        assert_eq!(reads(device, [0, 4].into_iter(), 50 * DAY), [160.0, 130.0]);
+    }
+}
+
+#[test]
+fn moves_of_data_are_retried_too_and_the_moved_data_is_new() {
+    // Every second page is overwritten again and again, so the collected blocks contain old data.
+    let settings = [
+        ("gc.policy", "greedy"),
+        ("capacity.over_provisioning_pct", "30"),
+        ("geometry.block_groups.0.blocks", "16"),
+        ("wear.data_age_days", "100"),
+        ("geometry.block_groups.0.retries", "[{steps=0}, {days=100, steps=2}]"),
+    ];
+    let mut device = filled(&settings, 48);
+    device.rewind();
+    let mut write = 0;
+    while device.counters().gc_count < 60 {
+        let at = device.idle_from().max(Nanos::ZERO);
+        device.submit(&DeviceCommand { arrival: at, ..command(0, Write, 8 * (write * 7 % 24), 4) }, &mut NullObserver).unwrap();
+        write += 1;
+    }
+    let counters = device.counters();
+    let retried = counters.retried_reads;
+    assert_eq!((retried, 2 * retried), (counters.page_reads[2], counters.group_retries[0]), "two retries of each old page");
+    let odd = reads(&mut device, (0..24).map(|page| 2 * page + 1), 0);
+    let new = odd.iter().filter(|time| **time == 100.0).count();
+    assert!(new > 0 && odd.iter().all(|time| [100.0, 160.0].contains(time)));
+    assert!(new as u64 <= retried);
+}
