@@ -118,10 +118,10 @@ class FittedFigure(FieldMapping):
     source: str; figure: str; unit: str; published: float; here: float; deviation_pct: float; least: float
     most: float | None
 class PageOperations(FieldMapping):
-    total: int; host: int; read_modify_write: int; gc: int; wear: int; map: int
+    total: int; host: int; read_modify_write: int; gc: int; wear: int; refresh: int; map: int
 class FlashOperations(FieldMapping):
     page_reads: PageOperations; page_programs: PageOperations; block_erases: int; retried_reads: int
-    read_retries: int
+    refreshed_blocks: int; read_retries: int
 class FsWriterThreads(FieldMapping):
     file_system: str; device: str; pids: list[int]
 class GcSummary(FieldMapping):
@@ -250,7 +250,7 @@ class WearSummary(FieldMapping):
     moved_blocks: int; bad_blocks: int; erase_counts: BlockDistribution; kinds: list[KindWear]
     lifetime: LifetimeEstimate | None
 class WriteAmplification(FieldMapping):
-    waf: float; host: float; gc: float; wear: float; map: float
+    waf: float; host: float; gc: float; wear: float; refresh: float; map: float
 class SimulationResult(FieldMapping):
     device: str; configuration: ConfigurationSummary; run: ReplaySummary; requests: RequestTotals
     response: ResponseTimeSummary; service: ServiceTimeSummary; waits: WaitTimes; recorded: RecordedComparison

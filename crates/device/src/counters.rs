@@ -31,11 +31,11 @@ pub struct DeviceCounters {
     /// Bytes the host read.
     pub host_bytes_read: u64,
     /// Number of flash pages read, by [`OperationCause`].
-    pub page_reads: [u64; 5],
+    pub page_reads: [u64; OperationCause::ALL.len()],
     /// Number of flash pages programmed, by [`OperationCause`].
-    pub page_programs: [u64; 5],
+    pub page_programs: [u64; OperationCause::ALL.len()],
     /// Total size in bytes of the pages programmed, by [`OperationCause`].
-    pub bytes_programmed: [u64; 5],
+    pub bytes_programmed: [u64; OperationCause::ALL.len()],
     /// Pages read, by block group.
     pub group_reads: Vec<u64>,
     /// Number of page reads that were retried.
@@ -66,6 +66,8 @@ pub struct DeviceCounters {
     pub gc_idle_ns: u64,
     /// Blocks moved by wear levelling.
     pub wear_moves: u64,
+    /// Blocks whose data was refreshed because they were read often.
+    pub refreshes: u64,
     /// Time that flash ways spent on garbage collection, in ns.
     pub gc_ns: u64,
     /// Number of partial overwrites of a map unit (in block-mapped schemes: of a page) for which the rest was read first.
@@ -310,6 +312,7 @@ impl Observer for DeviceCounters {
             CollectionPurpose::Space => &mut self.gc_count,
             CollectionPurpose::Fold => &mut self.folds,
             CollectionPurpose::Wear => &mut self.wear_moves,
+            CollectionPurpose::Refresh => &mut self.refreshes,
         } += 1;
     }
 

@@ -35,6 +35,8 @@ pub struct GroupGeometry {
     pub retry: Nanos,
     /// Mean number of read retries by wear and age; empty if no read is retried.
     pub retries: Vec<RetryPoint>,
+    /// Reads of a block after which its data is refreshed; 0 = never.
+    pub read_disturb_limit: u32,
 }
 
 impl GroupGeometry {
@@ -225,6 +227,7 @@ impl Geometry {
             erase_limit: group.erase_limit,
             retry: nanos(group.retry_us),
             retries: group.retries.clone(),
+            read_disturb_limit: group.read_disturb_limit,
         }
     }
 

@@ -309,6 +309,7 @@ impl DeviceTracks {
             OperationCause::Host | OperationCause::ReadModifyWrite => "program",
             OperationCause::Gc => "move",
             OperationCause::Wear => "move (wear levelling)",
+            OperationCause::Refresh => "move (refresh)",
             OperationCause::Map => "program map",
         };
         let arguments = &of_pages(block, page, pages);
@@ -345,6 +346,7 @@ impl DeviceTracks {
             CollectionPurpose::Space => "garbage collection",
             CollectionPurpose::Fold => "SLC folding",
             CollectionPurpose::Wear => "wear levelling",
+            CollectionPurpose::Refresh => "refresh",
         };
         let arguments = &[("block", ArgumentValue::Count(block.0.into())), ("valid_units", ArgumentValue::Count(valid.into()))];
         let slice = TrackSlice { name, category: COLLECTION, begin, end, arguments };
@@ -395,7 +397,7 @@ fn read_name(cause: OperationCause) -> &'static str {
     match cause {
         OperationCause::ReadModifyWrite => "read for a partial write",
         OperationCause::Map => "read map",
-        OperationCause::Host | OperationCause::Gc | OperationCause::Wear => "read",
+        OperationCause::Host | OperationCause::Gc | OperationCause::Wear | OperationCause::Refresh => "read",
     }
 }
 

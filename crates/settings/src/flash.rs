@@ -61,6 +61,9 @@ pub struct BlockGroup {
     /// for the same `erases`. Values between the rows are interpolated, first by days, then by erases; beyond the rows, the nearest one
     /// applies. Empty = every read succeeds at the first try. Blocks in SLC mode have no retries.
     pub retries: Vec<RetryPoint>,
+    /// Reads of a block since its erase after which the device moves its data elsewhere (refresh, read reclaim), because reads disturb the
+    /// cells beside them; 0 = never. Blocks in SLC mode are not refreshed.
+    pub read_disturb_limit: u32,
 }
 
 /// Mean number of read retries at one state of wear and age.
@@ -93,6 +96,7 @@ impl Default for BlockGroup {
             retry_us: 0.0,
             retry_uj: 0.0,
             retries: Vec::new(),
+            read_disturb_limit: 0,
         }
     }
 }

@@ -152,6 +152,7 @@ impl DeviceSettings {
                 erase_limit: slc.erase_limit,
                 spare_blocks: 0,
                 retries: Vec::new(),
+                read_disturb_limit: 0,
                 ..from.clone()
             };
             groups.push(group);

@@ -78,7 +78,7 @@ def _preparation_text(live: Any) -> str:
 def _moved_text(result: Result) -> str:
     """Return a sentence on pages that were programmed to move data; empty if there are none."""
     by_cause = result.flash.page_programs
-    moved = by_cause.gc + by_cause.wear
+    moved = by_cause.gc + by_cause.wear + by_cause.refresh
     if not moved:
         return ""
     return (

@@ -49,6 +49,7 @@ CAUSE_COLOURS = {
     "host": "#3b7dd8",
     "gc": "#d1483b",
     "wear": "#c4528c",
+    "refresh": "#e07b39",
     "map": "#2a9d74",
     "wake-up": "#a58b1f",
 }

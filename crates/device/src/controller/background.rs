@@ -7,6 +7,9 @@
 //! Collection moves one page at a time. With HPI, a request interrupts collection after the current page; the interruption takes a fixed
 //! time. Without HPI, the request waits for the whole block. If very few blocks are free (`EXT_CSD` `BKOPS_STATUS` level 3), collection
 //! starts at once and is not interrupted.
+//!
+//! Data that was read often is refreshed by collection page by page, after the same idle time. A host that leaves no such time does not
+//! prevent it: then the move of a page begins with a command that arrives when the previous move has ended.
 
 use emmclab_base::Nanos;
 use emmclab_settings::{DeviceSettings, WriteBackMode};
@@ -17,7 +20,7 @@ use crate::counters::CountingObserver;
 use crate::events::{IdleCollected, IdleInterrupted};
 use crate::ftl::gc;
 use crate::geometry::{Geometry, nanos};
-use crate::ids::{PlaneId, PoolId};
+use crate::ids::{BlockId, PlaneId, PoolId};
 
 /// A step of background work.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +28,7 @@ enum BackgroundTask {
     WriteBack,
     Fold(PoolId),
     Urgent,
+    Refresh(PoolId, BlockId),
     Collect(PoolId),
 }
 
@@ -97,9 +101,10 @@ impl BackgroundScheduler {
         let collects = gc.policy != gc::NONE;
         let collect_after = nanos(gc.idle_after_us);
         let collect_after = (collects && collect_after > Nanos::ZERO).then_some(collect_after);
+        let refreshes = geometry.groups.iter().any(|group| group.read_disturb_limit > 0);
         let urgent = (collects && gc.urgent_free_blocks > 0).then_some(gc.urgent_free_blocks);
         Self {
-            works: buffered || collect_after.is_some() || urgent.is_some() || fold_after.is_some(),
+            works: buffered || collect_after.is_some() || urgent.is_some() || fold_after.is_some() || refreshes,
             collect_after,
             free: if gc.idle_free_blocks > 0 { gc.idle_free_blocks } else { gc.high_watermark },
             hpi: gc.hpi,
@@ -149,7 +154,14 @@ impl BackgroundScheduler {
     ) -> Nanos {
         self.work_until(at, idle_from, buffer.as_deref_mut(), below);
         if below.ftl.core.stop.is_none() && self.is_urgent(below) {
-            self.step(at, BackgroundTask::Urgent, buffer, below);
+            self.step(at, BackgroundTask::Urgent, buffer.as_deref_mut(), below);
+        }
+        let refresh = below.ftl.refreshes(below.nand).next().filter(|_| below.ftl.core.stop.is_none());
+        if let (Some((pool, block)), Some(gap)) = (refresh, self.gap)
+            && plus(gap.collect, self.collect_after.unwrap_or_default()) >= at
+            && self.busy_until <= at
+        {
+            self.step(at, BackgroundTask::Refresh(pool, block), buffer, below);
         }
         let Some(gap) = self.gap.take() else { return Nanos::ZERO };
         let begun = self.collect_after.is_some_and(|after| plus(gap.collect, after) < at);
@@ -183,6 +195,11 @@ impl BackgroundScheduler {
         }
         if gap.collect < soonest.before && self.is_urgent(below) {
             soonest.consider(gap.collect, BackgroundTask::Urgent);
+        }
+        for (pool, block) in below.ftl.refreshes(below.nand) {
+            let (plane, _) = below.ftl.core.geometry.of_pool(pool);
+            let from = plus(gap.collect, self.collect_after.unwrap_or_default());
+            soonest.consider(below.nand.timelines.plane_free(plane).max(from), BackgroundTask::Refresh(pool, block));
         }
         if let Some(after) = self.collect_after {
             let from = plus(gap.collect, after);
@@ -269,6 +286,11 @@ impl BackgroundScheduler {
                     gap.collect = gap.collect.max(self.busy_until);
                 }
             }
+            BackgroundTask::Refresh(pool, block) => {
+                if let Some((took, _)) = collect((pool, Some(block)), at, below) {
+                    self.note(pool, took, below);
+                }
+            }
             BackgroundTask::Collect(pool) => {
                 self.touched = true;
                 let from = plus(gap.collect, self.collect_after.unwrap_or_default());
@@ -289,7 +311,7 @@ impl BackgroundScheduler {
     fn collect_page<L: CountingObserver>(&mut self, pool: PoolId, from: Nanos, below: &mut LowerLayers<'_, L>) -> bool {
         let work = &mut self.pools[pool.index()];
         let patience = work.patience.get_or_insert_with(|| below.ftl.full_blocks(pool) + 2);
-        let collected = if *patience == 0 { None } else { collect(pool, from, below) };
+        let collected = if *patience == 0 { None } else { collect((pool, None), from, below) };
         let Some((took, finished)) = collected else {
             work.exhausted = true;
             return false;
@@ -304,7 +326,7 @@ impl BackgroundScheduler {
         while below.ftl.core.stop.is_none() && self.is_pool_urgent(pool, below) {
             let work = &mut self.pools[pool.index()];
             let patience = work.urgent_patience.get_or_insert_with(|| below.ftl.full_blocks(pool) + 2);
-            let collected = if *patience == 0 { None } else { collect(pool, from, below) };
+            let collected = if *patience == 0 { None } else { collect((pool, None), from, below) };
             let Some((took, finished)) = collected else {
                 work.urgent_exhausted = true;
                 return;
@@ -322,14 +344,16 @@ impl BackgroundScheduler {
     }
 }
 
-/// Moves one page of valid data in a block pool by garbage collection. Returns the time that the flash ways were busy, and whether a block
-/// was finished; `None` if no block is worth collecting.
-fn collect<L: CountingObserver>(pool: PoolId, from: Nanos, below: &mut LowerLayers<'_, L>) -> Option<(Nanos, bool)> {
+/// Moves one page of valid data in a block pool by garbage collection, or to refresh it. Returns the time that the flash ways were busy, and
+/// whether a block was finished; `None` if no block is worth collecting.
+fn collect<L: CountingObserver>(
+    (pool, refresh): (PoolId, Option<BlockId>), from: Nanos, below: &mut LowerLayers<'_, L>,
+) -> Option<(Nanos, bool)> {
     let before = below.log.gc_time();
-    let goes_on = below.ftl.collect_step(below.nand, pool, from, below.log);
+    let goes_on = below.ftl.collect_step(below.nand, (pool, refresh), from, below.log);
     let took = below.log.gc_time() - before;
     let finished = goes_on == Some(false);
-    let blocks = u32::from(finished && !below.ftl.core.is_skipped(pool));
+    let blocks = u32::from(finished && refresh.is_none() && !below.ftl.core.is_skipped(pool));
     if finished || took > Nanos::ZERO {
         let (plane, _) = below.ftl.core.geometry.of_pool(pool);
         below.log.idle_collected(&IdleCollected { plane, blocks, took });

@@ -27,14 +27,15 @@ pub enum OperationCause {
     Gc = 2,
     /// Wear levelling.
     Wear = 3,
+    /// Refresh of data that was read often.
+    Refresh = 4,
     /// Access to pages in which the mapping scheme stores its table.
-    Map = 4,
+    Map = 5,
 }
 
 impl OperationCause {
     /// All causes, in the order of their codes.
-    pub const ALL: [OperationCause; 5] =
-        [OperationCause::Host, OperationCause::ReadModifyWrite, OperationCause::Gc, OperationCause::Wear, OperationCause::Map];
+    pub const ALL: [OperationCause; 6] = [Self::Host, Self::ReadModifyWrite, Self::Gc, Self::Wear, Self::Refresh, Self::Map];
 
     /// Name of the cause in results.
     pub const fn name(self) -> &'static str {
@@ -43,14 +44,15 @@ impl OperationCause {
             OperationCause::ReadModifyWrite => "read_modify_write",
             OperationCause::Gc => "gc",
             OperationCause::Wear => "wear",
+            OperationCause::Refresh => "refresh",
             OperationCause::Map => "map",
         }
     }
 
-    /// Whether the cause is a move of data to free space or to level wear.
+    /// Whether the cause is a move of data to free space, to level wear or to refresh the data.
     #[inline]
     pub const fn moves(self) -> bool {
-        matches!(self, OperationCause::Gc | OperationCause::Wear)
+        matches!(self, OperationCause::Gc | OperationCause::Wear | OperationCause::Refresh)
     }
 }
 
@@ -236,6 +238,8 @@ pub enum CollectionPurpose {
     Fold,
     /// To level wear.
     Wear,
+    /// To refresh data that was read often.
+    Refresh,
 }
 
 /// Collection of a block began.

@@ -84,14 +84,18 @@ impl FtlCore {
         true
     }
 
-    fn start_victim<L: Observer>(
+    pub(super) fn start_victim<L: Observer>(
         &mut self, nand: &mut Nand, pool: PoolId, block: BlockId, collection: CollectionPurpose, at: Nanos, log: &mut L,
     ) {
         self.tables.unlist(block);
         nand.begin_collecting(block);
         let valid = self.tables.valid(block);
-        let wear = collection == CollectionPurpose::Wear;
-        self.tables.pool_mut(pool).victim = Some(VictimProgress { block, cursor: 0, in_register: u32::MAX, valid, wear });
+        let cause = match collection {
+            CollectionPurpose::Space | CollectionPurpose::Fold => OperationCause::Gc,
+            CollectionPurpose::Wear => OperationCause::Wear,
+            CollectionPurpose::Refresh => OperationCause::Refresh,
+        };
+        self.tables.pool_mut(pool).victim = Some(VictimProgress { block, cursor: 0, in_register: u32::MAX, valid, cause });
         log.gc_started(&GcStarted { block, valid, collection, at });
     }
 
@@ -102,7 +106,7 @@ impl FtlCore {
         self.tables.pool_mut(pool).victim = None;
         let at = self.erase(nand, victim.block, ready, log);
         log.gc_finished(&GcFinished { block: victim.block, valid: victim.valid, at });
-        if self.collector.wear_threshold > 0 && !victim.wear {
+        if self.collector.wear_threshold > 0 && victim.cause == OperationCause::Gc {
             self.level(nand, pool, ready, log);
         }
     }
@@ -146,11 +150,6 @@ impl FtlCore {
         }
         end
     }
-}
-
-/// The operation cause that is reported for moving pages of a victim.
-pub(super) fn cause_of(victim: &VictimProgress) -> OperationCause {
-    if victim.wear { OperationCause::Wear } else { OperationCause::Gc }
 }
 
 /// Settings and policy of garbage collection.

@@ -4,7 +4,6 @@ use arrayvec::ArrayVec;
 use emmclab_base::Nanos;
 use emmclab_settings::{ALWAYS, SlcMode};
 
-use super::collect::cause_of;
 use super::commit::{MoveRun, MovedUnits, ProgrammedPages};
 use super::core::FtlCore;
 use super::pool::{BlockPool, VictimProgress, WriteStream};
@@ -229,7 +228,7 @@ impl FtlCore {
         let (begin, end) = copies.page(reads, of_block.time(retried));
         copies.finish();
         let bus = |bytes: u32| if over_bus { u64::from(bytes) } else { 0 };
-        let cause = cause_of(victim);
+        let cause = victim.cause;
         for (ppn, _) in units {
             let page = page_of(*ppn);
             if page != victim.in_register {
@@ -286,7 +285,7 @@ impl FtlCore {
         let bus = |pages: u32| if over_bus { u64::from(pages) * u64::from(source.page_bytes) } else { 0 };
         // The recorded duration of a run of moves excludes the gaps in which other work ran.
         let (begin, end) = (span.1 - took, span.1);
-        let (group, cause) = (source.group, cause_of(victim));
+        let (group, cause) = (source.group, victim.cause);
         let first_page = (from.start.0 - source.first.0) >> source.page_shift;
         if reads > 0 {
             let (block, page, bus_bytes) = (victim.block, first_page, bus(reads));

@@ -23,7 +23,7 @@ pub(crate) mod write;
 use emmclab_base::{Error, ErrorClass, Nanos, Result};
 use emmclab_settings::DeviceSettings;
 
-use crate::events::{Observer, UnitsTrimmed};
+use crate::events::{CollectionPurpose, Observer, UnitsTrimmed};
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
 use crate::nand::{BlockState, Nand};
@@ -178,9 +178,22 @@ impl Ftl {
         self.core.tables.pools.len() as u32
     }
 
+    /// The blocks that need a refresh which can be executed (they are no longer open, and another block is free), with their pools.
+    pub fn refreshes<'a>(&'a self, nand: &'a Nand) -> impl Iterator<Item = (PoolId, BlockId)> + 'a {
+        let closed = nand.disturbed().iter().filter(|block| nand.state(**block) != BlockState::Open);
+        let places = closed.map(|block| (self.core.tables.pool_of(*block), *block));
+        places.filter(|(pool, _)| self.collects_now(*pool) || self.free_blocks(*pool) > 0)
+    }
+
     /// Moves up to one page of valid data of the victim (the block that is being collected) in a pool; first chooses a victim if there is
-    /// none. Returns whether the victim contains more data to move; `None` if no block is worth collecting.
-    pub fn collect_step<L: Observer>(&mut self, nand: &mut Nand, pool: PoolId, ready: Nanos, log: &mut L) -> Option<bool> {
+    /// none: the block `refresh` if it is given. Returns whether the victim contains more data to move; `None` if no block is worth
+    /// collecting.
+    pub fn collect_step<L: Observer>(
+        &mut self, nand: &mut Nand, (pool, refresh): (PoolId, Option<BlockId>), ready: Nanos, log: &mut L,
+    ) -> Option<bool> {
+        if let Some(block) = refresh.filter(|_| !self.collects_now(pool)) {
+            self.core.start_victim(nand, pool, block, CollectionPurpose::Refresh, ready, log);
+        }
         if self.core.stop.is_some() || !self.core.begin_victim(nand, pool, ready, log) {
             return None;
         }
@@ -199,7 +212,7 @@ impl Ftl {
             // Every block is folded at most once, because new blocks do not become full.
             let mut blocks = if self.core.is_slc_cache(pool) { self.full_blocks(pool) + 1 } else { 0 };
             while blocks > 0
-                && let Some(goes_on) = self.collect_step(nand, pool, ready, log)
+                && let Some(goes_on) = self.collect_step(nand, (pool, None), ready, log)
             {
                 blocks -= u32::from(!goes_on);
             }

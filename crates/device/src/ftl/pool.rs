@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use crate::events::OperationCause;
 use crate::geometry::GroupGeometry;
 use crate::ids::BlockId;
 use crate::nand::{BlockState, Nand};
@@ -67,8 +68,8 @@ pub(crate) struct VictimProgress {
     pub in_register: u32,
     /// Number of valid map units in the block when it was chosen.
     pub valid: u32,
-    /// Whether the block is moved for wear levelling.
-    pub wear: bool,
+    /// The cause of the moves.
+    pub cause: OperationCause,
 }
 
 /// The blocks of one block group in one plane. States of a block: never used or recycled, open ([`BlockPool::take`]), full (in a list),

@@ -10,6 +10,7 @@ use emmclab_base::Result;
 use super::Ftl;
 use super::pool::{BlockPool, STREAMS, VictimProgress};
 use super::tables::FtlTables;
+use crate::events::OperationCause;
 use crate::ids::{BlockId, Lpn, PoolId, Ppn};
 use crate::image::{WordReader, WordWriter, damaged};
 use crate::nand::{BlockState, Nand};
@@ -155,8 +156,8 @@ fn save(tables: &FtlTables, out: &mut WordWriter) {
         out.words([pool.used, pool.usable, pool.most_erases, pool.wear_countdown]);
         out.words(pool.open.map(|block| block.0));
         out.words(pool.victim.map_or(NO_VICTIM, |victim| {
-            let VictimProgress { block, cursor, in_register, valid, wear } = victim;
-            [block.0, cursor, in_register, valid, u32::from(wear)]
+            let VictimProgress { block, cursor, in_register, valid, cause } = victim;
+            [block.0, cursor, in_register, valid, cause as u32 - OperationCause::Gc as u32]
         }));
         for blocks in [pool.recycled(), pool.listed()] {
             out.word(blocks.len() as u32);
@@ -223,8 +224,13 @@ fn restore_pool(
     }
     let block = claims.block(image)?;
     let (cursor, in_register) = (image.word()?, image.word()?);
-    let (valid, wear) = (image.word()?, image.word()? == 1);
-    let victim = (block != BlockId::NONE).then_some(VictimProgress { block, cursor, in_register, valid, wear });
+    let (valid, moves) = (image.word()?, image.word()?);
+    let cause = match moves {
+        1 => OperationCause::Wear,
+        2 => OperationCause::Refresh,
+        _ => OperationCause::Gc,
+    };
+    let victim = (block != BlockId::NONE).then_some(VictimProgress { block, cursor, in_register, valid, cause });
     let entry = tables.pool_mut(pool);
     entry.restore(used, usable, open);
     (entry.victim, entry.wear_countdown) = (victim, wear_countdown);

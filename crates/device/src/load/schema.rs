@@ -180,7 +180,7 @@ pub(super) fn leaves(value: &Value) -> Vec<(String, Value)> {
 }
 
 fn unit(key: &str) -> &'static str {
-    const UNITS: [(&str, &str); 8] = [
+    const UNITS: [(&str, &str); 10] = [
         ("_uj_per_kb", "uJ/KB"),
         ("_us_per_kb", "us/KB"),
         ("_ns_per_byte", "ns/byte"),
@@ -189,13 +189,9 @@ fn unit(key: &str) -> &'static str {
         ("_kb", "KB"),
         ("_pct", "%"),
         ("_uj", "uJ"),
+        ("_mw", "mW"),
+        ("days", "days"),
     ];
-    if key.ends_with("_mw") {
-        return "mW";
-    }
-    if key.ends_with("days") {
-        return "days";
-    }
     UNITS.iter().find(|(ending, _)| key.ends_with(ending)).map_or("", |(_, unit)| unit)
 }
 

@@ -110,6 +110,10 @@ fn geometry(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
             faults.amount(&key(name), value);
         }
         retries(&key("retries"), group, faults);
+        if group.read_disturb_limit > 0 && (!collects || maps_blocks(&settings.mapping.scheme) || settings.zones.is_zoned()) {
+            let (key, limit) = (key("read_disturb_limit"), group.read_disturb_limit);
+            faults.add(format!("`{key}` is {limit}, but only garbage collection of a device without zones refreshes data: set gc.policy and mapping.scheme = \"page\", or remove it"));
+        }
         if group.spare_blocks > 0 && group.erase_limit == 0 {
             faults.add(format!("`{}` is set but blocks never go bad: set erase_limit", key("spare_blocks")));
         }

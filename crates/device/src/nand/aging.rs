@@ -1,4 +1,4 @@
-//! Ages of the data in the blocks, and the read retries that wear and age cause.
+//! What happens to data that stays in a block: reads of old data need retries, and data that was read often needs a refresh.
 
 use emmclab_base::Nanos;
 use emmclab_settings::{DeviceSettings, RetryPoint};
@@ -61,30 +61,56 @@ impl BlockRetries {
     }
 }
 
-/// The ages of the data in all blocks.
+/// Ages and reads of the data in all blocks.
 #[derive(Clone, Debug)]
-pub(super) struct DataAges {
+pub(super) struct BlockAging {
     /// Time at which each block was opened for programs; [`Nanos::MIN`] if that was before the simulation.
     opened: Vec<Nanos>,
     /// Age in days, at time 0, of data from before the simulation.
     days_before: f64,
+    /// Number of reads of each block since its erase, but not of those that move its data; empty if no block group has a limit.
+    reads: Vec<u32>,
+    /// Blocks that have reached their limit of reads, in this order.
+    pub disturbed: Vec<BlockId>,
 }
 
-impl DataAges {
-    /// The ages on a new device; `None` if its settings have no table of retries.
+impl BlockAging {
+    /// The state of a new device; `None` if its settings have neither a table of retries nor a limit of reads.
     pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Box<Self>> {
-        let retries = geometry.groups.iter().any(|group| !group.retries.is_empty());
-        let opened = || vec![Nanos::MIN; geometry.blocks() as usize];
-        retries.then(|| Box::new(Self { opened: opened(), days_before: settings.wear.data_age_days }))
+        let blocks = geometry.blocks() as usize;
+        let limited = geometry.groups.iter().any(|group| group.read_disturb_limit > 0);
+        let ages = limited || geometry.groups.iter().any(|group| !group.retries.is_empty());
+        let (opened, reads) = (|| vec![Nanos::MIN; blocks], || vec![0; if limited { blocks } else { 0 }]);
+        let days_before = settings.wear.data_age_days;
+        ages.then(|| Box::new(Self { opened: opened(), days_before, reads: reads(), disturbed: Vec::new() }))
+    }
+
+    /// Counts a read of a block whose data needs a refresh after `limit` reads.
+    pub fn count_read(&mut self, block: BlockId, limit: u32) {
+        let Some(reads) = self.reads.get_mut(block.index()) else { return };
+        *reads = reads.saturating_add(1);
+        if *reads == limit {
+            self.disturbed.push(block);
+        }
+    }
+
+    /// Forgets the reads of an erased block.
+    pub fn erase(&mut self, block: BlockId) {
+        if let Some(reads) = self.reads.get_mut(block.index()) {
+            *reads = 0;
+            self.disturbed.retain(|disturbed| *disturbed != block);
+        }
     }
 
     pub fn open(&mut self, block: BlockId, at: Nanos) {
         self.opened[block.index()] = at.max(Nanos::ZERO);
     }
 
-    /// All data is from before the new run.
+    /// All data is from before the new run, and its reads are not counted any more.
     pub fn rewind(&mut self) {
         self.opened.fill(Nanos::MIN);
+        self.reads.fill(0);
+        self.disturbed.clear();
     }
 
     #[inline(never)]

@@ -13,7 +13,7 @@ use emmclab_settings::DeviceSettings;
 
 use crate::geometry::{Geometry, GroupGeometry};
 use crate::ids::{BlockId, PlaneId};
-use aging::DataAges;
+use aging::BlockAging;
 use plane::EraseBlock;
 use timelines::FlashTimelines;
 
@@ -73,8 +73,8 @@ pub(crate) struct EraseResult {
 pub(crate) struct Nand {
     groups: Vec<GroupGeometry>,
     blocks: Vec<EraseBlock>,
-    /// Ages of the data; `None` if nothing depends on them.
-    ages: Option<Box<DataAges>>,
+    /// Ages and reads of the data; `None` if nothing depends on them.
+    aging: Option<Box<BlockAging>>,
     pub timelines: FlashTimelines,
 }
 
@@ -88,8 +88,8 @@ impl Nand {
                 blocks.extend(std::iter::repeat_n(block, group.blocks as usize));
             }
         }
-        let ages = DataAges::new(settings, geometry);
-        Self { groups: geometry.groups.clone(), blocks, ages, timelines: FlashTimelines::new(settings, geometry) }
+        let aging = BlockAging::new(settings, geometry);
+        Self { groups: geometry.groups.clone(), blocks, aging, timelines: FlashTimelines::new(settings, geometry) }
     }
 
     #[inline(always)]
@@ -121,17 +121,17 @@ impl Nand {
     pub fn open(&mut self, block: BlockId, at: Nanos) {
         let entry = &mut self.blocks[block.index()];
         (entry.state, entry.written) = (BlockState::Open, 0);
-        if let Some(ages) = &mut self.ages {
-            ages.open(block, at);
+        if let Some(aging) = &mut self.aging {
+            aging.open(block, at);
         }
     }
 
     /// The read retries of the pages of a block at `at`.
     #[inline]
     pub fn retries(&self, block: BlockId, at: Nanos) -> BlockRetries {
-        let Some(ages) = &self.ages else { return BlockRetries::NONE };
+        let Some(aging) = &self.aging else { return BlockRetries::NONE };
         let EraseBlock { group, erases, .. } = self.blocks[block.index()];
-        ages.retries(&self.groups[usize::from(group)], (block, erases), at)
+        aging.retries(&self.groups[usize::from(group)], (block, erases), at)
     }
 
     /// Marks a block whose data will be moved away.
@@ -172,7 +172,17 @@ impl Nand {
     #[inline]
     pub fn read(&mut self, block: BlockId, page: u32, ready: Nanos, bytes: u32, retries: Nanos) -> PageOperationTimes {
         let EraseBlock { plane, group, .. } = self.blocks[block.index()];
-        self.timelines.read(PlaneId(u32::from(plane)), &self.groups[usize::from(group)], page, ready, (bytes, retries))
+        let group = &self.groups[usize::from(group)];
+        if let Some(aging) = &mut self.aging {
+            aging.count_read(block, group.read_disturb_limit);
+        }
+        self.timelines.read(PlaneId(u32::from(plane)), group, page, ready, (bytes, retries))
+    }
+
+    /// The blocks with data that was read so often that it needs a refresh.
+    #[inline]
+    pub fn disturbed(&self) -> &[BlockId] {
+        self.aging.as_ref().map_or(&[], |aging| &aging.disturbed)
     }
 
     /// Reads a page of a plane and a block group whose block is not simulated; `bytes` cross the bus.
@@ -200,6 +210,9 @@ impl Nand {
         entry.written = 0;
         let (erases, bad) = (entry.erases, group.erase_limit > 0 && entry.erases >= group.erase_limit);
         entry.state = if bad { BlockState::Bad } else { BlockState::Free };
+        if let Some(aging) = &mut self.aging {
+            aging.erase(block);
+        }
         let ready = self.timelines.plane_free(plane).max(ready);
         let op = self.timelines.erase(plane, group, ready);
         self.timelines.note_gc(plane, ready, op.end);
@@ -220,8 +233,8 @@ impl Nand {
     /// Restarts the clock for a new run; the data is kept.
     pub fn rewind(&mut self) {
         self.timelines.rewind();
-        if let Some(ages) = &mut self.ages {
-            ages.rewind();
+        if let Some(aging) = &mut self.aging {
+            aging.rewind();
         }
     }
 

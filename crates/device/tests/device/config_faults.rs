@@ -108,6 +108,10 @@ fn contradictions_and_impossible_values_are_refused() {
             &[("geometry.block_groups.0.retries", "[{days=-1}]"), ("geometry.block_groups.0.retry_us", "9")],
             "`geometry.block_groups.0.retries.0.days` is -1; it must be 0 to 36,500",
         ),
+        (
+            &[("geometry.block_groups.0.read_disturb_limit", "9"), ("gc.policy", "none")],
+            "`geometry.block_groups.0.read_disturb_limit` is 9, but only garbage collection",
+        ),
         (&[("wear.data_age_days", "40000")], "`wear.data_age_days` is 40000; it must be 0 to 36,500"),
         (&[("controller.scheduling", "read_first"), ("controller.queue_depth", "1")], "queue_depth"),
         (&[("gc.policy", "none"), ("wear.levelling", "static")], "static"),

@@ -1,8 +1,8 @@
-//! Read retries by wear and age of the data, against calculations by hand.
+//! Read retries by wear and age of the data, and the refresh of data that was read often, against calculations by hand.
 
 use emmclab_base::Nanos;
 use emmclab_base::Op::{Read, Write};
-use emmclab_device::{Device, DeviceCommand, NullObserver};
+use emmclab_device::{BlockId, Device, DeviceCommand, Lpn, NullObserver, OperationCause};
 
 use crate::common::{Completions, command, config, responses_us};
 
@@ -104,4 +104,58 @@ fn moves_of_data_are_retried_too_and_the_moved_data_is_new() {
     let new = odd.iter().filter(|time| **time == 100.0).count();
     assert!(new > 0 && odd.iter().all(|time| [100.0, 160.0].contains(time)));
     assert!(new as u64 <= retried);
+}
+
+/// A device that moves a block of four full pages after `limit` reads.
+fn disturbed(limit: &str) -> Device {
+    let settings = [
+        ("gc.policy", "greedy"),
+        ("capacity.over_provisioning_pct", "100"),
+        ("geometry.block_groups.0.read_disturb_limit", limit),
+    ];
+    filled(&settings, 8)
+}
+
+fn block_of(device: &Device, page: u32) -> BlockId {
+    device.geometry().block_of(device.lookup(Lpn(page)).unwrap())
+}
+
+#[test]
+fn a_block_moves_once_when_its_reads_reach_the_limit_and_then_another_is_read() {
+    let mut device = disturbed("10");
+    let (other, mut before) = (block_of(&device, 4), block_of(&device, 0));
+    for refreshes in 1..=3 {
+        reads(&mut device, [0, 1, 2, 0, 1, 3, 0, 1, 2].into_iter(), 0);
+        device.idle_until(device.idle_from() + Nanos::from_millis(100));
+        assert_eq!(block_of(&device, 0), before, "nine reads move nothing");
+        reads(&mut device, 0..1, 0);
+        device.idle_until(device.idle_from() + Nanos::from_millis(100));
+        let counters = device.counters();
+        let programs = counters.page_programs[OperationCause::Refresh as usize];
+        assert_eq!((counters.refreshes, programs, counters.group_erases[0]), (refreshes, 4 * refreshes, refreshes));
+        assert!((0..4).all(|page| block_of(&device, page) == block_of(&device, 0)) && block_of(&device, 0) != before);
+        before = block_of(&device, 0);
+    }
+    assert_eq!(block_of(&device, 4), other, "a block that is not read stays");
+    assert_eq!(device.counters().waf_of(OperationCause::Refresh), 12.0 / 8.0);
+    // A new run counts reads anew.
+    reads(&mut device, [0; 9].into_iter(), 0);
+    device.rewind();
+    reads(&mut device, [0; 9].into_iter(), 0);
+    device.idle_until(Nanos::from_millis(100));
+    assert_eq!(device.counters().refreshes, 0);
+}
+
+#[test]
+fn without_idle_time_each_command_moves_one_page() {
+    // The tenth read reaches the limit. Each of the next four waits for the move of a page (100 + 1,000 us), the fifth for the erase.
+    let mut device = disturbed("10");
+    let mut told = Completions::default();
+    for _ in 0..16 {
+        device.submit(&DeviceCommand { arrival: device.idle_from(), ..command(0, Read, 0, 4) }, &mut told).unwrap();
+    }
+    let took = responses_us(&told.0);
+    assert_eq!(took[..10], [100.0; 10]);
+    assert_eq!(took[10..], [1200.0, 1200.0, 1200.0, 1200.0, 5100.0, 100.0]);
+    assert_eq!(told.0[10].waits.gc, Nanos::from_micros(1100));
 }

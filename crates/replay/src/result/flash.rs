@@ -37,6 +37,8 @@ pub struct WriteAmplification {
     pub gc: f64,
     /// Part of the write amplification that is due to pages moved by wear levelling.
     pub wear: f64,
+    /// Part of the write amplification that is due to pages moved because they were read often.
+    pub refresh: f64,
     /// Part of the write amplification that is due to pages of a mapping table on the flash.
     pub map: f64,
 }
@@ -48,6 +50,7 @@ impl WriteAmplification {
             host: counters.waf_of(OperationCause::Host),
             gc: counters.waf_of(OperationCause::Gc),
             wear: counters.waf_of(OperationCause::Wear),
+            refresh: counters.waf_of(OperationCause::Refresh),
             map: counters.waf_of(OperationCause::Map),
         }
     }
@@ -72,6 +75,9 @@ pub struct PageOperations {
     /// Number of page operations for wear levelling.
     #[schemars(extend("label" = "{of} of wear levelling"))]
     pub wear: u64,
+    /// Number of page operations for the refresh of data that was read often.
+    #[schemars(extend("label" = "{of} of refresh"))]
+    pub refresh: u64,
     /// Number of page operations for a map on the flash.
     #[schemars(extend("label" = "{of} of the map"))]
     pub map: u64,
@@ -85,6 +91,7 @@ impl PageOperations {
             read_modify_write: pages[OperationCause::ReadModifyWrite as usize],
             gc: pages[OperationCause::Gc as usize],
             wear: pages[OperationCause::Wear as usize],
+            refresh: pages[OperationCause::Refresh as usize],
             map: pages[OperationCause::Map as usize],
         }
     }
@@ -105,6 +112,9 @@ pub struct FlashOperations {
     /// Number of page reads that needed a read retry.
     #[schemars(extend("label" = "Retried page reads", "better" = "lower"))]
     pub retried_reads: u64,
+    /// Number of blocks whose data was refreshed because they were read often.
+    #[schemars(extend("label" = "Refreshed blocks", "better" = "lower"))]
+    pub refreshed_blocks: u64,
     /// Number of read retries.
     #[schemars(extend("label" = "Read retries", "better" = "lower"))]
     pub read_retries: u64,
@@ -117,6 +127,7 @@ impl FlashOperations {
             page_programs: PageOperations::new(&counters.page_programs),
             block_erases: counters.block_erases(),
             retried_reads: counters.retried_reads,
+            refreshed_blocks: counters.refreshes,
             read_retries: counters.group_retries.iter().sum(),
         }
     }

@@ -182,6 +182,7 @@ pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
         prop::sample::select(if plain { vec!["dynamic".to_owned()] } else { names("AllocationSettings", "policy") }),
         prop::sample::select(vec!["none", "dynamic", "static"]),
         choice(plain, &["blocking", "incremental"]),
+        prop::sample::select(vec!["0", "2", "12"]),
     );
     let numbers = (
         prop::sample::select(vec![4u32, 8]),
@@ -205,7 +206,7 @@ pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
         |(shape, groups, policy, words, numbers, flags, cache)| {
             let (cache_kb, read_kb, replace, write_back, hpi, urgent, slc, fold) = cache;
             let slc = if collects(policy) { slc } else { "off" };
-            let (parallelism, complete, scheduling, allocation, levelling, mode) = words;
+            let (parallelism, complete, scheduling, allocation, levelling, mode, reads) = words;
             let (unit_kb, bus, idle, share, limit, hot) = numbers;
             let [same_offset, copy_back, cache_read, cache_program, retries] = flags;
             let collects = collects(policy);
@@ -287,6 +288,9 @@ pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
                 // Blocks in SLC mode have half of the pages, and collection needs two pages.
                 let pages = if slc == "off" { pages } else { pages + 2 };
                 text += &block_group(page_kb.max(unit_kb), blocks, pages, limit);
+                if collects {
+                    let _ = writeln!(text, "read_disturb_limit = {reads}");
+                }
                 if retries {
                     text +=
                         "retry_us = 40\nretries = [{ steps = 0.5 }, { days = 0.00005, steps = 2 }, { erases = 3, steps = 3 }]\n";
