@@ -49,7 +49,7 @@ pub struct Profile {
     by_device: IoShareTable,
     reissues: ReissueCounters,
     flags: FlagCounters,
-    /// The cost of journaling, if the trace has notes on blocks.
+    /// The cost of journaling, if the trace has notes on blocks or its journal is found by addresses.
     journal: JournalCost,
     fsync: Option<Box<FsyncProfile>>,
 }
@@ -102,6 +102,11 @@ impl Profile {
             for request in &ahead {
                 self.timeline.add_data(request);
             }
+            if !batch.has_notes() {
+                for request in &ahead {
+                    self.journal.add(request, &[], self.devices.index(request.device));
+                }
+            }
             for request in ahead.drain(..) {
                 self.add(&request);
             }
@@ -132,9 +137,10 @@ impl Profile {
     /// Adds another profile.
     ///
     /// [`MergeRelation::Consecutive`]: `other` is the next piece of the same recording. If all requests of this piece are complete before the next
-    /// one begins, the result is that of one pass, except for three figures that start again in each piece: reuse distances (the first
+    /// one begins, the result is that of one pass, except for four figures that start again in each piece: reuse distances (the first
     /// touch of a page in a piece counts as a first touch), update intervals (an overwrite of a page last written in an earlier piece
-    /// counts in `overwrite_pct`, but has no interval), and the growth of the working set (its end is correct). If requests overlap the
+    /// counts in `overwrite_pct`, but has no interval), the growth of the working set (its end is correct), and journals that are found by
+    /// addresses (a commit that continues in the next piece is not recognised). If requests overlap the
     /// boundary, queue depth, no-wait and busy time are computed for each piece separately.
     ///
     /// [`MergeRelation::Separate`]: `other` is another recording. Counts, times and durations are added; addresses, gaps and sequences do not
@@ -221,7 +227,7 @@ impl Profile {
             queue: waits.queue.summary(tables.duration_s),
             idle_gc: waits.queue.idle_gc(tables.duration_s, self.operations.of(Op::Write).sectors()),
             power_saving: waits.wake_up.power_saving(),
-            journal: self.journal.report_of_notes(header),
+            journal: self.journal.report_if_found(header, &self.devices),
             fsync: self.fsync.as_ref().map(|fsync| fsync.report(header, ledger, self.origin())),
             figures: self.figures(&all, &tables, &waits, header, ledger),
             findings: Vec::new(),

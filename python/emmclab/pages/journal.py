@@ -110,10 +110,11 @@ def render(journal: Journal) -> str:
 
 
 def _head(journal: Journal) -> Head:
-    commits, by_roles = journal["commits"], journal.by_roles
+    commits = journal["commits"]
+    at_most = journal["known_by"] == "flags" and not any(row["sign"] == "journal" for row in journal["by_sign"])
     tiles = [
         tile("Written", journal["written_kb"], "KB"),
-        tile("Journal", journal["journal_pct"], "%", note="of bytes written" if by_roles else "at most"),
+        tile("Journal", journal["journal_pct"], "%", note="at most" if at_most else "of bytes written"),
         tile("Commits", commits["commits"] if commits else None, digits=12),
         tile("Flushes and FUA", journal["flush_fua_time_pct"], "%", note="of the service time of synchronous writes"),
     ]

@@ -124,10 +124,12 @@ class Journal(FieldMapping):
                 parts[0] += f", in {commits['commits']:,} commits of {blocks:.1f} blocks"
             if (unchanged := self["logged"]["unchanged_sectors_pct"]) is not None:
                 parts.append(f"{unchanged:.1f} % of the logged sectors are the same as in their last logged copy")
+        elif self["known_by"] == "addresses":
+            parts = [f"By their addresses, {self._found()}"]
         elif share is None and (checkpoints := self._checkpoints()):
             parts = [checkpoints]
         elif share is None:
-            parts = ["Roles are not known, and no flag or address indicates a journal"]
+            parts = ["Roles are not known, and neither flags nor addresses indicate a journal"]
         else:
             by_flag = any(row["sign"] == "journal" for row in self["by_sign"])
             writer = "the journal's thread wrote" if by_flag else "by their addresses, up to"
@@ -151,6 +153,7 @@ class Journal(FieldMapping):
             self._kinds(),
             self._roles(),
             self._signs(),
+            self._found_table(),
             self._threads(),
             self._commits(),
             self._logged(),
@@ -168,6 +171,10 @@ class Journal(FieldMapping):
                 "Roles are not known: this trace has no block notes. Flags and addresses show which writes "
                 "are likely the journal's, but not what their blocks are or how much of them changed."
             )
+            if self["known_by"] == "flags" and self["found"]:
+                remarks.append(f"Without the flags, by their addresses, {self._found()}.")
+            elif self["writes"] and not self["found"]:
+                remarks.append("No writes follow the write pointer of a journal, and none alternate like checkpoints.")
         if (commits := self["commits"]) is not None:
             parts = [f"Commits are counted by {commits['counted_by']}: {commits['commits']:,}"]
             if (rate := commits["commits_per_s"]) is not None:
@@ -244,6 +251,59 @@ class Journal(FieldMapping):
                 for row in self["by_sign"]
             ],
             2,
+        )
+
+    def _found(self) -> str:
+        """Return the end of a sentence on the journals and checkpoints that are found by addresses."""
+        parts = []
+        for kind, what in (
+            ("journal", "follow the write pointer of a journal (as ext4 writes it), in {:,} commits of {:,.1f} KB"),
+            ("checkpoints", "are checkpoints of f2fs, which has no journal: {:,} with {:,.1f} KB"),
+        ):
+            rows = [row for row in self["found"] if row["kind"] == kind]
+            if commits := sum(row["commits"] for row in rows):
+                share = sum(row["written_pct"] for row in rows)
+                size = sum(row["commits"] * row["commit_kb"] for row in rows) / commits
+                parts.append(f"{share:.1f} % of the bytes written {what.format(commits, size)} and a last block")
+        return "; ".join(parts)
+
+    def _found_table(self) -> TextTable:
+        return TextTable(
+            "Found by addresses and times",
+            [
+                "device",
+                "file system",
+                "what",
+                "first sector",
+                "range KB",
+                "requests",
+                "KB",
+                "% of written",
+                "commits",
+                "KB before the last block",
+                "passes",
+                "in order %",
+                "in the range %",
+            ],
+            [
+                [
+                    row["device"] or "–",
+                    row["file_system"],
+                    row["kind"],
+                    f"{row['first_sector']:,}",
+                    f"{row['size_kb']:,.0f}",
+                    f"{row['writes']:,}",
+                    f"{row['kb']:,.0f}",
+                    _number(row["written_pct"]),
+                    f"{row['commits']:,}",
+                    _number(row["commit_kb"], 1),
+                    f"{row['passes']:,}",
+                    _number(row["closed_pct"], 1),
+                    _number(row["within_pct"], 1),
+                ]
+                for row in self["found"]
+            ],
+            3,
         )
 
     def _checkpoints(self) -> str:

@@ -26,6 +26,7 @@ _ESTIMATES = {
     "reuse_distance": "the first touch of a page in each part counts as its first touch in the trace",
     "update_interval": "an overwrite of a page that was last written in an earlier part has no interval",
     "working_set": "over time a page is counted again in each part; the last value is exact",
+    "journal": "a commit that continues in the next part is not recognised by addresses",
     "queue_depth": "requests that are unfinished at the end of a part do not count in the next one; the same "
     "holds for no-wait, busy and idle time, wake-ups and re-issues",
 }
@@ -277,5 +278,5 @@ def estimates(fields: Mapping[str, Any], parts: int) -> list[Estimate]:
     return [
         {"figure": figure, "why": cause, "error_pct": error_pct if figure == "reuse_distance" else None}
         for figure, cause in _ESTIMATES.items()
-        if fields["figures"].get(figure)
+        if fields["figures"].get(figure) or (figure == "journal" and fields[figure] and fields[figure]["found"])
     ]

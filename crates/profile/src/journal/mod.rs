@@ -1,8 +1,9 @@
-//! The cost of journaling. It is computed from notes on the roles of blocks; for traces without notes, it is estimated from flags and
+//! The cost of journaling. It is computed from notes on the roles of blocks; for traces without notes, it is derived from flags and
 //! addresses.
 
 mod block_roles;
 mod over_time;
+mod write_pointer;
 mod write_signs;
 
 use emmclab_trace::{Batch, BlockNote, Nanos, Op, RecordedActivity, Request, RequestFlags, TraceHeader};
@@ -11,9 +12,10 @@ use crate::bins::pct;
 use crate::elapsed;
 use crate::options::MergeRelation;
 use crate::processes::NameMap;
-use crate::report::{BlockKindRow, CommitSummary, JournalReport};
+use crate::report::{BlockKindRow, CommitSummary, JournalReport, SignRow};
 use block_roles::{RoleCounters, TransactionCounters};
-use over_time::JournalOverTime;
+use over_time::{JournalEvidence, JournalOverTime};
+use write_pointer::{FoundJournals, WritePointers};
 use write_signs::{SignCounters, SyncWriteCounters};
 
 /// Sectors per KB.
@@ -37,7 +39,7 @@ impl JournalProfile {
 
     /// Reports on all batches added so far. `header` is the trace's header after reading has ended.
     pub fn finish(&self, header: &TraceHeader) -> JournalReport {
-        self.cost.report(header)
+        self.cost.report(header, &self.devices)
     }
 }
 
@@ -54,6 +56,7 @@ pub(crate) struct JournalCost {
     transactions: TransactionCounters,
     synchronous: SyncWriteCounters,
     signs: SignCounters,
+    pointers: WritePointers,
     over_time: JournalOverTime,
 }
 
@@ -72,6 +75,7 @@ impl JournalCost {
         self.written_sectors += u64::from(request.sectors);
         self.noted += u64::from(!notes.is_empty());
         self.signs.add(request, space);
+        self.pointers.add(request, space);
         if notes.is_empty() {
             return;
         }
@@ -91,33 +95,57 @@ impl JournalCost {
         self.written_sectors += other.written_sectors;
         self.noted += other.noted;
         self.roles.merge(&other.roles);
-        self.transactions.merge(other.transactions, join, space_of);
+        self.transactions.merge(other.transactions, join, &space_of);
+        self.pointers.merge(other.pointers, join, &space_of);
         self.synchronous.merge(&other.synchronous);
         self.signs.merge(&other.signs);
         self.over_time.merge(other.over_time, join == MergeRelation::Separate);
     }
 
-    /// Returns a report on a trace with notes on blocks; `None` if no request has notes.
-    pub fn report_of_notes(&self, header: &TraceHeader) -> Option<JournalReport> {
-        (self.noted > 0).then(|| self.report(header))
+    /// Returns a report on a trace with notes on blocks, or with a journal or checkpoints that are found by their addresses; `None`
+    /// otherwise.
+    pub fn report_if_found(&self, header: &TraceHeader, devices: &NameMap) -> Option<JournalReport> {
+        Some(self.report(header, devices)).filter(|report| self.noted > 0 || !report.found.is_empty())
     }
 
-    fn report(&self, header: &TraceHeader) -> JournalReport {
+    fn report(&self, header: &TraceHeader, devices: &NameMap) -> JournalReport {
         let by_roles = self.noted > 0;
         let duration_s = self.first.map_or(0.0, |first| elapsed(first, self.last) as f64 / 1e9);
-        let knows_journal = header.recorded().has(RequestFlags::JOURNAL) && self.signs.has_journal();
-        let journal_sectors =
-            if by_roles { Some(self.roles.journal_sectors()) } else { self.signs.journal_sectors(knows_journal) };
-        let activity = header.activity.as_deref().and_then(RecordedActivity::from_json).unwrap_or_default();
-        let commits = if by_roles {
-            Some(self.transactions.report(&self.roles, duration_s))
+        let found = if by_roles { FoundJournals::default() } else { self.pointers.found(devices, self.written_sectors) };
+        let evidence = if by_roles {
+            JournalEvidence::Roles
+        } else if header.recorded().has(RequestFlags::JOURNAL) && self.signs.has_journal() {
+            JournalEvidence::Thread
+        } else if found.commits > 0 {
+            JournalEvidence::Addresses
         } else {
-            self.signs.commits(&activity, knows_journal, duration_s)
+            JournalEvidence::Flags
+        };
+        let journal_sectors = match evidence {
+            JournalEvidence::Roles => Some(self.roles.journal_sectors()),
+            JournalEvidence::Addresses => Some(found.sectors),
+            JournalEvidence::Thread => self.signs.journal_sectors(true),
+            JournalEvidence::Flags => self.signs.journal_sectors(false),
+        };
+        let activity = header.activity.as_deref().and_then(RecordedActivity::from_json).unwrap_or_default();
+        let commits = match evidence {
+            JournalEvidence::Roles => Some(self.transactions.report(&self.roles, duration_s)),
+            JournalEvidence::Addresses => Some(counted("groups of writes that a single block ends", found.commits, duration_s)),
+            JournalEvidence::Thread => self.signs.commits(&activity, true, duration_s),
+            JournalEvidence::Flags => self.signs.commits(&activity, false, duration_s),
         };
         let counted = commits.as_ref().map(|commits| commits.commits);
-        let over_time = self.over_time.rows(self.first.unwrap_or_default(), by_roles, knows_journal);
+        let mut over_time = self.over_time.clone();
+        over_time.merge(found.over_time, false);
+        let over_time = over_time.rows(self.first.unwrap_or_default(), evidence);
+        let by_sign = match evidence {
+            JournalEvidence::Roles => Vec::new(),
+            JournalEvidence::Addresses => write_pointer_rows((found.writes, found.sectors), (self.writes, self.written_sectors)),
+            JournalEvidence::Thread | JournalEvidence::Flags => self.signs.rows(self.written_sectors),
+        };
         JournalReport {
-            known_by: if by_roles { "roles" } else { "flags" },
+            known_by: evidence.name(),
+            found: found.rows,
             duration_s,
             requests: self.requests,
             writes: self.writes,
@@ -126,7 +154,7 @@ impl JournalCost {
             journal_pct: journal_sectors.and_then(|sectors| pct(sectors, self.written_sectors)),
             by_kind: if by_roles { self.kinds() } else { Vec::new() },
             by_role: if by_roles { self.roles.rows(self.written_sectors) } else { Vec::new() },
-            by_sign: if by_roles { Vec::new() } else { self.signs.rows(self.written_sectors) },
+            by_sign,
             logged: by_roles.then(|| self.roles.logged()),
             changed_sectors: if by_roles { self.roles.changed_rows() } else { Vec::new() },
             synchronous: self.synchronous.rows(counted),
@@ -152,6 +180,22 @@ impl JournalCost {
         }
         rows
     }
+}
+
+/// Rows for the writes that follow the write pointer of a journal or begin a checkpoint, and for all others. Both arguments are numbers of
+/// requests and of sectors.
+fn write_pointer_rows((found, found_sectors): (u64, u64), (writes, sectors): (u64, u64)) -> Vec<SignRow> {
+    let row = |sign, about, requests, sectors_of: u64| SignRow {
+        sign,
+        about,
+        requests,
+        kb: sectors_of as f64 / SECTORS_PER_KB,
+        written_pct: pct(sectors_of, sectors),
+    };
+    vec![
+        row("write pointer", "groups that a single block ends, in a circular log or in checkpoint packs", found, found_sectors),
+        row("none", "all other writes", writes - found, sectors - found_sectors),
+    ]
 }
 
 /// A rate per second; `None` if the duration is 0.

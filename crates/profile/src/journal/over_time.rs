@@ -29,6 +29,33 @@ pub(super) struct JournalTimeBin {
     flagged: u64,
     flagged_durable: u64,
     durable_sectors: u64,
+    /// Sectors written to a journal that is found by its addresses, and the number of its commits.
+    pointed: u64,
+    pointed_commits: u64,
+}
+
+/// How the writes of the journal are recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum JournalEvidence {
+    /// By notes on the roles of blocks.
+    Roles,
+    /// By the flag of the journal's thread.
+    Thread,
+    /// By the addresses of writes that follow a write pointer.
+    Addresses,
+    /// By FUA and preflush. The result is an upper bound.
+    Flags,
+}
+
+impl JournalEvidence {
+    /// The value of [`JournalReport::known_by`](crate::report::JournalReport).
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Roles => "roles",
+            Self::Addresses => "addresses",
+            Self::Thread | Self::Flags => "flags",
+        }
+    }
 }
 
 impl BinContent for JournalTimeBin {
@@ -41,6 +68,8 @@ impl BinContent for JournalTimeBin {
         self.flagged += other.flagged;
         self.flagged_durable += other.flagged_durable;
         self.durable_sectors += other.durable_sectors;
+        self.pointed += other.pointed;
+        self.pointed_commits += other.pointed_commits;
     }
 }
 
@@ -61,6 +90,12 @@ impl JournalTimeBin {
             self.flagged += sectors;
             self.flagged_durable += u64::from(durable);
         }
+    }
+
+    /// Adds sectors of a journal that is found by its addresses. `commit` is whether a commit block is among them.
+    pub fn add_pointed(&mut self, sectors: u64, commit: bool) {
+        self.pointed += sectors;
+        self.pointed_commits += u64::from(commit);
     }
 
     pub fn add_notes(&mut self, notes: &[BlockNote]) {
@@ -86,15 +121,16 @@ impl JournalOverTime {
         self.0.merge(other.0, aligned);
     }
 
-    /// Returns a row for each bin with a write or flush. With `by_roles`, commits are counted by the roles of blocks. Otherwise, writes
-    /// with FUA or preflush count as commits; with `by_flag`, only those with the flag of the journal's thread do.
-    pub fn rows(&self, origin: Nanos, by_roles: bool, by_flag: bool) -> Vec<JournalTimeRow> {
+    /// Returns a row for each bin with a write or flush. Without [`JournalEvidence::Roles`] or [`JournalEvidence::Addresses`], writes with FUA
+    /// or preflush count as commits; with [`JournalEvidence::Thread`], only those of the journal's thread do.
+    pub fn rows(&self, origin: Nanos, evidence: JournalEvidence) -> Vec<JournalTimeRow> {
         let used = self.0.iter(origin).filter(|(_, _, bin)| bin.written + bin.flushes > 0);
         used.map(|(time_s, width_s, bin)| {
-            let (commits, journal) = match (by_roles, by_flag) {
-                (true, _) => (bin.commits, bin.journal),
-                (false, true) => (bin.flagged_durable, bin.flagged),
-                (false, false) => (bin.durable, bin.durable_sectors),
+            let (commits, journal) = match evidence {
+                JournalEvidence::Roles => (bin.commits, bin.journal),
+                JournalEvidence::Thread => (bin.flagged_durable, bin.flagged),
+                JournalEvidence::Addresses => (bin.pointed_commits, bin.pointed),
+                JournalEvidence::Flags => (bin.durable, bin.durable_sectors),
             };
             JournalTimeRow {
                 time_s,

@@ -7,8 +7,11 @@ use super::Quantiles;
 /// The cost of journaling in a trace, computed from notes about block roles if the trace has them, otherwise from flags and addresses.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JournalReport {
-    /// How journal writes were recognised: `roles` if the trace has notes about block roles, otherwise `flags`.
+    /// How journal writes were recognised: `roles` if the trace has notes about block roles, otherwise `flags` if the recording marks the
+    /// writes of the journal's thread, otherwise `addresses` if a journal or checkpoints are found by their addresses, otherwise `flags`.
     pub known_by: &'static str,
+    /// Journals and checkpoints that are found by the addresses and times of writes alone; empty if the roles of blocks are known.
+    pub found: Vec<FoundJournalRow>,
     /// Time from the first arrival to the last completion, seconds.
     pub duration_s: f64,
     /// Number of requests of all operations.
@@ -18,8 +21,8 @@ pub struct JournalReport {
     /// Data written, KB.
     pub written_kb: f64,
     /// Data written to the journal, KB; `None` if no journal is recognised. Without notes about block roles, it is the data of requests
-    /// that are marked as writes of the journal thread. If no request has this mark, it is the data of writes with FUA or preflush, and of
-    /// writes that end where a write with FUA or preflush begins.
+    /// that are marked as writes of the journal thread. If no request has this mark, it is the data of the journals and checkpoints in
+    /// `found`; if there are none, that of writes with FUA or preflush, and of writes that end where a write with FUA or preflush begins.
     pub journal_kb: Option<f64>,
     /// Journal data as a percentage of the written data.
     pub journal_pct: Option<f64>,
@@ -76,6 +79,37 @@ pub struct BlockRoleRow {
     pub written_pct: Option<f64>,
 }
 
+/// A journal or the checkpoint packs of a file system, found by the addresses and times of writes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FoundJournalRow {
+    /// The device; `None` if the trace does not name it.
+    pub device: Option<String>,
+    /// The file system that writes in this way: `ext4` or `f2fs`.
+    pub file_system: &'static str,
+    /// `journal` or `checkpoints`.
+    pub kind: &'static str,
+    /// First sector of the range of addresses.
+    pub first_sector: u64,
+    /// Size of the range, KB.
+    pub size_kb: f64,
+    /// Number of writes to the journal or the packs.
+    pub writes: u64,
+    /// Data of these writes, KB.
+    pub kb: f64,
+    /// Share of written bytes, percent.
+    pub written_pct: Option<f64>,
+    /// Number of commits or checkpoints.
+    pub commits: u64,
+    /// Mean data of a commit or checkpoint before its last block, KB.
+    pub commit_kb: f64,
+    /// Number of ascending runs of the write pointer, or of checkpoints that were written to the other pack than the previous one.
+    pub passes: u64,
+    /// Evidence: share of the groups of writes that a single block ended, or of checkpoints in the other pack than the previous one, percent.
+    pub closed_pct: Option<f64>,
+    /// Evidence: share of the writes in the range that follow the write pointer, percent; `None` for checkpoints.
+    pub within_pct: Option<f64>,
+}
+
 /// Writes of one class, which is recognised by a flag or an address.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SignRow {
@@ -94,7 +128,8 @@ pub struct SignRow {
 /// Summary of the journal's commits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CommitSummary {
-    /// How commits were counted: `commit blocks`, `events of the journal`, or `writes with fua or preflush`.
+    /// How commits were counted: `commit blocks`, `events of the journal`, `groups of writes that a single block ends`, or `writes with fua
+    /// or preflush`.
     pub counted_by: &'static str,
     /// Number of commits.
     pub commits: u64,

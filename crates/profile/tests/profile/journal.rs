@@ -189,6 +189,96 @@ fn a_trace_that_tells_nothing_of_a_journal_has_no_figures_of_it() {
     assert_eq!((empty.requests, empty.duration_s, empty.over_time.len()), (0, 0.0, 0));
 }
 
+/// Writes one after the other, each 1 ms long, from the last one's completion on.
+struct Writer {
+    rows: Vec<Noted>,
+    now_ms: i64,
+}
+
+impl Writer {
+    /// Writes to `sector` when everything before is complete, or together with the previous write.
+    fn write(&mut self, sector: u64, sectors: u32, together: bool) -> u64 {
+        self.now_ms += i64::from(!together) * 2;
+        self.rows.push(plain(request(self.now_ms, Op::Write, sector, sectors, RequestFlags::empty(), 1)));
+        sector + u64::from(sectors)
+    }
+}
+
+/// The found journals and checkpoints as first sector, writes, KB, commits and passes.
+fn found(rows: &[Noted]) -> Vec<(&'static str, u64, u64, f64, u64, u64)> {
+    let report = report(rows, &TraceHeader::default());
+    assert_eq!(report.known_by, if report.found.is_empty() { "flags" } else { "addresses" });
+    let of_journals: f64 = report.over_time.iter().map(|row| row.journal_kb).sum();
+    assert_eq!(of_journals, report.found.iter().map(|row| row.kb).sum::<f64>(), "all of it lies in some bin of time");
+    report.found.iter().map(|row| (row.file_system, row.first_sector, row.writes, row.kb, row.commits, row.passes)).collect()
+}
+
+#[test]
+fn packs_that_take_turns_are_checkpoints_and_one_pack_alone_is_not() {
+    let checkpoints = |turns: bool| {
+        let mut writer = Writer { rows: Vec::new(), now_ms: 0 };
+        for number in 0..20 {
+            let pack = if turns && number % 2 == 1 { 8_192 } else { 4_096 };
+            let end = writer.write(pack, 32, false);
+            writer.write(end, 8, false);
+            writer.write(100_000 + 64 * number, 8, false);
+        }
+        writer.rows
+    };
+    assert_eq!(found(&checkpoints(true)), [("f2fs", 4_096, 40, 400.0, 20, 19)]);
+    assert_eq!(found(&checkpoints(false)), []);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(64)))]
+    /// Transactions of one or several writes, which wrap around in a log, between appends and random writes of other files.
+    #[test]
+    fn a_journal_is_found_by_its_addresses_alone(
+        transactions in prop::collection::vec((prop::collection::vec(2u32..16, 1..4), 0u32..4), 30..80), wrap in 12usize..20,
+    ) {
+        let mut writer = Writer { rows: Vec::new(), now_ms: 0 };
+        let (mut head, mut file, mut sectors, mut writes) = (1_000_000, 5_000_000, 0, 0);
+        for (number, (group, others)) in transactions.iter().enumerate() {
+            if number % wrap == 0 {
+                head = 1_000_000;
+            }
+            for (place, blocks) in group.iter().enumerate() {
+                head = writer.write(head, 8 * blocks, place > 0);
+            }
+            head = writer.write(head, 8, false);
+            writes += group.len() as u64 + 1;
+            sectors += 8 * (group.iter().sum::<u32>() + 1);
+            for other in 0..*others {
+                file = writer.write(file, 8 * (1 + other), false);
+                writer.write(8 * u64::from(other * 7_919 % 1_000), 8, true);
+            }
+        }
+        // The last pass may be too short to be recognised by itself, but lies in the range of the others.
+        let passes = transactions.len().div_ceil(wrap) as u64;
+        let kb = f64::from(sectors) / 2.0;
+        let found = found(&writer.rows);
+        prop_assert_eq!(found.len(), 1);
+        let (file_system, first, found_writes, found_kb, commits, found_passes) = found[0];
+        prop_assert_eq!((file_system, first), ("ext4", 1_000_000));
+        if transactions.len() % wrap == 0 || transactions.len() % wrap >= 8 {
+            prop_assert_eq!((found_writes, found_kb, commits, found_passes), (writes, kb, transactions.len() as u64, passes));
+        } else {
+            prop_assert!(found_writes <= writes && found_kb <= kb && found_passes + 1 >= passes);
+        }
+    }
+
+    /// An append waits for the one before it, so that its last block is not a commit block.
+    #[test]
+    fn files_to_which_programs_append_are_no_journal(sizes in prop::collection::vec(1u32..6, 50..200)) {
+        let mut writer = Writer { rows: Vec::new(), now_ms: 0 };
+        let mut head = 0;
+        for blocks in sizes {
+            head = writer.write(head, 8 * blocks, false);
+        }
+        prop_assert_eq!(found(&writer.rows), []);
+    }
+}
+
 #[test]
 fn a_profile_has_the_section_only_where_there_are_notes() {
     assert_eq!(section(&profile_of(&two_commits())), Some(report(&two_commits(), &TraceHeader::default())));

@@ -75,7 +75,7 @@ def _work(results: Results, device: str) -> TextTable:
             number_cell(run["durable.requests"]),
             number_cell(run["durable.p50_ms"], 3),
             number_cell(run["durable.p99_ms"], 3),
-            number_cell(durable_pct(run), 1),
+            number_cell(None if run["durable.mean_ms"] is None else durable_pct(run), 1),
             number_cell(run.requests.bytes_written / 2**20, 1),
             number_cell(run.flash.page_programs.total),
             number_cell(run.write_amplification.waf, 2),

@@ -142,16 +142,31 @@ def _journals(results: Results, field: str, names: Iterable[str] = APPLICATIONS)
     return {name: float(results.profiles[name]["journal"][field]) for name in names}
 
 
+def _recorded_shares(results: Results) -> dict[str, float]:
+    """Return the share of the journal in each trace of the user whose journal is known by more than an upper bound."""
+    ours = {*PROGRAMS, *(name + _NO_JOURNAL for name in PROGRAMS)}
+    journals = {name: profile["journal"] for name, profile in results.profiles.items() if name not in ours}
+    return {
+        name: journal["journal_pct"]
+        for name, journal in journals.items()
+        if journal is not None
+        and (journal["known_by"] == "roles" or any(row["kind"] == "journal" for row in journal["found"]))
+    }
+
+
 @measure
 def journal_share(results: Results) -> Measurement:
-    """Measure the journal's share of the written bytes, in percent."""
+    """Measure the journal's share of the written bytes, in percent: of recorded traces if any, else of programs."""
     shares = _journals(results, "journal_pct")
     benchmarks = _journals(results, "journal_pct", BENCHMARKS)
+    phones = _recorded_shares(results)
+    judged, what = (phones, "recorded traces") if phones else (shares, "applications")
+    recorded = f"Recorded: {_values_text(phones, _plain)}. Programs beside them: " if phones else ""
     return Measurement(
-        f"{median(shares.values()):.0f} % (median of {len(shares)} applications)",
-        {"median_pct": median(shares.values())},
-        f"{_values_text(shares, _plain)}. Benchmarks of SQLite and of new files, which write little else, have "
-        f"{_range(benchmarks.values())}. Small synchronous writes cause the share: photos and packages write "
+        f"{median(judged.values()):.0f} % (median of {len(judged)} {what})",
+        {"median_pct": median(judged.values())},
+        f"{recorded}{_values_text(shares, _plain)}. Benchmarks of SQLite and of new files, which write little else, "
+        f"have {_range(benchmarks.values())}. Small synchronous writes cause the share: photos and packages write "
         "mostly data.",
     )
 
