@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use emmclab_base::{ByteSize, Error, ErrorClass, Nanos, Result};
-use emmclab_host::{BarrierMode, FileClass, FilesystemKind, HostConfig, Mount, MountId, MountOptions, SyncedClasses};
+use emmclab_host::{
+    BarrierMode, ElevatorKind, FileClass, FilesystemKind, HostConfig, Mount, MountId, MountOptions, SyncedClasses,
+};
 use emmclab_replay::FioHostCost;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -232,9 +234,15 @@ impl HostSetup {
     /// The cost of fio's requests on this host.
     /// Errors: as [`HostSetup::kernel`].
     pub fn fio_cost(&self) -> Result<FioHostCost> {
-        let cpu = self.kernel()?.cpu;
+        let kernel = self.kernel()?;
+        let cpu = kernel.cpu;
         let on_core = |ns: f64| Nanos((ns * self.cpu_factor) as i64);
-        let cost = FioHostCost { cores: self.cores, lowest_clock: self.lowest_clock_pct / 100.0, ..FioHostCost::default() };
+        let cost = FioHostCost {
+            cores: self.cores,
+            lowest_clock: self.lowest_clock_pct / 100.0,
+            cfq_requests: (kernel.elevator == ElevatorKind::Cfq).then_some(kernel.nr_requests),
+            ..FioHostCost::default()
+        };
         Ok(match self.direct_io {
             Some(DirectIoCosts { submit_us, page_us, complete_us }) => {
                 let us = |us: f64| Nanos((us * 1e3) as i64);

@@ -1,6 +1,7 @@
 //! A simulated run, which is fed with batches of requests.
 #![expect(clippy::inline_always, reason = "a run lies on the stack of the loop that feeds it, where no pointer to it is needed")]
 
+mod cfq;
 mod closed_loop;
 mod fio_run;
 

@@ -1,7 +1,7 @@
 //! The jobs of a fio job file on a simulated device: each copy of a job keeps `iodepth` requests unfinished.
 //!
-//! A copy of a job is a thread, as in fio: it submits requests until its queue is full, waits for a completion, reaps all requests that are
-//! complete, and submits again. Submitting, reaping and waking up cost processor time, for which the threads share the cores of the host.
+//! A copy of a job is a thread, as in fio: it submits requests until its queue is full, waits for a completion, reaps it, and submits
+//! again. Submitting, reaping and waking up cost processor time, for which the threads share the cores of the host.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,6 +9,7 @@ use std::collections::BinaryHeap;
 use emmclab_synth::fio::{FioLoad, FioWorker};
 use emmclab_trace::{Nanos, Op, Request, Result, interrupt};
 
+use super::cfq::CfqQueues;
 use super::{ClosedLoop, Simulation};
 use crate::recorder::RunRecorder;
 use crate::result::{FioResult, FioTotals, SimulationResult};
@@ -33,6 +34,8 @@ pub struct FioHostCost {
     pub switch: Nanos,
     /// Lowest clock of a core as a share of its highest clock; 0 if the clock does not change with the load.
     pub lowest_clock: f64,
+    /// Maximum number of requests in the block layer with the scheduler CFQ; `None` if each request goes to the device at once.
+    pub cfq_requests: Option<u32>,
 }
 
 /// A core of the host, whose clock follows its load as under the governor schedutil of Linux: the clock is 1.25 times the load (`map_util_freq`
@@ -96,6 +99,8 @@ enum ThreadAction {
     Continue,
     /// Sends the prepared requests, for which the processor's work has ended.
     Send,
+    /// Waits in a system call until the block layer has a free request.
+    Blocked,
     /// Waits until the number of unfinished requests is at most this, without an end of its own.
     Wait { most: usize },
     /// Has ended.
@@ -143,6 +148,7 @@ pub struct FioRun {
     events: BinaryHeap<FioEvent>,
     event_number: u64,
     cores: Vec<HostCore>,
+    scheduler: Option<CfqQueues>,
     requests: Vec<FioRequest>,
     free_slots: Vec<u32>,
     completed: Vec<(u64, Nanos)>,
@@ -158,6 +164,7 @@ impl FioRun {
     pub fn new(simulation: Simulation, recorder: RunRecorder, load: FioLoad, cost: FioHostCost) -> Self {
         let begin = simulation.options.start_offset;
         let duration = load.duration();
+        let depth = simulation.config.settings().controller.queue_depth;
         let mut groups = load.groups;
         groups.reverse();
         let mut run = Self {
@@ -172,6 +179,7 @@ impl FioRun {
             event_number: 0,
             // The start of the programs has loaded the cores.
             cores: vec![HostCore { free: begin, load: 1.0 }; cost.cores as usize],
+            scheduler: cost.cfq_requests.map(|limit| CfqQueues::new(limit, depth)),
             requests: Vec::new(),
             free_slots: Vec::new(),
             completed: Vec::new(),
@@ -254,11 +262,11 @@ impl FioRun {
         };
         self.now = self.now.max(at);
         match kind {
-            FioEventKind::Complete(slot) => self.complete(at, slot),
+            FioEventKind::Complete(slot) => self.complete(at, slot)?,
             FioEventKind::Act(number) => match self.running[number as usize].action {
                 ThreadAction::Continue => self.continue_thread(at, number),
                 ThreadAction::Send => self.send(at, number)?,
-                ThreadAction::Wait { .. } | ThreadAction::Over => {}
+                ThreadAction::Blocked | ThreadAction::Wait { .. } | ThreadAction::Over => {}
             },
         }
         Ok(())
@@ -351,13 +359,15 @@ impl FioRun {
         self.reap_if_enough(at, number, false);
     }
 
-    /// Sends the prepared requests of a thread to the device.
+    /// Sends the prepared requests of a thread to the device, or to the scheduler as far as it has room.
     fn send(&mut self, at: Nanos, number: u32) -> Result<()> {
-        let thread = &mut self.running[number as usize];
-        let mut prepared = std::mem::take(&mut thread.prepared);
-        thread.unfinished += prepared.len();
-        thread.action = ThreadAction::Continue;
-        for (request, begun) in prepared.drain(..) {
+        let mut prepared = std::mem::take(&mut self.running[number as usize].prepared);
+        let mut sent = 0;
+        for &(request, begun) in &prepared {
+            if self.scheduler.as_mut().is_some_and(|scheduler| !scheduler.allocate(number)) {
+                break;
+            }
+            sent += 1;
             let pending = FioRequest { worker: number, op: request.op, bytes: request.bytes().0, begun, submitted: at };
             let slot = self.free_slots.pop().unwrap_or(self.requests.len() as u32);
             if slot as usize == self.requests.len() {
@@ -366,28 +376,62 @@ impl FioRun {
                 self.requests[slot as usize] = pending;
             }
             self.sent += 1;
+            if let Some(scheduler) = &mut self.scheduler {
+                scheduler.push(number, slot, request);
+            } else if !self.device.try_submit(at, u64::from(slot), &request, &[])? {
+                self.is_stopped = true;
+                return Ok(());
+            }
+        }
+        prepared.drain(..sent);
+        let thread = &mut self.running[number as usize];
+        thread.unfinished += sent;
+        thread.action = if prepared.is_empty() { ThreadAction::Continue } else { ThreadAction::Blocked };
+        thread.prepared = prepared;
+        self.dispatch(at)?;
+        self.take_completed();
+        if self.running[number as usize].action == ThreadAction::Continue {
+            self.continue_thread(at, number);
+        }
+        Ok(())
+    }
+
+    /// Sends what the scheduler passes on to the device, and wakes the first blocked thread if there is a free request.
+    fn dispatch(&mut self, at: Nanos) -> Result<()> {
+        let Some(scheduler) = &mut self.scheduler else { return Ok(()) };
+        while let Some((slot, request)) = scheduler.next(at) {
             if !self.device.try_submit(at, u64::from(slot), &request, &[])? {
                 self.is_stopped = true;
                 return Ok(());
             }
         }
-        self.running[number as usize].prepared = prepared;
-        self.take_completed();
-        self.continue_thread(at, number);
+        if let Some(&first) = scheduler.blocked.front().filter(|_| scheduler.has_room())
+            && self.running[first as usize].action == ThreadAction::Blocked
+        {
+            self.running[first as usize].action = ThreadAction::Send;
+            self.schedule(at, FioEventKind::Act(first));
+        }
         Ok(())
     }
 
     /// A request completes on the device.
-    fn complete(&mut self, at: Nanos, slot: u32) {
+    fn complete(&mut self, at: Nanos, slot: u32) -> Result<()> {
         let number = self.requests[slot as usize].worker;
         let thread = &mut self.running[number as usize];
         thread.completed.push(slot);
         if let ThreadAction::Wait { .. } = thread.action {
             self.reap_if_enough(at, number, true);
         }
+        if let Some(scheduler) = &mut self.scheduler {
+            scheduler.complete(number);
+            self.dispatch(self.now)?;
+            self.take_completed();
+        }
+        Ok(())
     }
 
-    /// Reaps the completed requests of a waiting thread if there are enough. `has_slept` is whether the thread has left its core.
+    /// Reaps completed requests of a waiting thread if there are enough: as many as it waits for, and not more, as fio without
+    /// `iodepth_batch_complete_max`. `has_slept` is whether the thread has left its core.
     fn reap_if_enough(&mut self, at: Nanos, number: u32, has_slept: bool) {
         let thread = &mut self.running[number as usize];
         let ThreadAction::Wait { most } = thread.action else { return };
@@ -402,15 +446,16 @@ impl FioRun {
         if has_slept {
             work += self.cost.switch;
         }
-        work += Nanos(self.cost.complete.0 * thread.completed.len() as i64);
+        let count = thread.worker.complete_batch().max(thread.unfinished - most).min(thread.completed.len());
+        work += Nanos(self.cost.complete.0 * count as i64);
         let reaped = self.on_core(at, number, work);
         let thread = &mut self.running[number as usize];
         thread.action = ThreadAction::Continue;
-        thread.unfinished -= thread.completed.len();
+        thread.unfinished -= count;
         let elapsed = reaped - self.begin;
         let is_measured = elapsed >= thread.worker.measured_from();
         let totals = &mut self.totals[thread.worker.report];
-        for slot in thread.completed.drain(..) {
+        for slot in thread.completed.drain(..count) {
             let request = self.requests[slot as usize];
             thread.completions += u64::from(matches!(request.op, Op::Read | Op::Write | Op::Discard));
             if is_measured {

@@ -171,6 +171,7 @@ proptest! {
         copies in 1_u64..4,
         ops in prop::sample::select(vec!["randread", "randwrite", "randrw", "write", "trimwrite", "randtrim"]),
         every in 0_u64..5,
+        cfq_requests in prop::option::of(1_u32..20),
         seed in any::<u64>(),
     ) {
         let text = format!(
@@ -186,7 +187,8 @@ proptest! {
         }
         let simulation = Simulation::new(&config, &ReplayOptions { check: true, ..ReplayOptions::default() }, None).unwrap();
         let load = FioLoad::new(&text, seed, config.capacity().0, &|_| None, &[]).unwrap();
-        let cost = FioHostCost { cores: 2, call: Nanos(600), submit: Nanos(3_000), switch: Nanos(2_000), ..FioHostCost::default() };
+        let (call, submit, switch) = (Nanos(600), Nanos(3_000), Nanos(2_000));
+        let cost = FioHostCost { cores: 2, call, submit, switch, cfq_requests, ..FioHostCost::default() };
         let mut run = FioRun::new(simulation, RunRecorder::default(), load, cost);
         while run.advance(100).unwrap() {}
         let (result, _) = run.finish().unwrap();
@@ -236,4 +238,44 @@ proptest! {
         let busy = figures.slat.unwrap().mean_us * figures.iops / 1e6;
         prop_assert!((busy - 0.8).abs() < 0.02, "{busy}");
     }
+}
+
+/// The figures of random reads of 4 KB by several threads with the scheduler CFQ.
+fn with_cfq(threads: u32, depth: u32) -> FioOperationResult {
+    let text = format!(
+        "[j]\nioengine=libaio\ndirect=1\nbs=4k\nsize=16m\nrw=randread\nruntime=2\ntime_based\niodepth={depth}\nnumjobs={threads}\n\
+         offset_increment=16m\ngroup_reporting\npercentile_list=50\n"
+    );
+    let mut config = device("ufs31");
+    config.set("controller.queue_depth", "32").unwrap();
+    let cost = FioHostCost { cores: 8, cfq_requests: Some(128), ..FioHostCost::default() };
+    run_on(&config, &text, cost).fio.unwrap().jobs.swap_remove(0).read.unwrap()
+}
+
+#[test]
+fn cfq_serves_the_waiting_requests_of_a_thread_in_the_order_of_their_addresses() {
+    let found = with_cfq(1, 128);
+    // Of 128 requests 96 wait on average, so that an address has its turn again after as many requests as twice these; the waits are
+    // distributed evenly up to this time. The others are at the device, where they take as long as 32 requests.
+    let (at_device, longest) = (32e6 / found.iops, 2.0 * 96e6 / found.iops);
+    assert!((found.clat.mean_us / (at_device + longest / 2.0) - 1.0).abs() < 0.02, "{found:?}");
+    assert!((found.clat.stddev_us / (longest / 12_f64.sqrt()) - 1.0).abs() < 0.1, "{found:?}");
+}
+
+#[test]
+fn cfq_serves_a_thread_for_a_slice_of_time_while_the_others_wait() {
+    let found = with_cfq(4, 16);
+    // While a thread has its slice of 75 ms (a fourth of 300 ms), its 16 requests are the only ones that are served. The first slice is one
+    // of 100 ms, because the other threads begin later.
+    assert!((found.percentiles[0].clat_us / (16e6 / found.iops) - 1.0).abs() < 0.1, "{found:?}");
+    assert!((225e3..252e3).contains(&found.clat.max_us), "three slices of the others: {found:?}");
+}
+
+#[test]
+fn threads_that_need_more_requests_than_the_block_layer_has_wait_at_the_submission() {
+    assert_eq!(with_cfq(1, 128).slat.unwrap().max_us, 0.0);
+    let found = with_cfq(4, 64);
+    // A thread submits one request for each that completes, and waits in between.
+    assert!((found.slat.unwrap().mean_us / (4e6 / found.iops) - 1.0).abs() < 0.1, "{found:?}");
+    assert!((found.lat.mean_us / (256e6 / found.iops) - 1.0).abs() < 0.02, "Little's law: {found:?}");
 }
