@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok
-from emmclab.calibration.figure_fit import fit_figures
+from emmclab.calibration.figure_fit import _written, fit_figures
 from emmclab.calibration.measured_figures import METRICS, FigureJob, MeasuredFigure, simulate_job
 from emmclab.errors import ConfigError
 from emmclab.simulation.device import Device
@@ -69,6 +69,15 @@ def test_the_base_of_a_setting_is_its_value_there_even_if_that_is_0(base, tmp_pa
     fit = fit_figures(_figures(without, tmp_path, reads), without, name="board")
     writes = next(row for row in fit.settings if row.setting == "controller.write_overhead_us")
     assert (writes.base, writes.value) == (0, 0)
+
+
+@pytest.mark.parametrize("copies", [1, 4, 20])
+def test_the_regions_of_all_copies_of_a_job_are_written_before_a_candidate(copies):
+    device = Device.preset("hbg4a2")
+    job = FigureJob("randread", 4096, copies, 4)
+    percent = int(_written(job, device).partition(":")[2])
+    size = next(line for line in job.text(device.capacity_bytes, 64 << 20).splitlines() if line.startswith("size="))
+    assert percent / 100 * device.capacity_bytes >= copies * int(size.partition("=")[2])
 
 
 def test_the_same_figures_give_the_same_preset(base, tmp_path):

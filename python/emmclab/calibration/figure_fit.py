@@ -31,9 +31,9 @@ from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.runtime.threads import threads
 from emmclab.simulation.device import Device, is_file_name
 
-#: Bytes that a job of a candidate reads or writes, and bytes that are written before. The data of one or two copies of
-#: a job is then on the flash; further copies read data that was never written, which takes the time of a flash read.
-_CANDIDATE_BYTES, _CANDIDATE_WRITTEN_BYTES = 64 << 20, 128 << 20
+#: Bytes that a job of a candidate reads or writes, and size of the region of each of its copies. All regions are
+#: written before, because a read of data that was never written does not take the time of other reads.
+_CANDIDATE_BYTES = 64 << 20
 #: Factors of the steps of the search, from coarse to fine.
 _STEPS = (2.0, 1.3, 1.08)
 #: Maximum number of steps in one direction, and of passes over all settings with one factor.
@@ -283,9 +283,9 @@ class _FigureSearch:
         keys = {job: (job, *(self._values[free.setting] for free in self._free if free.affects(job))) for job in jobs}
         new = [job for job in jobs if keys[job] not in self._known]
         device = self.device
-        written = f"sequential:{math.ceil(100 * _CANDIDATE_WRITTEN_BYTES / device.capacity_bytes)}"
         runs = [
-            self._pool.submit(simulate_job, device, job, None, self._bytes(job), written) for job in self.on_host(new)
+            self._pool.submit(simulate_job, device, job, None, self._bytes(job), _written(job, device))
+            for job in self.on_host(new)
         ]
         # All runs end before the next candidate, even if one fails: they read the same file of the host.
         wait(runs)
@@ -310,6 +310,12 @@ class _FigureSearch:
             self._values = self._values | {free.setting: self._start[free.setting]}
             self._errors([job for job in self._targets if free.affects(job)])
         return FittedSetting(free.setting, base, value, low, high)
+
+
+def _written(job: FigureJob, device: Device) -> str:
+    """Return the preconditioning that writes the regions of all copies of a job, at most a quarter of the device."""
+    part = min(job.jobs * _CANDIDATE_BYTES / device.capacity_bytes, 0.25)
+    return f"sequential:{math.ceil(100 * part)}"
 
 
 def _value(settings: Mapping[str, object], key: str) -> float:
