@@ -307,9 +307,11 @@ def test_a_summary_counts_only_figures_that_test_a_preset(rows: list[tuple[float
 
 def test_the_sentence_of_a_summary_names_devices_figures_and_deviations() -> None:
     rows = [made(1.1), made(0.5, device="phone"), made(3.0, metric="clat_us_p99"), made(1.0, fitted=True), made(None)]
-    assert str(FigureSummary.of(rows)) == (
-        "2 devices, 3 measured figures to which no preset was fitted: half of them within 10 %, nine of ten within "
-        "50 %; 0 of 1 percentiles from p99 on within a factor of two"
+    slat = made(2.0, metric="slat_us_mean")
+    assert str(FigureSummary.of([*rows, slat])) == (
+        "2 devices, 4 measured figures to which no preset was fitted: half of the 2 rates and mean or median latencies "
+        "within 10 %, nine of ten within 50 %; 0 of 1 percentiles from p99 on within a factor of two; half of the 1 "
+        "submission latencies within 100 %, nine of ten within 100 %"
     )
     assert str(FigureSummary.of(rows[3:])) == "no figure tests a preset; 1 were fitted, 1 cannot be compared"
 

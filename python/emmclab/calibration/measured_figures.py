@@ -127,6 +127,8 @@ class FigureMetric(NamedTuple):
     of: Callable[[FioOperationResult], float | None]
     #: Whether it is a percentile from the 99th on, which is judged within a factor of two.
     is_tail: bool = False
+    #: Whether it is time of the host: `slat` ends when the host has submitted the request, and contains its waits.
+    is_of_host: bool = False
 
 
 def _percentile(point: float) -> Callable[[FioOperationResult], float | None]:
@@ -137,7 +139,9 @@ def _percentile(point: float) -> Callable[[FioOperationResult], float | None]:
 METRICS = {
     "iops": FigureMetric("IOPS", "1/s", lambda figures: figures.iops),
     "mb_per_s": FigureMetric("bandwidth", "10^6 B/s", lambda figures: figures.mb_per_s * 1.048576),
-    "slat_us_mean": FigureMetric("mean slat", "us", lambda figures: (figures.slat and figures.slat.mean_us) or None),
+    "slat_us_mean": FigureMetric(
+        "mean slat", "us", lambda figures: (figures.slat and figures.slat.mean_us) or None, is_of_host=True
+    ),
     "clat_us_mean": FigureMetric("mean clat", "us", lambda figures: figures.clat.mean_us),
     "clat_us_p50": FigureMetric("median clat", "us", _percentile(50)),
     "clat_us_p99": FigureMetric("p99 clat", "us", _percentile(99), is_tail=True),
@@ -412,6 +416,11 @@ class FigureComparison:
         """Whether the figure is a percentile from the 99th on."""
         return self.figure.metric in METRICS and METRICS[self.figure.metric].is_tail
 
+    @property
+    def is_of_host(self) -> bool:
+        """Whether the figure is time of the host, which no setting of a device changes."""
+        return self.figure.metric in METRICS and METRICS[self.figure.metric].is_of_host
+
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as JSON values: the fields of the figure and its job in one level."""
         figure, job = asdict(self.figure), self.figure.job
@@ -517,13 +526,18 @@ class FigureSummary:
     #: Number of devices and of figures that test a preset.
     devices: int
     figures: int
-    #: Half and nine of ten of the figures (without percentiles from the 99th on) deviate at most by this, in percent;
-    #: None without figures.
+    #: Number of rates and of mean and median latencies, and by how much half and nine of ten of them deviate at most,
+    #: in percent; None without figures.
+    rates: int
     half_within_pct: float | None
     nine_of_ten_within_pct: float | None
     #: Number of percentiles from the 99th on, and how many are within a factor of two.
     tails: int
     tails_within_factor_2: int
+    #: Number of submission latencies, which are time of the host, and their deviations.
+    of_host: int
+    host_half_within_pct: float | None
+    host_nine_of_ten_within_pct: float | None
     #: Number of figures to which presets were fitted, and of those that could not be compared.
     fitted: int
     not_compared: int
@@ -533,15 +547,23 @@ class FigureSummary:
         """Summarise comparisons."""
         tests = [row for row in comparisons if row.is_test]
         tails = [row.ratio or 0.0 for row in tests if row.is_tail]
-        errors = sorted(abs(row.error_pct or 0.0) for row in tests if not row.is_tail)
-        half, nine_of_ten = (errors[math.ceil(part * len(errors)) - 1] if errors else None for part in (0.5, 0.9))
+        rates = sorted(abs(row.error_pct or 0.0) for row in tests if not row.is_tail and not row.is_of_host)
+        of_host = sorted(abs(row.error_pct or 0.0) for row in tests if row.is_of_host)
+
+        def within(errors: Sequence[float], part: float) -> float | None:
+            return errors[math.ceil(part * len(errors)) - 1] if errors else None
+
         return FigureSummary(
             devices=len({row.figure.device for row in tests}),
             figures=len(tests),
-            half_within_pct=half,
-            nine_of_ten_within_pct=nine_of_ten,
+            rates=len(rates),
+            half_within_pct=within(rates, 0.5),
+            nine_of_ten_within_pct=within(rates, 0.9),
             tails=len(tails),
             tails_within_factor_2=sum(0.5 <= ratio <= 2 for ratio in tails),
+            of_host=len(of_host),
+            host_half_within_pct=within(of_host, 0.5),
+            host_nine_of_ten_within_pct=within(of_host, 0.9),
             fitted=sum(row.figure.fitted and row.simulated is not None for row in comparisons),
             not_compared=sum(row.simulated is None for row in comparisons),
         )
@@ -555,9 +577,17 @@ class FigureSummary:
             for count, noun in ((self.devices, "device"), (self.figures, "measured figure"))
         )
         parts = [f"{devices}, {figures} to which no preset was fitted"]
-        if self.half_within_pct is not None:
-            within = f"half of them within {self.half_within_pct:.0f} %, nine of ten within "
-            parts.append(f"{within}{self.nine_of_ten_within_pct:.0f} %")
+        errors = [
+            (self.rates, "rates and mean or median latencies", self.half_within_pct, self.nine_of_ten_within_pct),
+            (self.of_host, "submission latencies", self.host_half_within_pct, self.host_nine_of_ten_within_pct),
+        ]
+        deviations = [
+            f"half of the {count} {noun} within {half:.0f} %, nine of ten within {most:.0f} %"
+            for count, noun, half, most in errors
+            if half is not None
+        ]
+        parts += deviations[: self.rates > 0]
         if self.tails:
             parts.append(f"{self.tails_within_factor_2} of {self.tails} percentiles from p99 on within a factor of two")
+        parts += deviations[self.rates > 0 :]
         return ": ".join([parts[0], "; ".join(parts[1:])])

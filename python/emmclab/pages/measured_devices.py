@@ -106,7 +106,11 @@ def write_figures(comparisons: Sequence[FigureComparison], folder: Path) -> int:
 
 def _head(comparisons: Sequence[FigureComparison]) -> Head:
     summary = FigureSummary.of(comparisons)
-    half, nine_of_ten = (amount(value, "%") for value in (summary.half_within_pct, summary.nine_of_ten_within_pct))
+    half, nine_of_ten, host = (
+        amount(value, "%")
+        for value in (summary.half_within_pct, summary.nine_of_ten_within_pct, summary.host_half_within_pct)
+    )
+    rates, of_host = f"of {summary.rates} rates and latencies", f"of {summary.of_host} submission latencies (host)"
     tails = f"{summary.tails_within_factor_2} of {summary.tails}" if summary.tails else "–"
     return Head(
         answer=f"{summary}",
@@ -118,9 +122,10 @@ def _head(comparisons: Sequence[FigureComparison]) -> Head:
         tiles=[
             Tile("Devices", f"{summary.devices:,}"),
             Tile("Figures", f"{summary.figures:,}"),
-            Tile("Half within", half, note="without percentiles from p99 on"),
-            Tile("Nine of ten within", nine_of_ten, note="without percentiles from p99 on"),
+            Tile("Half within", half, note=rates),
+            Tile("Nine of ten within", nine_of_ten, note=rates),
             Tile("p99 and p99.9", tails, note="within a factor of two"),
+            Tile("Half within", host, note=of_host),
             Tile("Restated", f"{summary.fitted:,}", note="their presets were fitted to them"),
         ],
         picture="device",
