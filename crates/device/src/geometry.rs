@@ -3,7 +3,9 @@
 use emmclab_base::{ByteCount, Nanos, SECTOR_BYTES};
 
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
-use emmclab_settings::{BlockGroup, DeviceSettings, GeometrySettings, PlaneClustering, RetryPoint, SlcMode, StripeOrder};
+use emmclab_settings::{
+    BlockGroup, DeviceSettings, GeometrySettings, PageType, PlaneClustering, RetryPoint, SlcMode, StripeOrder,
+};
 
 /// Maximum number of map units in a page: clustered pages of 64 KB with 4 KB units.
 pub(crate) const MAX_UNITS: usize = 16;
@@ -23,10 +25,10 @@ pub struct GroupGeometry {
     pub page_bytes: u32,
     /// Base-2 logarithm of the number of map units in a page.
     pub page_shift: u32,
-    /// Array time of a page read.
-    pub read: Nanos,
-    /// Array time of a page program.
-    pub program: Nanos,
+    /// Array times of a page, if all pages take the same times.
+    pub page: PageTimes,
+    /// Array times of the pages of a word line, in the order of programming; empty if all pages take the same times.
+    pub page_types: Vec<PageTimes>,
     /// Time of a block erase.
     pub erase: Nanos,
     /// Erases after which a block goes bad; 0 = never.
@@ -37,6 +39,15 @@ pub struct GroupGeometry {
     pub retries: Vec<RetryPoint>,
     /// Reads of a block after which its data is refreshed; 0 = never.
     pub read_disturb_limit: u32,
+}
+
+/// Array times of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageTimes {
+    /// Time of a read.
+    pub read: Nanos,
+    /// Time of a program.
+    pub program: Nanos,
 }
 
 impl GroupGeometry {
@@ -50,6 +61,24 @@ impl GroupGeometry {
     #[inline]
     pub const fn units_per_block(&self) -> u32 {
         self.pages_per_block << self.page_shift
+    }
+
+    /// The type of a page: its position in its word line; 0 if all pages take the same times.
+    #[inline(always)]
+    pub fn type_of(&self, page: u32) -> u32 {
+        if self.page_types.is_empty() { 0 } else { page % self.page_types.len() as u32 }
+    }
+
+    /// Array times of the pages of a type.
+    #[inline(always)]
+    pub fn times_of(&self, page_type: u32) -> PageTimes {
+        if self.page_types.is_empty() { self.page } else { self.page_types[page_type as usize] }
+    }
+
+    /// Array times of a page.
+    #[inline(always)]
+    pub fn times(&self, page: u32) -> PageTimes {
+        self.times_of(self.type_of(page))
     }
 }
 
@@ -214,6 +243,7 @@ impl Geometry {
     }
 
     fn group(group: &BlockGroup, first_block: u32, unit_kb: u32, clustered: u32) -> GroupGeometry {
+        let page_times = |times: &PageType| PageTimes { read: nanos(times.read_us), program: nanos(times.program_us) };
         GroupGeometry {
             first_block,
             blocks: group.blocks,
@@ -221,8 +251,8 @@ impl Geometry {
             pages_per_block: group.pages_per_block,
             page_bytes: group.page_kb * clustered * 1024,
             page_shift: (group.page_kb * clustered / unit_kb).trailing_zeros(),
-            read: nanos(group.read_us),
-            program: nanos(group.program_us),
+            page: PageTimes { read: nanos(group.read_us), program: nanos(group.program_us) },
+            page_types: group.page_types.iter().map(page_times).collect(),
             erase: nanos(group.erase_us),
             erase_limit: group.erase_limit,
             retry: nanos(group.retry_us),
@@ -309,6 +339,12 @@ impl Geometry {
     #[inline]
     pub fn home_plane(&self, lpn: Lpn, group: u8) -> PlaneId {
         self.striped(lpn.0 >> self.groups[usize::from(group)].page_shift)
+    }
+
+    /// Returns the page of its block in which striping places a logical page; 0 if all pages of the group take the same times.
+    pub fn home_page(&self, lpn: Lpn, group: u8) -> u32 {
+        let kind = &self.groups[usize::from(group)];
+        if kind.page_types.is_empty() { 0 } else { (lpn.0 >> kind.page_shift) / self.planes % kind.pages_per_block }
     }
 
     /// Returns the plane at a position of the striping order. The order starts again after its last plane.

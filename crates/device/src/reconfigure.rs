@@ -11,7 +11,7 @@ use crate::device::Device;
 use crate::geometry::Geometry;
 use crate::load::{DeviceConfig, fits};
 
-/// Keys of the settings that can change in a device in use; `*` is the number of a block group.
+/// Keys of the settings that can change in a device in use; `*` is the number of a block group or of another entry of a list.
 pub const CHANGEABLE: &[&str] = &[
     "cache.flush_us",
     "cache.idle_after_us",
@@ -31,6 +31,8 @@ pub const CHANGEABLE: &[&str] = &[
     "gc.low_watermark",
     "gc.urgent_free_blocks",
     "geometry.block_groups.*.erase_us",
+    "geometry.block_groups.*.page_types.*.program_us",
+    "geometry.block_groups.*.page_types.*.read_us",
     "geometry.block_groups.*.program_us",
     "geometry.block_groups.*.read_us",
     "geometry.block_groups.*.retry_us",
@@ -92,12 +94,9 @@ pub struct SettingChange {
 
 /// Whether a setting can change in a device in use.
 pub fn is_changeable(key: &str) -> bool {
-    CHANGEABLE.iter().any(|known| match known.split_once('*') {
-        Some((start, end)) => {
-            key.strip_prefix(start).and_then(|rest| rest.strip_suffix(end)).is_some_and(|number| number.parse::<u32>().is_ok())
-        }
-        None => key == *known,
-    })
+    let fits = |(known, part): (&str, &str)| if known == "*" { part.parse::<u32>().is_ok() } else { part == known };
+    let is = |known: &&str| known.split('.').count() == key.split('.').count() && known.split('.').zip(key.split('.')).all(fits);
+    CHANGEABLE.iter().any(is)
 }
 
 impl DeviceConfig {

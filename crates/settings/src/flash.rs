@@ -37,10 +37,13 @@ pub struct BlockGroup {
     pub pages_per_block: u32,
     /// Bits per cell. Results print it; the times below determine its effect.
     pub cell_mode: CellMode,
-    /// Array time of a page read.
+    /// Array time of a page read. With `page_types` it is their mean.
     pub read_us: f64,
-    /// Array time of a page program.
+    /// Array time of a page program. With `page_types` it is their mean.
     pub program_us: f64,
+    /// Times of the lower, middle, upper and top page of a word line, one entry for each bit of a cell, used instead of `read_us` and
+    /// `program_us`. Page `p` of a block is the page `p` modulo the number of bits of its word line. Empty = all pages take the same times.
+    pub page_types: Vec<PageType>,
     /// Time of a block erase.
     pub erase_us: f64,
     /// Energy of a page read.
@@ -87,6 +90,7 @@ impl Default for BlockGroup {
             cell_mode: CellMode::Mlc,
             read_us: 0.0,
             program_us: 0.0,
+            page_types: Vec::new(),
             erase_us: 0.0,
             read_uj: 0.0,
             program_uj: 0.0,
@@ -98,6 +102,23 @@ impl Default for BlockGroup {
             retries: Vec::new(),
             read_disturb_limit: 0,
         }
+    }
+}
+
+/// Times of a page of a word line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PageType {
+    /// Array time of a read.
+    pub read_us: f64,
+    /// Array time of a program.
+    pub program_us: f64,
+}
+
+impl PageType {
+    /// Mean of a time of the page types; `None` if there are none.
+    pub fn mean(types: &[Self], time: fn(&Self) -> f64) -> Option<f64> {
+        (!types.is_empty()).then(|| types.iter().map(time).sum::<f64>() / types.len() as f64)
     }
 }
 

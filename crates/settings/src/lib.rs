@@ -18,8 +18,9 @@ pub use controller::{
     PowerSettings, RECENT_MS, TimeQuantile, WriteBackMode,
 };
 pub use flash::{
-    ALWAYS, BlockGroup, BoosterFlush, BoosterResize, CapacitySettings, CellMode, GeometrySettings, ParallelUnit, PartialFlush,
-    RetryPoint, SlcMode, SlcSettings, TimingSettings, WHOLE, WearLevelling, WearSettings, WriteComplete, ZoneSettings,
+    ALWAYS, BlockGroup, BoosterFlush, BoosterResize, CapacitySettings, CellMode, GeometrySettings, PageType, ParallelUnit,
+    PartialFlush, RetryPoint, SlcMode, SlcSettings, TimingSettings, WHOLE, WearLevelling, WearSettings, WriteComplete,
+    ZoneSettings,
 };
 pub use ftl::{AllocationSettings, GcMode, GcSettings, MappingSettings, PlaneClustering, StripeOrder, UnwrittenRead};
 pub use interface::{
@@ -148,6 +149,7 @@ impl DeviceSettings {
                 cell_mode: CellMode::Slc,
                 read_us: slc.read_us,
                 program_us: slc.program_us,
+                page_types: Vec::new(),
                 erase_us: slc.erase_us,
                 erase_limit: slc.erase_limit,
                 spare_blocks: 0,

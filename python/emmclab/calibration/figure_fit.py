@@ -106,7 +106,10 @@ def _free_settings(settings: Mapping[str, object]) -> list[_FreeSetting]:
     elif _value(settings, "controller.host_us_per_kb"):
         # A bus mode states the rate of the bus; a card whose rate is not known has this setting instead.
         free.append(_FreeSetting("controller.host_us_per_kb", _any))
-    for number in range(len(groups)):
+    for number, group in enumerate(groups):
+        # Figures do not tell the pages of a word line apart. Their times remain those of the base.
+        if group["page_types"]:
+            continue
         free.append(_FreeSetting(f"geometry.block_groups.{number}.read_us", _reads))
         free.append(_FreeSetting(f"geometry.block_groups.{number}.program_us", _writes))
     if _value(settings, "slc.blocks"):

@@ -11,7 +11,7 @@ use super::write::next_page;
 use crate::events::{Observer, PageRead, UnitsFolded};
 use crate::geometry::MAX_UNITS;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
-use crate::nand::{BlockRetries, Nand, RetryCount};
+use crate::nand::{BlockRetries, Nand, RetryCount, SourcePages};
 
 impl FtlCore {
     #[inline(never)]
@@ -212,12 +212,11 @@ impl FtlCore {
         let units = &units[..units.len().min(kind.units_per_page() as usize)];
         let page_of = |ppn: Ppn| (ppn.0 - source.first.0) >> source.page_shift;
         let of_block = nand.retries(victim.block, ready);
-        let (mut reads, mut retried) = (0, RetryCount::default());
+        let (mut reads, mut retried) = (SourcePages::default(), RetryCount::default());
         let mut in_register = victim.in_register;
-        for (ppn, _) in units {
-            let page = page_of(*ppn);
+        for page in units.iter().map(|(ppn, _)| page_of(*ppn)) {
             if page != in_register {
-                reads += 1;
+                reads.add(&self.geometry.groups[usize::from(source.group)], page);
                 retried.add(of_block.of(page));
                 in_register = page;
             }
@@ -263,7 +262,7 @@ impl FtlCore {
         let mut copies = nand.copies(victim.block, (block, page), ready);
         let (mut pages, mut reads, mut retries, mut next) = (0, 0, RetryCount::default(), from.start);
         let mut span = (Nanos::MAX, Nanos::MIN);
-        if source.units_per_page == 1 && copies.is_in_place() && of_block.is_none() {
+        if source.units_per_page == 1 && copies.are_alike() && of_block.is_none() {
             (pages, next) = self.tables.reverse.count(from.clone(), most);
             reads = pages;
             if let Some(times) = copies.pages(pages) {
@@ -277,7 +276,7 @@ impl FtlCore {
                 let (begin, end) = copies.page(fresh, of_block.time(retried));
                 retries.add(retried);
                 span = (span.0.min(begin), span.1.max(end));
-                (pages, reads, next) = (pages + 1, reads + fresh, behind);
+                (pages, reads, next) = (pages + 1, reads + fresh.count, behind);
             }
         }
         let took = copies.finish();
@@ -298,17 +297,18 @@ impl FtlCore {
     }
 
     /// Collects valid units of a victim, from location `from` on, until they fill a destination page. Returns the location after the last
-    /// of these units, and the number of source pages to read with their retries; `None` if the remaining valid units do not fill a page.
+    /// of these units, and the source pages to read with their retries; `None` if the remaining valid units do not fill a page.
     #[inline]
     fn next_page_of(
         &self, source: &MoveSource, victim: &mut VictimProgress, from: Ppn, of_block: BlockRetries,
-    ) -> Option<(Ppn, u32, RetryCount)> {
-        let (mut units, mut reads, mut in_register, mut last) = (0, 0, victim.in_register, from);
+    ) -> Option<(Ppn, SourcePages, RetryCount)> {
+        let kind = &self.geometry.groups[usize::from(source.group)];
+        let (mut units, mut reads, mut in_register, mut last) = (0, SourcePages::default(), victim.in_register, from);
         let mut retries = RetryCount::default();
         for ppn in self.tables.reverse.places(from..source.end).take(source.units_per_page as usize) {
             let page = (ppn.0 - source.first.0) >> source.page_shift;
             if page != in_register {
-                reads += 1;
+                reads.add(kind, page);
                 retries.add(of_block.of(page));
             }
             (units, in_register, last) = (units + 1, page, ppn);

@@ -27,12 +27,13 @@ impl FtlCore {
         op
     }
 
-    /// Reads a page of a plane. The page is in no simulated block. `bytes` is the number of bytes transferred over the flash bus.
+    /// Reads a page of a plane and a block group. The page is in no simulated block. `bytes` is the number of bytes transferred over the
+    /// flash bus.
     #[inline]
     pub fn read_unplaced<L: Observer>(
-        nand: &mut Nand, (plane, group): (PlaneId, u8), ready: Nanos, bytes: u32, cause: OperationCause, log: &mut L,
+        nand: &mut Nand, (plane, group, page): (PlaneId, u8, u32), ready: Nanos, bytes: u32, cause: OperationCause, log: &mut L,
     ) -> PageOperationTimes {
-        let op = nand.read_somewhere(plane, group, 0, ready, bytes);
+        let op = nand.read_somewhere(plane, group, page, ready, bytes);
         let (bus_bytes, begin, end) = (u64::from(bytes), op.begin, op.end);
         log.unplaced_read(&UnplacedRead { plane, group, bus_bytes, cause, begin, end });
         op
@@ -87,7 +88,8 @@ impl FtlCore {
         }
         let (group, _) = self.page_for(from, count, u32::MAX);
         let plane = self.geometry.home_plane(from, group);
-        let op = Self::read_unplaced(nand, (plane, group), request.ready, bytes, OperationCause::Host, log);
+        let place = (plane, group, self.geometry.home_page(from, group));
+        let op = Self::read_unplaced(nand, place, request.ready, bytes, OperationCause::Host, log);
         request.absorb(LatencyBreakdown::of(&op, request.ready, op.end), op.begin, op.end);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use emmclab_base::closest;
-use emmclab_settings::{BlockGroup, DeviceSettings, PolicyDescription, PolicyOptions};
+use emmclab_settings::{BlockGroup, DeviceSettings, PageType, PolicyDescription, PolicyOptions};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
@@ -342,8 +342,13 @@ pub(super) fn has_unknown_options(settings: &DeviceSettings) -> bool {
     })
 }
 
-/// Sets missing options of the selected policies to their defaults.
+/// Sets missing options of the selected policies to their defaults, and the times of a block group with page types to their means.
 pub(super) fn fill(settings: &mut DeviceSettings) {
+    for group in &mut settings.geometry.block_groups {
+        let types = &group.page_types;
+        group.read_us = PageType::mean(types, |page| page.read_us).unwrap_or(group.read_us);
+        group.program_us = PageType::mean(types, |page| page.program_us).unwrap_or(group.program_us);
+    }
     let defaults = registries(settings).map(|registry| {
         let kind = registry.kinds.iter().find(|kind| kind.name == registry.chosen);
         kind.map_or(&[][..], |kind| kind.settings)

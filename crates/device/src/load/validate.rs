@@ -1,8 +1,8 @@
 //! Checks of settings with correct types. All errors are reported at once.
 
 use emmclab_settings::{
-    BlockGroup, CacheLie, CachePolicy, DeviceSettings, GcMode, GcSettings, PageScheduling, ParallelUnit, PlaneClustering,
-    RetryPoint, SlcMode, WearLevelling, WriteComplete, ZoneSettings,
+    BlockGroup, CacheLie, CachePolicy, DeviceSettings, GcMode, GcSettings, PageScheduling, PageType, ParallelUnit,
+    PlaneClustering, RetryPoint, SlcMode, WearLevelling, WriteComplete, ZoneSettings,
 };
 
 use super::schema::policy_faults;
@@ -110,6 +110,7 @@ fn geometry(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
             faults.amount(&key(name), value);
         }
         retries(&key("retries"), group, faults);
+        page_types(group, &key(""), faults);
         if group.read_disturb_limit > 0 && (!collects || maps_blocks(&settings.mapping.scheme) || settings.zones.is_zoned()) {
             let (key, limit) = (key("read_disturb_limit"), group.read_disturb_limit);
             faults.add(format!("`{key}` is {limit}, but only garbage collection of a device without zones refreshes data: set gc.policy and mapping.scheme = \"page\", or remove it"));
@@ -150,6 +151,28 @@ fn retries(key: &str, group: &BlockGroup, faults: &mut SettingFaults) {
             ));
         }
         before = Some(*point);
+    }
+}
+
+/// Checks the page types of a block group, whose keys begin with `at`.
+fn page_types(group: &BlockGroup, at: &str, faults: &mut SettingFaults) {
+    let (types, bits) = (&group.page_types, group.cell_mode.bits());
+    if !types.is_empty() && types.len() != bits as usize {
+        faults.add(format!(
+            "`{at}page_types` has {} entries, but a cell has {bits} bits: set one entry for each, or `{at}cell_mode`",
+            types.len()
+        ));
+    }
+    for (i, page) in types.iter().enumerate() {
+        faults.amount(&format!("{at}page_types.{i}.read_us"), page.read_us);
+        faults.amount(&format!("{at}page_types.{i}.program_us"), page.program_us);
+    }
+    let means = [PageType::mean(types, |page| page.read_us), PageType::mean(types, |page| page.program_us)];
+    for ((name, value), mean) in [("read_us", group.read_us), ("program_us", group.program_us)].into_iter().zip(means) {
+        // The means of a checked device are written to its file. A file may round them.
+        if value > 0.0 && mean.is_some_and(|mean| (value - mean).abs() > 0.01) {
+            faults.add(format!("`{at}{name}` is {value}, which contradicts `{at}page_types`: leave it out, or set it to 0"));
+        }
     }
 }
 

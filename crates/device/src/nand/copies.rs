@@ -25,33 +25,36 @@ pub(super) enum CopyTiming<'a> {
 }
 
 impl PageCopies<'_> {
-    /// Moves a page: reads `reads` pages (0 if the page register contains the data), the first with the retries of all of them, and
+    /// Moves a page: reads `reads` (no page if the page register contains the data), the first with the retries of all of them, and
     /// programs one. Returns the start and the end of the move.
     #[inline(always)]
-    pub fn page(&mut self, reads: u32, retries: Nanos) -> (Nanos, Nanos) {
+    pub fn page(&mut self, reads: SourcePages, retries: Nanos) -> (Nanos, Nanos) {
         let (begin, end) = match &mut self.path {
-            CopyTiming::InPlace(path) => path.page(reads, retries),
+            CopyTiming::InPlace(path) => path.page(reads, retries, self.page),
             CopyTiming::General(path) => path.page(reads, retries, self.page),
         };
         self.page += 1;
         (begin, end)
     }
 
-    /// Reads and programs `count` pages. Returns the start of the first move and the end of the last one. If the moves are not within one
-    /// plane, does nothing and returns `None`.
+    /// Reads and programs `count` pages. Returns the start of the first move and the end of the last one. If the moves are not alike, does
+    /// nothing and returns `None`.
     #[inline]
     pub fn pages(&mut self, count: u32) -> Option<(Nanos, Nanos)> {
         let CopyTiming::InPlace(path) = &mut self.path else { return None };
+        if path.is_typed {
+            return None;
+        }
         let begin = path.end;
         path.pages(count);
         self.page += count;
         Some((begin, path.end))
     }
 
-    /// Whether the moves stay within a plane, so that [`PageCopies::pages`] can be used.
+    /// Whether the moves stay within a plane and take the same times, so that [`PageCopies::pages`] can be used.
     #[inline]
-    pub fn is_in_place(&self) -> bool {
-        matches!(self.path, CopyTiming::InPlace(_))
+    pub fn are_alike(&self) -> bool {
+        matches!(&self.path, CopyTiming::InPlace(path) if !path.is_typed)
     }
 
     /// Ends the series of moves and updates the state of the block. Returns the time that the ways spent, summed over the moves.
@@ -68,8 +71,33 @@ impl PageCopies<'_> {
     }
 }
 
+/// The pages that a move reads: their number, and two bits for the type of each (`GroupGeometry::type_of`).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SourcePages {
+    pub count: u32,
+    types: u32,
+}
+
+impl SourcePages {
+    /// Adds a page of a block of `group`. A move reads at most [`MAX_UNITS`](crate::geometry::MAX_UNITS) pages.
+    #[inline(always)]
+    pub fn add(&mut self, group: &GroupGeometry, page: u32) {
+        self.types |= group.type_of(page) << (2 * self.count);
+        self.count += 1;
+    }
+
+    /// The type of each page.
+    #[inline(always)]
+    fn types(self) -> impl Iterator<Item = u32> {
+        (0..self.count).map(move |i| self.types >> (2 * i) & 3)
+    }
+}
+
 pub(super) struct InPlaceCopies<'a> {
     resources: PlaneResources<'a>,
+    groups: (&'a GroupGeometry, &'a GroupGeometry),
+    /// Whether the times depend on the type of a page.
+    is_typed: bool,
     /// Start of the first move.
     begin: Nanos,
     /// End of the last move so far. The way is busy from one move to the next.
@@ -80,12 +108,13 @@ pub(super) struct InPlaceCopies<'a> {
     out: Nanos,
     back: Nanos,
     read: Nanos,
+    /// Time of the last program; that of every program if the times do not depend on the type of a page.
     program: Nanos,
 }
 
 impl<'a> InPlaceCopies<'a> {
     pub fn new(
-        timelines: &'a mut FlashTimelines, plane: PlaneId, groups: (&GroupGeometry, &GroupGeometry), ready: Nanos,
+        timelines: &'a mut FlashTimelines, plane: PlaneId, groups: (&'a GroupGeometry, &'a GroupGeometry), ready: Nanos,
     ) -> Self {
         let (from, to) = groups;
         let interface = &timelines.interface;
@@ -93,19 +122,25 @@ impl<'a> InPlaceCopies<'a> {
         let (command, out, back) = (interface.command, interface.read_time(out), interface.write_time(back));
         let resources = timelines.resources(plane);
         let begin = ready.max(resources.way.free);
-        let (read, program) = (from.read, to.program);
-        Self { begin, end: begin, command, out, back: command + back, read, program, resources }
+        let (read, program) = (from.page.read, to.page.program);
+        let is_typed = !from.page_types.is_empty() || !to.page_types.is_empty();
+        Self { groups, is_typed, begin, end: begin, command, out, back: command + back, read, program, resources }
     }
 
     #[inline(always)]
-    fn page(&mut self, reads: u32, mut retries: Nanos) -> (Nanos, Nanos) {
+    fn page(&mut self, reads: SourcePages, mut retries: Nanos, page: u32) -> (Nanos, Nanos) {
+        if self.is_typed {
+            self.program = self.groups.1.times(page).program;
+        }
+        let (from, is_typed, read) = (self.groups.0, self.is_typed, self.read);
         let mut take = |at: Nanos, time: Nanos| {
             if time > Nanos::ZERO { self.resources.channel.reserve(at, time) + time } else { at }
         };
         let begin = self.end;
         let mut at = begin;
-        for _ in 0..reads {
-            let sensed = take(at, self.command) + self.read + std::mem::take(&mut retries);
+        for page_type in reads.types() {
+            let array = if is_typed { from.times_of(page_type).read } else { read };
+            let sensed = take(at, self.command) + array + std::mem::take(&mut retries);
             at = take(sensed, self.out);
         }
         self.end = take(at, self.back) + self.program;
@@ -118,7 +153,7 @@ impl<'a> InPlaceCopies<'a> {
         let (bus, array) = (self.command + self.out + self.back, self.read + self.program);
         let mut left = count;
         while left > 0 {
-            self.page(1, Nanos::ZERO);
+            self.page(SourcePages { count: 1, types: 0 }, Nanos::ZERO, 0);
             left -= 1;
             if left > REMEMBERED && array > Nanos::ZERO && self.resources.channel.is_free(self.end) {
                 let skipped = i64::from(left - REMEMBERED);
@@ -154,34 +189,36 @@ pub(super) struct GeneralCopies<'a> {
 
 impl GeneralCopies<'_> {
     #[inline(never)]
-    fn page(&mut self, reads: u32, retries: Nanos, page: u32) -> (Nanos, Nanos) {
+    fn page(&mut self, reads: SourcePages, retries: Nanos, page: u32) -> (Nanos, Nanos) {
         let same = self.planes.0 == self.planes.1;
         let (begin, end) = if same { self.inside(reads, retries, page) } else { self.across(reads, retries, page) };
         self.took += end - begin;
         (begin, end)
     }
 
-    fn inside(&mut self, reads: u32, mut retries: Nanos, page: u32) -> (Nanos, Nanos) {
+    fn inside(&mut self, reads: SourcePages, mut retries: Nanos, page: u32) -> (Nanos, Nanos) {
         let (plane, (from, to)) = (self.planes.0, self.groups);
         let (out, back) = copied_bytes(self.timelines.interface.copy_back, from, to);
         let begin = self.timelines.plane_free(plane).max(self.ready);
         let mut at = self.ready;
-        for _ in 0..reads {
-            at = self.timelines.read(plane, from, page, at, (out, std::mem::take(&mut retries))).end;
+        for page_type in reads.types() {
+            let array = from.times_of(page_type).read + std::mem::take(&mut retries);
+            at = self.timelines.read(plane, page, array, at, out).end;
         }
-        let end = self.timelines.program(plane, to, page, at, back).end;
+        let end = self.timelines.program(plane, page, to.times(page).program, at, back).end;
         self.timelines.note_gc(plane, begin, end);
         (begin, end)
     }
 
     /// Moves a page to another plane. Only the program, on the destination plane, counts as time spent on garbage collection.
-    fn across(&mut self, reads: u32, mut retries: Nanos, page: u32) -> (Nanos, Nanos) {
+    fn across(&mut self, reads: SourcePages, mut retries: Nanos, page: u32) -> (Nanos, Nanos) {
         let ((plane, to_plane), (from, to)) = (self.planes, self.groups);
         let mut at = self.ready;
-        for _ in 0..reads {
-            at = self.timelines.read(plane, from, 0, at, (from.page_bytes, std::mem::take(&mut retries))).end;
+        for page_type in reads.types() {
+            let array = from.times_of(page_type).read + std::mem::take(&mut retries);
+            at = self.timelines.read(plane, 0, array, at, from.page_bytes).end;
         }
-        let op = self.timelines.program(to_plane, to, page, at, to.page_bytes);
+        let op = self.timelines.program(to_plane, page, to.times(page).program, at, to.page_bytes);
         self.timelines.note_gc(to_plane, op.begin, op.end);
         (op.begin, op.end)
     }
@@ -250,7 +287,7 @@ mod tests {
                         prop_assert!(copies.pages(pages).is_some());
                     } else {
                         for _ in 0..pages {
-                            copies.page(1, Nanos::ZERO);
+                            copies.page(super::SourcePages { count: 1, types: 0 }, Nanos::ZERO);
                         }
                     }
                     copies.finish();

@@ -20,7 +20,7 @@ use timelines::FlashTimelines;
 pub use aging::RetryCount;
 pub(crate) use aging::{BlockRetries, mix};
 pub(crate) use channel::BusTimeline;
-pub(crate) use copies::PageCopies;
+pub(crate) use copies::{PageCopies, SourcePages};
 pub use plane::BlockState;
 pub(crate) use timelines::PageOperationTimes;
 
@@ -150,7 +150,7 @@ impl Nand {
             entry.state = BlockState::Full;
         }
         let plane = PlaneId(u32::from(entry.plane));
-        self.timelines.program(plane, group, page, ready, bytes)
+        self.timelines.program(plane, page, group.times(page).program, ready, bytes)
     }
 
     /// Programs the next page of an open block. `bytes` is the amount of data that is transferred over the bus for it.
@@ -165,7 +165,7 @@ impl Nand {
             entry.state = BlockState::Full;
         }
         let plane = PlaneId(u32::from(entry.plane));
-        PageProgramResult { page, full, op: self.timelines.program(plane, group, page, ready, bytes) }
+        PageProgramResult { page, full, op: self.timelines.program(plane, page, group.times(page).program, ready, bytes) }
     }
 
     /// Reads a page of a block, with retries that take the time `retries`; `bytes` cross the bus.
@@ -176,7 +176,8 @@ impl Nand {
         if let Some(aging) = &mut self.aging {
             aging.count_read(block, group.read_disturb_limit);
         }
-        self.timelines.read(PlaneId(u32::from(plane)), group, page, ready, (bytes, retries))
+        let array = group.times(page).read + retries;
+        self.timelines.read(PlaneId(u32::from(plane)), page, array, ready, bytes)
     }
 
     /// The blocks with data that was read so often that it needs a refresh.
@@ -185,10 +186,11 @@ impl Nand {
         self.aging.as_ref().map_or(&[], |aging| &aging.disturbed)
     }
 
-    /// Reads a page of a plane and a block group whose block is not simulated; `bytes` cross the bus.
+    /// Reads a page of a plane and a block group whose block is not simulated; `bytes` cross the bus. `page` determines only the type of
+    /// the page. A multi-plane command reads such pages as if all were the first of their blocks.
     #[inline]
     pub fn read_somewhere(&mut self, plane: PlaneId, group: u8, page: u32, ready: Nanos, bytes: u32) -> PageOperationTimes {
-        self.timelines.read(plane, &self.groups[usize::from(group)], page, ready, (bytes, Nanos::ZERO))
+        self.timelines.read(plane, 0, self.groups[usize::from(group)].times(page).read, ready, bytes)
     }
 
     /// Begins moves of pages from block `from` to block `to`, from page `page` on. Each move begins when the flash is free, but not before

@@ -230,9 +230,9 @@ impl FlashTimelines {
         }
     }
 
-    /// Programs a page: its data crosses the bus, then the array is programmed.
+    /// Programs a page: its data crosses the bus, then the array is programmed, which takes `array`.
     #[inline(always)]
-    pub fn program(&mut self, plane: PlaneId, group: &GroupGeometry, page: u32, ready: Nanos, bytes: u32) -> PageOperationTimes {
+    pub fn program(&mut self, plane: PlaneId, page: u32, array: Nanos, ready: Nanos, bytes: u32) -> PageOperationTimes {
         let bus = self.interface.command + self.interface.write_time(bytes);
         let cache = self.interface.cache_program;
         let mut resources = self.resources(plane);
@@ -244,19 +244,16 @@ impl FlashTimelines {
             transferred = resources.channel.reserve(begin, bus) + bus;
         }
         let array_begin = transferred.max(gate);
-        let end = array_begin + group.program;
+        let end = array_begin + array;
         let gc = resources.way.gc_share(ready, begin);
         resources.way.register = array_begin;
         resources.book(FlashCommand::Program, page, (begin.max(free), end, end));
-        PageOperationTimes { begin, transferred, end, gc, array: group.program }
+        PageOperationTimes { begin, transferred, end, gc, array }
     }
 
-    /// Reads a page: the array is sensed, with retries that take the time `retries`, then the data crosses the bus.
+    /// Reads a page: the array is sensed, which takes `array` with all retries, then the data crosses the bus.
     #[inline]
-    pub fn read(
-        &mut self, plane: PlaneId, group: &GroupGeometry, page: u32, ready: Nanos, (bytes, retries): (u32, Nanos),
-    ) -> PageOperationTimes {
-        let array = group.read + retries;
+    pub fn read(&mut self, plane: PlaneId, page: u32, array: Nanos, ready: Nanos, bytes: u32) -> PageOperationTimes {
         let bus = self.interface.read_time(bytes);
         let (command, cache) = (self.interface.command, self.interface.cache_read);
         let mut resources = self.resources(plane);

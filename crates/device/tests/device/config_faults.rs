@@ -72,6 +72,7 @@ fn unknown_keys_do_not_hide_impossible_values() {
 
 #[test]
 fn contradictions_and_impossible_values_are_refused() {
+    const TYPES: &str = "geometry.block_groups.0.page_types";
     let cases: &[(&[(&str, &str)], &str)] = &[
         (&[("capacity.over_provisioning_pct", "0")], "0 with garbage collection"),
         (&[("gc.policy", "gready")], "none, greedy"),
@@ -82,6 +83,9 @@ fn contradictions_and_impossible_values_are_refused() {
         (&[("mapping.unit_kb", "8")], "must fit into a page"),
         (&[("geometry.block_groups.0.program_us", "nan")], "must be 0 to 100,000,000"),
         (&[("geometry.block_groups.0.program_us", "-1")], "must be 0 to 100,000,000"),
+        (&[(TYPES, "[{read_us=9}]")], "`geometry.block_groups.0.page_types` has 1 entries, but a cell has 2 bits"),
+        (&[(TYPES, "[{read_us=9}, {read_us=9}]")], "`geometry.block_groups.0.read_us` is 160, which contradicts"),
+        (&[(TYPES, "[{program_us=-1}, {}]")], "`geometry.block_groups.0.page_types.0.program_us` is -1"),
         (&[("timing.same_offset", "true"), ("timing.parallelism", "none")], "multi-plane"),
         (&[("power.wake_us", "3000")], "never sleeps"),
         (

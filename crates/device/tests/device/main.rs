@@ -8,6 +8,7 @@ mod common;
 mod config_faults;
 mod cuts;
 mod data_ages;
+mod flash_array;
 mod health;
 mod images;
 mod mapping_model;

@@ -100,13 +100,20 @@ fn every_other_setting_is_refused_with_its_reason_and_nothing_changes() {
 
 #[test]
 fn every_key_that_can_change_is_one_of_a_device() {
-    let rows = config(&[]).explain();
+    let mut rows = config(&[]).explain();
+    let types = "[{read_us=1, program_us=1}, {read_us=1, program_us=1}]";
+    let times = [("read_us", "0"), ("program_us", "0"), ("page_types", types)];
+    let typed = times.map(|(key, value)| (format!("geometry.block_groups.0.{key}"), value));
+    rows.extend(config(&typed.each_ref().map(|(key, value)| (key.as_str(), *value))).explain());
     for known in CHANGEABLE {
         let key = known.replace('*', "0");
         assert!(rows.iter().any(|row| row.key == key), "{key}");
         assert!(is_changeable(&key));
     }
     assert!(!is_changeable("geometry.block_groups.x.read_us"));
+    assert!(
+        is_changeable("geometry.block_groups.1.page_types.2.read_us") && !is_changeable("geometry.block_groups.1.page_types")
+    );
     assert!(!is_changeable("geometry.block_groups.0.blocks"));
 }
 

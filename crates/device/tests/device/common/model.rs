@@ -202,13 +202,13 @@ pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
         choice(plain, &["off", "off", "region", "cache"]),
         0u32..=1,
     );
-    (shape, groups, policy, words, numbers, any::<[bool; 5]>(), cache).prop_map(
+    (shape, groups, policy, words, numbers, any::<[bool; 6]>(), cache).prop_map(
         |(shape, groups, policy, words, numbers, flags, cache)| {
             let (cache_kb, read_kb, replace, write_back, hpi, urgent, slc, fold) = cache;
             let slc = if collects(policy) { slc } else { "off" };
             let (parallelism, complete, scheduling, allocation, levelling, mode, reads) = words;
             let (unit_kb, bus, idle, share, limit, hot) = numbers;
-            let [same_offset, copy_back, cache_read, cache_program, retries] = flags;
+            let [same_offset, copy_back, cache_read, cache_program, retries, typed] = flags;
             let collects = collects(policy);
             let mut text = format!(
                 "name = 'random'
@@ -295,6 +295,11 @@ pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
                     text +=
                         "retry_us = 40\nretries = [{ steps = 0.5 }, { days = 0.00005, steps = 2 }, { erases = 3, steps = 3 }]\n";
                 }
+            }
+            if typed {
+                text =
+                    text.replace("read_us = 100", "page_types = [{read_us=90, program_us=400}, {read_us=120, program_us=1600}]");
+                text = text.replace("program_us = 1000\n", "\n");
             }
             DeviceConfig::from_toml(&text).unwrap()
         },

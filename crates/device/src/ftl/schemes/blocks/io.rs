@@ -15,7 +15,7 @@ use crate::ftl::pool::WriteStream;
 use crate::ftl::request_state::RequestState;
 use crate::ftl::write::RequestSectors;
 use crate::ids::{BlockId, Lpn, Ppn};
-use crate::nand::Nand;
+use crate::nand::{Nand, SourcePages};
 
 /// The tables and the flash of an FTL, for a block-mapped scheme that chooses the location of each page itself.
 pub(crate) struct BlockSchemeIo<'a, L> {
@@ -173,13 +173,14 @@ impl<L: Observer> BlockSchemeIo<'_, L> {
     /// Copies a logical page with a valid unit at `ppn`. Pages that are skipped before its new location stay empty.
     pub fn copy_page(&mut self, (block, page): Place, ppn: Ppn, logical: u32) {
         let from = self.core.geometry.block_of(ppn);
+        let kind = &self.core.geometry.groups[0];
         let from_page = self.core.page_of(ppn, 0);
         let of_block = self.nand.retries(from, self.ready);
-        let retries = of_block.of(from_page);
+        let (mut reads, retries) = (SourcePages::default(), of_block.of(from_page));
+        reads.add(kind, from_page);
         let mut copies = self.nand.copies(from, (block, page), self.ready);
-        let (begin, end) = copies.page(1, of_block.time(retries));
+        let (begin, end) = copies.page(reads, of_block.time(retries));
         copies.finish();
-        let kind = &self.core.geometry.groups[0];
         let bus_bytes = if self.nand.timelines.interface.copy_back { 0 } else { u64::from(kind.page_bytes) };
         let cause = OperationCause::Gc;
         let read = PageRead { block: from, page: from_page, pages: 1, group: 0, bus_bytes, retries, cause, begin, end };
@@ -265,7 +266,14 @@ impl BlockMapping {
             let page_bytes = core.geometry.groups[0].page_bytes;
             let bytes = (self.layout.pages * ENTRY_BYTES).next_multiple_of(512).min(page_bytes);
             // The simulated flash contains no blocks for map pages. Each map page is assumed to be in a fixed plane.
-            let op = FtlCore::read_unplaced(nand, (plane, 0), request.ready, bytes, OperationCause::Map, log);
+            let op = FtlCore::read_unplaced(
+                nand,
+                (plane, 0, map / core.geometry.planes),
+                request.ready,
+                bytes,
+                OperationCause::Map,
+                log,
+            );
             request.look_up(&op);
             missed = true;
         }

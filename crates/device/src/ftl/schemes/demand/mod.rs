@@ -285,8 +285,9 @@ impl DemandMapping {
         }
         log.map_mispredicted(&MapMispredicted { lpn: unit });
         let group = nand.group(core.geometry.block_of(ppn));
-        let bytes = core.geometry.unit_bytes;
-        let op = FtlCore::read_unplaced(nand, (mispredicted.plane, group), request.ready, bytes, OperationCause::Map, log);
+        let (bytes, shift) = (core.geometry.unit_bytes, core.geometry.groups[usize::from(group)].page_shift);
+        let page = (mispredicted.page / core.geometry.planes) & ((1 << (core.geometry.stride_shift - shift)) - 1);
+        let op = FtlCore::read_unplaced(nand, (mispredicted.plane, group, page), request.ready, bytes, OperationCause::Map, log);
         if wrong.last.is_none_or(|last| last.end < op.end) {
             wrong.last = Some(op);
         }
