@@ -88,11 +88,11 @@ class Profile(FieldMapping):
 
     @property
     def journal(self) -> Journal | None:
-        """The cost of journaling, by the roles of blocks; None if the trace has no notes on its blocks.
+        """The cost of journaling; None if the trace has no notes on its blocks and shows no journal by its addresses.
 
         >>> import emmclab
-        >>> emmclab.profile(emmclab.bundled()[0]).journal is None
-        True
+        >>> emmclab.profile(emmclab.bundled()[0]).journal["found"][0]["file_system"]
+        'ext4'
         """
         fields = self["journal"]
         return None if fields is None else Journal(fields)
