@@ -42,7 +42,7 @@ pub struct BlockGroup {
     /// Array time of a page program. With `page_types` it is their mean.
     pub program_us: f64,
     /// Times of the lower, middle, upper and top page of a word line, one entry for each bit of a cell, used instead of `read_us` and
-    /// `program_us`. Page `p` of a block is the page `p` modulo the number of bits of its word line. Empty = all pages take the same times.
+    /// `program_us`. Page `p` of a block has the entry `p` modulo the number of bits. Empty = all pages take the same times.
     pub page_types: Vec<PageType>,
     /// Time of a block erase.
     pub erase_us: f64,

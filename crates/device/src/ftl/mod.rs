@@ -178,7 +178,7 @@ impl Ftl {
         self.core.tables.pools.len() as u32
     }
 
-    /// The blocks that need a refresh which can be executed (they are no longer open, and another block is free), with their pools.
+    /// The blocks that need a refresh and can be refreshed now (they are no longer open, and a free block exists), with their pools.
     pub fn refreshes<'a>(&'a self, nand: &'a Nand) -> impl Iterator<Item = (PoolId, BlockId)> + 'a {
         let closed = nand.disturbed().iter().filter(|block| nand.state(**block) != BlockState::Open);
         let places = closed.map(|block| (self.core.tables.pool_of(*block), *block));

@@ -108,7 +108,7 @@ pub(super) struct InPlaceCopies<'a> {
     out: Nanos,
     back: Nanos,
     read: Nanos,
-    /// Time of the last program; that of every program if the times do not depend on the type of a page.
+    /// Time of the last program. If all types of pages take the same times, it is the time of every program.
     program: Nanos,
 }
 

@@ -231,7 +231,7 @@ fn packs_that_take_turns_are_checkpoints_and_one_pack_alone_is_not() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(64)))]
-    /// Transactions of one or several writes, which wrap around in a log, between appends and random writes of other files.
+    /// Transactions of one or several writes go to a log that wraps around. Appends and random writes of other files lie between them.
     #[test]
     fn a_journal_is_found_by_its_addresses_alone(
         transactions in prop::collection::vec((prop::collection::vec(2u32..16, 1..4), 0u32..4), 30..80), wrap in 12usize..20,
