@@ -23,6 +23,7 @@ from emmclab.errors import ConfigError
 from emmclab.papers.claims import (
     CANNOT,
     DIRECTION,
+    HOLDS,
     NOT,
     NOT_YET,
     REPRODUCED,
@@ -55,7 +56,7 @@ RULES = [rule for paper in papers().values() for rule in rules(paper)]
 BY_ID = {rule.id: rule for rule in RULES}
 MEASURED = [rule for rule in RULES if rule.measure]
 FIELDS = (
-    "id paper source claim published measured tolerance verdict reason evidence".split()  # noqa: SIM905
+    "id paper source claim published measured tolerance verdict reason as_test evidence".split()  # noqa: SIM905
 )
 #: Claims of other papers that are measured on the study of a paper.
 BESIDE = {*("lsmvbt-wal-truncate", "joj-slowdown", "delta-journaling-gain", "fastcommit-jbd2-share"), "fastcommit-size"}
@@ -114,9 +115,14 @@ def _expected(rule: Rule) -> str:
     return rule.expected or (NOT_YET if rule.not_yet else CANNOT)
 
 
+def _as_test(rule: Rule) -> str:
+    """Return the declared verdict that a restated claim would have as a test; empty for other claims."""
+    return rule.expected_as_test if rule.expected == RESTATED else ""
+
+
 def test_verdicts_are_those_that_are_explained(ledger: list[dict[str, Any]]) -> None:
-    verdicts = {claim["id"]: claim["verdict"] for claim in ledger}
-    expected = {rule.id: _expected(rule) for rule in RULES}
+    verdicts = {claim["id"]: (claim["verdict"], claim["as_test"]) for claim in ledger}
+    expected = {rule.id: (_expected(rule), _as_test(rule)) for rule in RULES}
     assert verdicts == expected, "a verdict that changes, for better or worse, is a change to explain"
 
 
@@ -171,8 +177,10 @@ def test_claims_run_only_the_grids_that_they_read(tmp_path: Path) -> None:
 
 def test_a_headline_counts_tested_restated_and_unchecked_apart(results: dict[str, Results]) -> None:
     claims = judge_study(results["iiswc15"])
-    tested, reproduced, direction, not_, restated, cannot = map(int, re.findall(r"\d+", headline(claims)))
-    assert tested == reproduced + direction + not_
+    numbers = map(int, re.findall(r"\d+", headline(claims)))
+    tested, reproduced, hold, direction, not_, restated, failing, cannot = numbers
+    assert tested == reproduced + hold + direction + not_
+    assert failing == sum(claim.as_test in (DIRECTION, NOT) for claim in claims) == 4
     assert tested + restated + cannot == len(claims)
 
 
@@ -181,7 +189,7 @@ def test_the_table_of_the_readme_counts_the_declared_verdicts_of_each_paper() ->
     readme = (ROOT / "README.md").read_text()
     readme_counts = {
         name: [int(cell) for cell in cells.split(" | ")]
-        for name, cells in re.findall(r"^\| ([^|]+) \| ((?:\d+ \| ){5}\d+) \|$", readme, re.MULTILINE)
+        for name, cells in re.findall(r"^\| ([^|]+) \| ((?:\d+ \| ){7}\d+) \|$", readme, re.MULTILINE)
     }
     rows = {f"`{paper.name}`": [rule for rule in rules(paper) if rule.id not in BESIDE] for paper in papers().values()}
     rows |= {"four other papers": [BY_ID[name] for name in BESIDE], "all": RULES}
@@ -189,7 +197,9 @@ def test_the_table_of_the_readme_counts_the_declared_verdicts_of_each_paper() ->
     for name, declared in rows.items():
         (cells,) = (cells for title, cells in readme_counts.items() if re.search(rf"(^|\W){name}(\W|$)", title))
         verdicts = Counter(map(_expected, declared))
-        assert cells == [len(declared), *(verdicts[word] for word in VERDICTS if word != NOT_YET)], name
+        failing = sum(_as_test(rule) in (DIRECTION, NOT) for rule in declared)
+        counted = [verdicts[word] for word in VERDICTS if word != NOT_YET]
+        assert cells == [len(declared), *counted[:-1], failing, counted[-1]], name
         assert not verdicts[NOT_YET]
 
 
@@ -315,7 +325,7 @@ def test_a_bound_of_the_paper_is_exact_and_a_bound_of_ours_is_not() -> None:
     assert verdict((Check("gain", at_least=3.0, neutral=0.0),), {"gain": 1.6}) == DIRECTION
     assert verdict((Check("gain", at_least=3.0, neutral=0.0),), {"gain": 1.4}) == NOT
     assert verdict((Check("gain", at_least=1.001),), {"gain": 1.0}) == NOT
-    assert verdict((Check("share", most=50),), {"share": 13}) == DIRECTION
+    assert verdict((Check("share", most=50),), {"share": 13}) == HOLDS
     assert verdict((Check("share", most=50),), {"share": 60}) == NOT
 
 
@@ -326,6 +336,7 @@ def test_a_claim_with_a_part_that_is_not_checked_is_not_reproduced() -> None:
     assert verdict(checks, {}) == CANNOT
     assert verdict(checks, {"a": 0.4, "b": 2.0}) == NOT
     assert verdict(checks[:1], {"a": 1.0}, full=False) == DIRECTION
+    assert verdict((Check("faster", least=13),), {"faster": 25}, full=False) == DIRECTION
     rule = replace(BY_ID["iiswc-c1"], checks=checks, unchecked="three at noon")
     assert open_parts(rule, {"a": 1.0}) == "Not checked: two at night; three at noon."
 
@@ -534,9 +545,12 @@ def test_every_claim_and_every_workload_stands_on_the_page(page: Path, browser: 
     tested, *counts = map(int, re.findall(r"\d+", head))
     kinds = ("yes", "near", "no", "restated")
     badges = [visit.page.locator(f"#claims .badge.{kind}").count() for kind in kinds]
-    assert badges == counts[:4]
+    reproduced, hold, direction, not_, restated, _failing, cannot = counts
+    assert badges == [reproduced + hold, direction, not_, restated]
     assert sum(badges[:3]) == tested
-    assert sum(counts) == len(CLAIMS)
+    assert sum(badges) + cannot == len(CLAIMS)
+    order = visit.page.locator("#claims .badge").all_inner_texts()
+    assert order == sorted(order, key=lambda word: word == RESTATED), "tested claims stand first"
 
 
 def test_the_page_fits_every_width_and_theme_and_is_accessible(page: Path, browser: Browser, axe: str) -> None:

@@ -142,22 +142,20 @@ def _stored_results(study: Study, folder: Path) -> Results | None:
 
 
 def show_claims(console: Console, judged: list[Claim], *, with_reasons: bool = False) -> None:
-    """Print the table of claims and verdicts; if `with_reasons` is set, with the reason for each verdict."""
-    from emmclab.papers.claims import CANNOT, DIRECTION, NOT, NOT_YET, REPRODUCED, RESTATED
+    """Print the table of claims and verdicts, tested ones first; `with_reasons` adds the reason for each verdict."""
+    from emmclab.papers.claims import CANNOT, DIRECTION, HOLDS, NOT, NOT_YET, REPRODUCED, tested_first
 
-    styles = {REPRODUCED: "green", DIRECTION: "cyan", NOT: "yellow", RESTATED: "dim", CANNOT: "dim", NOT_YET: "dim"}
+    styles = {REPRODUCED: "green", HOLDS: "green", DIRECTION: "cyan", NOT: "yellow"}
     table = framed("Claims", "Claim", "Published", "Measured", "Verdict", tall=True, words=4)
-    for claim in judged:
+    for claim in tested_first(judged):
         undecided = claim.verdict in (CANNOT, NOT_YET)
         measured = Text(claim.reason if undecided else claim.measured)
         if with_reasons and claim.reason and not undecided:
             measured.append(f"\n{claim.reason}", "dim")
-        table.add_row(
-            Text.assemble((claim.id, "bold"), f"\n{claim.claim}"),
-            Text(claim.published),
-            measured,
-            Text(claim.verdict, styles[claim.verdict]),
-        )
+        verdict = Text(claim.verdict, styles.get(claim.verdict, "dim"))
+        if claim.fails_as_test:
+            verdict.append(f"\nfails: {claim.as_test}", styles[claim.as_test])
+        table.add_row(Text.assemble((claim.id, "bold"), f"\n{claim.claim}"), Text(claim.published), measured, verdict)
     console.print(table)
 
 

@@ -134,13 +134,14 @@ def restated(reads: Reads, own: frozenset[str]) -> str:
 
 
 REPRODUCED = "reproduced"
+HOLDS = "holds"
 DIRECTION = "same trend, different size"
 NOT = "not reproduced"
 RESTATED = "restated"
 CANNOT = "cannot be checked"
 NOT_YET = "not yet"
 #: Verdicts that result from a measurement of the claim.
-TESTED = (REPRODUCED, DIRECTION, NOT)
+TESTED = (REPRODUCED, HOLDS, DIRECTION, NOT)
 VERDICTS = (*TESTED, RESTATED, CANNOT, NOT_YET)
 #: Minimum and maximum ratio of the measured to the published effect for which a claim has the same trend.
 LEAST_EFFECT, MOST_EFFECT = 0.5, 2.0
@@ -227,6 +228,8 @@ class Rule:
     not_yet: str = ""
     unchecked: str = ""
     expected: str = ""
+    #: The declared verdict that a restated claim would have as a test.
+    expected_as_test: str = REPRODUCED
     #: Further studies that measure the same claim. Each entry contains the keys that differ, such as `study` and
     #: `measure`.
     again: tuple[Mapping[str, Any], ...] = ()
@@ -282,7 +285,14 @@ class Claim:
     tolerance: str
     verdict: str
     reason: str
+    #: The verdict that a restated claim would have as a test; empty for other claims.
+    as_test: str = ""
     evidence: Evidence = field(default_factory=lambda: Evidence())
+
+    @property
+    def fails_as_test(self) -> bool:
+        """Whether the claim is restated, and its own figures do not even come out of the inputs made from them."""
+        return self.as_test not in ("", REPRODUCED, HOLDS)
 
     def to_dict(self) -> dict[str, object]:
         """Return all fields as a dictionary of JSON values."""
@@ -342,21 +352,28 @@ def parse(text: str, name: str) -> list[Rule]:
 def verdict(checks: tuple[Check, ...], values: Mapping[str, float], full: bool = True) -> str:
     """Return the verdict on measured values.
 
-    If a value is missing, or if `full` is false because a part is unchecked, the verdict is "same trend" at best.
+    A claim of which the paper states only the direction holds at best. If a value is missing, or if `full` is false
+    because a part is unchecked, the verdict is "same trend" at best.
 
     >>> checks = (Check("gain", 86, within=5, neutral=0),)
     >>> [verdict(checks, {"gain": value}) for value in (83.0, 97.0, 40.0)]
     ['reproduced', 'same trend, different size', 'not reproduced']
     >>> verdict((*checks, Check("loss", 3)), {"gain": 83.0})
     'same trend, different size'
+    >>> verdict((Check("faster", least=13),), {"faster": 25})
+    'holds'
     """
     measured_checks = [check for check in checks if check.value in values]
     if not measured_checks:
         return CANNOT
     if not all(check.direction(values[check.value]) for check in measured_checks):
         return NOT
-    exact = all(check.states and check.exact(values[check.value]) for check in measured_checks)
-    return REPRODUCED if exact and full and len(measured_checks) == len(checks) else DIRECTION
+    if not full or len(measured_checks) < len(checks):
+        return DIRECTION
+    if not any(check.states for check in checks):
+        return HOLDS
+    exact = all(check.states and check.exact(values[check.value]) for check in checks)
+    return REPRODUCED if exact else DIRECTION
 
 
 def open_parts(rule: Rule, values: Mapping[str, float]) -> str:
@@ -424,7 +441,9 @@ def _refuse_incomplete(results: Results, unread: Collection[str] = ()) -> None:
 
 
 def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
-    def claim(verdict: str, reason: str, measured: str = _NONE, evidence: Evidence | None = None) -> Claim:
+    def claim(
+        verdict: str, reason: str, measured: str = _NONE, as_test: str = "", evidence: Evidence | None = None
+    ) -> Claim:
         return Claim(
             id=rule.id,
             paper=paper.name,
@@ -435,6 +454,7 @@ def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
             tolerance=rule.tolerance or _NONE,
             verdict=verdict,
             reason=reason,
+            as_test=as_test,
             evidence=evidence or {},
         )
 
@@ -442,7 +462,7 @@ def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
         return claim(NOT_YET, rule.not_yet) if rule.not_yet else claim(CANNOT, rule.cannot)
     workload_of = stand_ins(results)
     measurement, reads = run_measure(find_measure(paper.name, rule.measure), in_place(results))
-    claim_verdict, restatement = _weighed(rule, measurement, reads)
+    claim_verdict, restatement, as_test = _weighed(rule, measurement, reads)
     evidence = _evidence(rule, measurement, reads)
     evidence["recorded"] = [workload_of[name] for name in workload_of if name in recorded_in(reads)]
     evidence["made"] = sorted(synthetic_workloads(reads))
@@ -451,19 +471,20 @@ def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
         evidence["on_made"] = {"measured": on_synthetic.text, "verdict": _weighed(rule, on_synthetic, reads_made)[0]}
     parts = [_judged_on(evidence), restatement, open_parts(rule, measurement.values), rule.reading, measurement.note]
     reason = " ".join(part for part in parts if part)
-    return claim(claim_verdict, reason, measurement.text, evidence)
+    return claim(claim_verdict, reason, measurement.text, as_test, evidence)
 
 
-def _weighed(rule: Rule, measurement: Measurement, reads: Reads) -> tuple[str, str]:
-    """Return the verdict on a measured claim of a paper, and a reason.
+def _weighed(rule: Rule, measurement: Measurement, reads: Reads) -> tuple[str, str, str]:
+    """Return the verdict on a measured claim of a paper, a reason, and the verdict that it would have as a test.
 
-    The reason is empty, unless the result only restates the sources on which the claim itself is based.
+    The last two are empty, unless the result only restates the sources on which the claim itself is based.
     """
     claim_verdict = verdict(rule.checks, measurement.values, full=not rule.unchecked)
     restatement = restated(reads, rule.own)
     if not restatement:
-        return claim_verdict, ""
-    return RESTATED, f"{restatement} Agreement would be no evidence. As a test the verdict would be: {claim_verdict}."
+        return claim_verdict, "", ""
+    reason = f"{restatement} Agreement would be no evidence. As a test the verdict would be: {claim_verdict}."
+    return RESTATED, reason, claim_verdict
 
 
 def _judged_on(evidence: Evidence) -> str:
@@ -533,12 +554,18 @@ def settled(claims: Iterable[Claim]) -> str:
     )
 
 
-def headline(claims: Iterable[Claim]) -> str:
+def tested_first(claims: Iterable[Claim]) -> list[Claim]:
+    """Return the claims that were tested, then those that were not, and last those that are only restated."""
+    return sorted(claims, key=lambda claim: (claim.verdict == RESTATED, claim.verdict not in TESTED))
+
+
+def headline(claims: Sequence[Claim]) -> str:
     """Return a line of text: how many claims of the papers were tested, restated or cannot be checked."""
     number = counts(claims)
     tested = sum(number[name] for name in TESTED)
+    failing = sum(claim.fails_as_test for claim in claims)
     return (
-        f"{tested} claims tested: {number[REPRODUCED]} reproduced, {number[DIRECTION]} same trend but "
-        f"different size, {number[NOT]} not; {number[RESTATED]} restated; {number[CANNOT]} cannot be checked"
-        + (f"; {number[NOT_YET]} not yet" if number[NOT_YET] else "")
+        f"{tested} claims tested: {number[REPRODUCED]} reproduced, {number[HOLDS]} hold, {number[DIRECTION]} same "
+        f"trend but different size, {number[NOT]} not; {number[RESTATED]} restated, of which {failing} fail; "
+        f"{number[CANNOT]} cannot be checked" + (f"; {number[NOT_YET]} not yet" if number[NOT_YET] else "")
     )

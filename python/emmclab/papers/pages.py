@@ -13,7 +13,19 @@ from emmclab.pages.assemble import Head, Provenance, Tile, assemble, lost
 from emmclab.pages.chart_files import write_charts
 from emmclab.pages.plots import Chart, Rows, bare_chart
 from emmclab.pages.study import command_of, study_provenance
-from emmclab.papers.claims import DIRECTION, NOT, REPRODUCED, RESTATED, Claim, counts, headline, judge_study, settled
+from emmclab.papers.claims import (
+    DIRECTION,
+    HOLDS,
+    NOT,
+    REPRODUCED,
+    RESTATED,
+    Claim,
+    counts,
+    headline,
+    judge_study,
+    settled,
+    tested_first,
+)
 from emmclab.papers.registry import studies
 from emmclab.runtime.document import Bullets, Charts, Folded, Note, Number, Part, Section, TextTable, number_cell
 from emmclab.runtime.files import write_atomically
@@ -104,7 +116,7 @@ def write_drawings(drawn: Iterable[Drawing], folder: Path) -> int:
     return write_charts(((drawing.name, drawing.chart, drawing.rows) for drawing in drawn), folder)
 
 
-_BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"}
+_BADGES = {REPRODUCED: "yes", HOLDS: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"}
 
 
 class JudgedStudy(NamedTuple):
@@ -198,7 +210,7 @@ def assemble_page(results: Results, judged: Sequence[Claim], drawn: Sequence[Dra
             ]
             for drawing in drawn
         },
-        claims=judged,
+        claims=tested_first(judged),
         settled=settled(judged),
         badges=_BADGES,
         sections=[*_recorded(about, settled(judged)), *detail_sections],
