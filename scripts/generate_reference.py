@@ -13,12 +13,12 @@ from typer.core import TyperGroup
 import emmclab
 from emmclab import _core
 from emmclab.cli import application
-from emmclab.cli.command_groups import walk_commands
+from emmclab.cli.command import walk_commands
 from emmclab.cli.failures import EXIT_CODES
 from emmclab.cli.glossary import glossary
 from emmclab.cli.layers import default_text
 from emmclab.pages.profile_figures import FIGURES
-from emmclab.runtime.number_format import size
+from emmclab.runtime.document import size
 from emmclab.simulation.device import Device, presets
 from emmclab.simulation.layers import layers
 from emmclab.simulation.result_fields import result_groups

@@ -12,7 +12,7 @@ from typer.core import TyperOption
 import notices
 from emmclab import __version__
 from emmclab.cli import application
-from emmclab.cli.command_groups import walk_commands
+from emmclab.cli.command import walk_commands
 from emmclab.cli.failures import EXIT_CODES
 
 CHANGELOG = Path(__file__).parents[1] / "CHANGELOG.md"

@@ -14,7 +14,7 @@ from applications import NEW, SMALL
 from conftest import ROOT, assert_refused, emmclab, emmclab_json, emmclab_ok
 from emmclab.apps.closed_loop import STATES, applications, dominating, hosts, parts_of, run_application
 from emmclab.cli import application
-from emmclab.cli.command_groups import walk_commands
+from emmclab.cli.command import walk_commands
 from emmclab.errors import ConfigError
 
 

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 import emmclab as package
 from conftest import PATIENCE_S, ROOT, assert_refused, emmclab, emmclab_json, emmclab_ok, environment
 from emmclab.cli import application
-from emmclab.cli.command_groups import walk_commands
+from emmclab.cli.command import walk_commands
 from emmclab.traces.profile_fields import LEDGER_MEANINGS
 from repository import complain
 

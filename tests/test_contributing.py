@@ -268,7 +268,7 @@ def test_a_declared_figure_is_in_every_output(package: Path, trace: Path, tmp_pa
     declared = {"path": "gc.moved_units", "unit": "map unit", "label": "Units moved", "digits": 0, "better": "lower"}
     declared["about"] = "valid map units in the blocks that were collected for space"
     insert(package / "data" / "result-fields.json", '{"path": "gc.busy_s"', f"{json.dumps(declared)},\n")
-    insert(package / "simulation" / "result_tables.py", '        "energy.total_mj",\n', path)
+    insert(package / "simulation" / "result_text.py", '        "energy.total_mj",\n', path)
     insert(package / "pages" / "simulation.py", '        "gc.interruptions",\n', path)
     # The field is added here, because the core, which fills it, is not built in this test.
     counted = '        result["gc"]["moved_units"] = 31_000 * len(traces)\n'

@@ -21,19 +21,10 @@ from conftest import PATIENCE_S, assert_refused, begin, emmclab, emmclab_json, e
 from emmclab.apps.closed_loop import durability_line, run_application
 from emmclab.errors import ConfigError, FormatError
 from emmclab.live.control import Control
-from emmclab.real_devices.durability import (
-    Log,
-    Report,
-    Session,
-    Verdict,
-    judge,
-    line,
-    open_target,
-    read_log,
-    report_of,
-    write,
-)
+from emmclab.real_devices.durability.log import Log, Report, Session, Verdict, line, read_log, report_of
 from emmclab.real_devices.durability.records import BLOCK, SECTOR, Kind
+from emmclab.real_devices.durability.session import judge, write
+from emmclab.real_devices.durability.targets import open_target
 from emmclab.simulation.device import Device
 from emmclab.simulation.result import DURABILITY
 from emmclab.simulation.result_fields import result_field

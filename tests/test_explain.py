@@ -299,7 +299,7 @@ def test_a_trace_that_is_gone_or_has_changed_is_named(simulated: Any, trace: Pat
 
 
 def test_a_device_is_made_again_of_the_settings_in_a_result() -> None:
-    from emmclab.simulation.rerun import device_from
+    from emmclab.simulation.stored_result import device_from
 
     for name in ("nexus5", "ufs31", "pixel6a", "emmc51-cache", "galaxys2"):
         device = Device.preset(name)

@@ -9,8 +9,7 @@ import emmclab as api
 from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok
 from emmclab.apps.closed_loop import order_note_of, run_application
 from emmclab.calibration.fit_sources import Fitted, order_note, pair_note, runs_note
-from emmclab.simulation.device import Device
-from emmclab.simulation.provenance import Provenance
+from emmclab.simulation.device import Device, Provenance
 from emmclab.traces.reading import read
 
 #: Texts that `order_note` always contains: a command, and that the order is not known.

@@ -12,8 +12,7 @@ from typer.core import TyperGroup
 
 from conftest import COMMAND, emmclab, environment, executable, execute
 from emmclab.cli import COMMANDS, PANELS, application, application_for, insert_default_values, overview
-from emmclab.cli.command import READING_PANEL
-from emmclab.cli.command_groups import walk_commands
+from emmclab.cli.command import READING_PANEL, walk_commands
 from emmclab.simulation.device import presets
 from emmclab.simulation.layers import layers
 from repository import complain, place, tracked

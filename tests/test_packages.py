@@ -22,7 +22,7 @@ import pytest
 from conftest import PATIENCE_S, ROOT, executable, execute, missing
 from emmclab import __version__
 from emmclab.cli import application
-from emmclab.cli.command_groups import walk_commands
+from emmclab.cli.command import walk_commands
 from wheel_data import write
 from wheel_smoke import holders
 

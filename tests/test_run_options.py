@@ -18,23 +18,21 @@ from emmclab.advice.advise import FIGURES, LIFETIME, ORDERS
 from emmclab.advice.journal_modes import MODE_FIGURES
 from emmclab.apps.closed_loop import APPLICATION_OPTIONS
 from emmclab.cli import application, show_live
-from emmclab.cli.command import ALONE, EXCLUSIVE, NEEDS, Command
-from emmclab.cli.command_groups import walk_commands
+from emmclab.cli.command import ALONE, EXCLUSIVE, NEEDS, Command, walk_commands
 from emmclab.comparison import comparison_tables
+from emmclab.comparison.comparison_tables import COMPARED_FIGURES
 from emmclab.comparison.one_at_a_time import MAIN
-from emmclab.comparison.recorded_vs_simulated import COMPARED_FIGURES
 from emmclab.comparison.seed_statistics import SPREAD_FIGURES
 from emmclab.core_types import LiveStatus
 from emmclab.errors import ConfigError
 from emmclab.live.serve import SERVE_OPTIONS
 from emmclab.pages import run_figures, simulation
 from emmclab.runtime.option import Option
-from emmclab.simulation import result_tables, result_text
-from emmclab.simulation.rerun import recipe_of
+from emmclab.simulation import result_text
 from emmclab.simulation.result import _SECOND, _WAITS, second_figures, ufs_figures
 from emmclab.simulation.result_fields import ResultField, layer_field, result_field, result_fields, shown_fields
 from emmclab.simulation.run_options import DEFAULTS, RUN_OPTIONS, RunOptions, complete_options
-from emmclab.simulation.stored_result import read_result
+from emmclab.simulation.stored_result import read_result, recipe_of
 from emmclab.studies import Study
 from emmclab.studies.grid import AXES
 from emmclab.studies.store import rows_of
@@ -327,7 +325,7 @@ def test_each_option_alone_changes_the_result_or_is_refused(command: str, trace:
 
 #: Tables of figures, on the terminal and on pages.
 TABLES = {
-    "a run": result_tables.FIGURES,
+    "a run": result_text.FIGURES,
     "a comparison under layers": comparison_tables._OF_LAYERS,
     "a comparison": comparison_tables._OF_SPACE,
     "time and durability": comparison_tables._TIME_AND_DURABILITY,

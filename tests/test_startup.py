@@ -103,12 +103,8 @@ def test_a_command_does_not_import_another() -> None:
     assert {name for name in modules if name.startswith("emmclab.cli.")} == {
         "emmclab.cli.command",
         "emmclab.cli.console",
-        "emmclab.cli.declared_options",
-        "emmclab.cli.signals",
+        "emmclab.cli.options",
         "emmclab.cli.failures",
         "emmclab.cli.formats",
-        "emmclab.cli.command_groups",
         "emmclab.cli.name_completion",
-        "emmclab.cli.options",
-        "emmclab.cli.output_files",
     }

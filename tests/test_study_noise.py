@@ -10,8 +10,7 @@ from emmclab.advice.device_state import GIVEN, State
 from emmclab.advice.journal_modes import JournalAdvice
 from emmclab.comparison.seed_statistics import comparison_headlines
 from emmclab.pages.search import headline as search_headline
-from emmclab.pages.study import figures, headline
-from emmclab.pages.sweep_chart import over_values
+from emmclab.pages.study import figures, headline, over_values
 from emmclab.runtime.statistics import positive_interval
 from emmclab.simulation.result import Result
 from emmclab.studies import Results, Study

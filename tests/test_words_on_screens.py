@@ -21,7 +21,7 @@ from emmclab.cli.show_crash import _device
 from emmclab.cli.tables import DataConsole, framed, show_explained
 from emmclab.pages.assemble import _without
 from emmclab.pages.crash import headline
-from emmclab.runtime.number_format import duration, size
+from emmclab.runtime.document import duration, size
 from emmclab.simulation.device import Device
 from emmclab.traces.profile_fields import TABLES
 

@@ -10,7 +10,7 @@ import pytest
 import emmclab as lab
 from conftest import ROOT, assert_refused, emmclab, emmclab_json, execute, need
 from emmclab.errors import ConfigError
-from emmclab.runtime.number_format import difference_text
+from emmclab.runtime.document import difference_text
 from emmclab.simulation.device import Device
 from emmclab.studies.input import Input
 from emmclab.traces.reading import bundled_by_name, read

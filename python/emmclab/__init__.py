@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emmclab._core import __version__ as __version__
-from emmclab.runtime import html_pages as _html_pages
+from emmclab.runtime import document as _document
 
 if TYPE_CHECKING:
     from emmclab.traces.journal import Journal
@@ -50,8 +50,8 @@ def _write_journal(journal: Journal, path: str | Path) -> None:
 
 
 # The functions that write these pages are registered, because `traces` cannot import `pages`, which imports `traces`.
-_html_pages.register_page("profile", _write_profile)
-_html_pages.register_page("journal", _write_journal)
+_document.register_page("profile", _write_profile)
+_document.register_page("journal", _write_journal)
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from emmclab.calibration.calibrate import calibrate as calibrate
 from emmclab.calibration.registers import registers as registers
 from emmclab.calibration.validation import Validation as Validation
 from emmclab.calibration.validation import validate as validate
-from emmclab.comparison.compare import compare as compare
+from emmclab.comparison.comparison_tables import compare as compare
 from emmclab.errors import ConfigError as ConfigError
 from emmclab.errors import EmmclabError as EmmclabError
 from emmclab.errors import FormatError as FormatError

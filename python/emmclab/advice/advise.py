@@ -14,14 +14,13 @@ from emmclab.advice.device_state import State, collects, settle, state_of_life
 from emmclab.advice.journal_modes import JournalAdvice, advise_journal
 from emmclab.comparison.seed_statistics import is_random_run, order_of, untested
 from emmclab.errors import ConfigError, EmmclabError
-from emmclab.runtime.number_format import change_pct, signed
+from emmclab.runtime.document import change_pct, signed
 from emmclab.runtime.threads import threads
 from emmclab.simulation.device import Device
-from emmclab.simulation.preconditioning import parse_precondition
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import result_field
 from emmclab.simulation.result_text import durability_unknown, ended_early, much_wrapped, offered, trusted, without_slc
-from emmclab.simulation.run_options import RunOptions
+from emmclab.simulation.run_options import RunOptions, parse_precondition
 from emmclab.traces.trace import Trace
 
 #: Result field with the lifetime, in bytes that the host can write.

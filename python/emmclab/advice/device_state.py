@@ -6,12 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from emmclab.errors import EmmclabError
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.document import signed
 from emmclab.simulation.device import Device
-from emmclab.simulation.preconditioning import parse_precondition
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_text import recorded_mean_text, state_text, trusted
-from emmclab.simulation.run_options import RunOptions
+from emmclab.simulation.run_options import RunOptions, parse_precondition
 
 #: Value of the preconditioning option that requests an automatic choice of the device state.
 AUTO = "auto"

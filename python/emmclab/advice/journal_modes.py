@@ -6,7 +6,7 @@ from typing import Any
 
 from emmclab.comparison.seed_statistics import is_random_run, order_of, untested
 from emmclab.errors import ConfigError
-from emmclab.runtime.number_format import change_pct, signed
+from emmclab.runtime.document import change_pct, signed
 from emmclab.simulation.device import Device
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import shown_fields

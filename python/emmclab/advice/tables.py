@@ -2,8 +2,7 @@
 
 from emmclab.advice.advise import FIGURES, LIFETIME, ORDERS, Advised, Life, lifetime_text
 from emmclab.advice.journal_modes import MODE_FIGURES
-from emmclab.runtime.document import Cell, Cells, Column, TextTable
-from emmclab.runtime.number_format import change_pct, percent_text, signed
+from emmclab.runtime.document import Cell, Cells, Column, TextTable, change_pct, percent_text, signed
 from emmclab.simulation.result_fields import ResultField, result_field
 
 _RAM = result_field("configuration.ram_kb")

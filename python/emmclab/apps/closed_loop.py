@@ -20,9 +20,8 @@ from emmclab.runtime.lists import Names, listed_names, several, split_names
 from emmclab.runtime.option import Option, attributes, complete, declarations
 from emmclab.simulation.device import Device, is_file_name, setup_of
 from emmclab.simulation.layers import Setting, stack
-from emmclab.simulation.preconditioning import no_trace
 from emmclab.simulation.result import Result
-from emmclab.simulation.run_options import RUN_OPTIONS
+from emmclab.simulation.run_options import RUN_OPTIONS, no_trace
 from emmclab.traces.inputs import ProvenanceFields
 
 #: Labels of the thread states, by the names of the states in results.

@@ -12,7 +12,7 @@ from emmclab.apps.closed_loop import APPLICATION_OPTIONS, Agreement, AppOptions,
 from emmclab.errors import ConfigError
 from emmclab.live.device import LiveDevice
 from emmclab.live.serve import require_loop, require_tools, serve
-from emmclab.runtime.number_format import change_pct
+from emmclab.runtime.document import change_pct
 from emmclab.runtime.option import complete
 from emmclab.simulation.device import Device, setup_of
 

@@ -4,8 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from emmclab.calibration.measured_figures import METRICS, FigureComparison, FigureSummary
-from emmclab.runtime.document import Cells, Column, Number, TextTable, number_cell
-from emmclab.runtime.number_format import percent_text, significant
+from emmclab.runtime.document import Cells, Column, Number, TextTable, number_cell, percent_text, significant
 
 #: Maximum number of rows in the table of the largest deviations.
 _WORST = 25

@@ -11,8 +11,8 @@ from emmclab import __version__, _core
 from emmclab.calibration.register_files import register_files
 from emmclab.core_types import DerivedSetting, FieldRow, RegisterFact, RegisterReport
 from emmclab.errors import ConfigError
+from emmclab.runtime.document import size
 from emmclab.runtime.files import printable
-from emmclab.runtime.number_format import size
 from emmclab.simulation.device import Device
 
 #: Maximum cache size that the device model supports, in KB.

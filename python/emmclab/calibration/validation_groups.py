@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypedDict
 
 import duckdb
 
-from emmclab.runtime.number_format import change_pct
+from emmclab.runtime.document import change_pct
 from emmclab.runtime.parquet import quoted
 from emmclab.traces.reading import read
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from emmclab.calibration.validation import Model, Validation
 from emmclab.calibration.validation_groups import ENOUGH, WITHIN_PCT, Group, Judgement, TimeSpread, several
-from emmclab.runtime.document import TextTable
-from emmclab.runtime.number_format import change_pct, duration, percent_text, signed
+from emmclab.runtime.document import TextTable, change_pct, duration, percent_text, signed
 
 #: Error limit in percent. The headline states the share of requests within this limit.
 SAID_PCT = 25

@@ -14,8 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from emmclab import __version__
 from emmclab.cli import failures
-from emmclab.cli.command import examples
-from emmclab.cli.command_groups import add_commands, summary
+from emmclab.cli.command import add_commands, examples, summary
 from emmclab.cli.console import print_stdout, stdout
 
 #: Commands by panel of the help, in the order of the help. Each command is defined in the module of its name.

@@ -13,11 +13,9 @@ from emmclab.advice.advise import advise as try_options
 from emmclab.advice.device_state import AUTO, USED
 from emmclab.advice.tables import journal_table, lives_table, options_table
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.declared_options import option
+from emmclab.cli.console import in_a_folder, print_json, print_stderr, stdout, write_page
 from emmclab.cli.name_completion import complete_words
-from emmclab.cli.options import AsJson, Reading, TraceFiles
-from emmclab.cli.output_files import in_a_folder, write_page
+from emmclab.cli.options import AsJson, Reading, TraceFiles, option
 from emmclab.cli.progress import Counter, StudyMeter
 from emmclab.cli.show_runs import show_provenance
 from emmclab.cli.simulation_options import (
@@ -36,8 +34,7 @@ from emmclab.cli.simulation_options import (
 from emmclab.cli.study_options import RESULTS, executor
 from emmclab.cli.tables import table_of
 from emmclab.comparison.seed_statistics import check_random
-from emmclab.runtime.document import Column, TextTable
-from emmclab.runtime.number_format import signed, size
+from emmclab.runtime.document import Column, TextTable, signed, size
 from emmclab.simulation.device import Device
 from emmclab.simulation.result_fields import result_field
 

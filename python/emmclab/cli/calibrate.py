@@ -11,10 +11,8 @@ from rich.console import Console
 from emmclab.calibration.calibrate import calibrate as calibrate_device
 from emmclab.calibration.calibrate import is_fio, refuse_probe
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stderr, stderr
-from emmclab.cli.declared_options import argument, option
-from emmclab.cli.options import AsJson, Reading, key_values
-from emmclab.cli.output_files import PresetFile, PresetName, in_a_folder
+from emmclab.cli.console import PresetFile, PresetName, in_a_folder, print_json, print_stderr, stderr
+from emmclab.cli.options import AsJson, Reading, argument, key_values, option
 from emmclab.cli.progress import Working
 from emmclab.cli.simulation_options import Assume, BaseDevice, FigureHost
 from emmclab.cli.tables import framed

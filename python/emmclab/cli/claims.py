@@ -11,9 +11,8 @@ from rich.text import Text
 
 from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.declared_options import option
 from emmclab.cli.name_completion import paper_names
-from emmclab.cli.options import AsJson, Reading
+from emmclab.cli.options import AsJson, Reading, option
 from emmclab.cli.study_options import (
     RESULTS,
     Jobs,

@@ -4,10 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stdout
-from emmclab.cli.declared_options import Percentiles, argument
-from emmclab.cli.options import AsJson, Reading
-from emmclab.cli.output_files import output_option
+from emmclab.cli.console import output_option, print_json, print_stdout
+from emmclab.cli.options import AsJson, Percentiles, Reading, argument
 from emmclab.cli.study_options import StudyName, incomplete
 from emmclab.errors import EmmclabError
 from emmclab.runtime.files import digest, refuse_other_endings

@@ -7,11 +7,9 @@ from typing import Annotated, Any
 
 from emmclab.calibration.fit_sources import runs_note
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_note, print_stderr, stdout
-from emmclab.cli.declared_options import option
+from emmclab.cli.console import in_a_folder, print_json, print_note, print_stderr, stdout
 from emmclab.cli.name_completion import device_names, layer_names, several
-from emmclab.cli.options import AsJson, Reading, TraceFiles
-from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.options import AsJson, Reading, TraceFiles, option
 from emmclab.cli.profile import distinct
 from emmclab.cli.simulation_options import (
     DEVICE_OPTION,
@@ -28,8 +26,8 @@ from emmclab.cli.simulation_options import (
 )
 from emmclab.comparison.seed_statistics import check_random
 from emmclab.runtime.lists import once, split_names
+from emmclab.simulation.device import Provenance
 from emmclab.simulation.layers import settings_of, stack, stacks
-from emmclab.simulation.provenance import Provenance
 from emmclab.simulation.result import Result
 
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr
-from emmclab.cli.declared_options import argument
 from emmclab.cli.name_completion import control_commands
+from emmclab.cli.options import argument
 from emmclab.errors import ConfigError
 
 

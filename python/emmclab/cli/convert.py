@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Annotated
 
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stderr
-from emmclab.cli.declared_options import argument, option
+from emmclab.cli.console import To, note_picture, output_option, print_json, print_stderr, report, to_stdout
 from emmclab.cli.machine_options import parse_duration
-from emmclab.cli.options import AsJson, Reading, one_per_recording
-from emmclab.cli.output_files import To, note_picture, output_option, report, to_stdout
+from emmclab.cli.options import AsJson, Reading, argument, one_per_recording, option
 from emmclab.cli.progress import Meter
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import between_commas

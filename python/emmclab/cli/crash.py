@@ -10,11 +10,9 @@ import typer
 
 from emmclab import _core
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.console import in_a_folder, print_json, print_stderr, stdout
 from emmclab.cli.crash_run import LOGS_PANEL, CrashOptions, explored, minimized, recorded, results_folder
-from emmclab.cli.declared_options import argument, option
-from emmclab.cli.options import AsJson
-from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.options import AsJson, argument, option
 from emmclab.crash.recording import RUN_PANEL
 from emmclab.errors import ConfigError
 

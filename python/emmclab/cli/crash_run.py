@@ -14,9 +14,9 @@ import typer
 
 from emmclab import _core
 from emmclab.cli.console import print_stderr
-from emmclab.cli.declared_options import filled, group_parameters, option
 from emmclab.cli.failures import complete_files
 from emmclab.cli.name_completion import device_names
+from emmclab.cli.options import filled, group_parameters, option
 from emmclab.cli.progress import Counter, Working
 from emmclab.cli.simulation_options import DEVICE_OPTION, Settings, configured, layered
 from emmclab.cli.study_options import RESULTS, ResultsFolder

@@ -12,15 +12,14 @@ from rich.text import Text
 
 from emmclab.cli.command import command
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.declared_options import option
 from emmclab.cli.name_completion import device_names
-from emmclab.cli.options import AsJson, key_values
+from emmclab.cli.options import AsJson, key_values, option
 from emmclab.cli.progress import Counter, Working
 from emmclab.cli.simulation_options import Assume, Capacity, FigureHost
 from emmclab.cli.tables import framed, print_line, show_table
 from emmclab.core_types import DeviceCapabilities, FittedFigure
 from emmclab.errors import ConfigError
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.document import signed
 from emmclab.simulation.device import Device, presets, setup_of
 
 if TYPE_CHECKING:

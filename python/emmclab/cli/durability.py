@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stderr, print_stdout, stderr, stdout
+from emmclab.cli.console import STDOUT, in_a_folder_or_stdout, print_json, print_stderr, print_stdout, stderr, stdout
 from emmclab.cli.crash import FOUND
-from emmclab.cli.declared_options import argument, option
-from emmclab.cli.options import AsJson
-from emmclab.cli.output_files import STDOUT, in_a_folder_or_stdout
+from emmclab.cli.failures import stop_on_signals
+from emmclab.cli.options import AsJson, argument, option
 from emmclab.cli.probe import confirm_overwriting
-from emmclab.cli.signals import stop_on_signals
 from emmclab.errors import ConfigError
 
 if TYPE_CHECKING:
-    from emmclab.real_devices.durability import RunEnd, Session, Target, Verdict
+    from emmclab.real_devices.durability.log import Session, Verdict
+    from emmclab.real_devices.durability.session import RunEnd
+    from emmclab.real_devices.durability.targets import Target
 
 _CHECK = "After the cut"
 _before = partial(option, panel="Before the cut")
@@ -105,7 +105,7 @@ def durability(
 
 
 def _write(target: str, log: Path, yes: bool, span_mb: int | None) -> None:
-    from emmclab.real_devices.durability import Closing, open_target
+    from emmclab.real_devices.durability.targets import Closing, open_target
 
     with Closing(open_target(target, write=True)) as disk:
         if not yes:
@@ -114,7 +114,9 @@ def _write(target: str, log: Path, yes: bool, span_mb: int | None) -> None:
 
 
 def _write_until_cut(disk: "Target", log: Path, span_mb: int | None) -> None:
-    from emmclab.real_devices.durability import Log, refuse_same_disk, write
+    from emmclab.real_devices.durability.log import Log
+    from emmclab.real_devices.durability.session import write
+    from emmclab.real_devices.durability.targets import refuse_same_disk
 
     with Log(log) as log_file:
         refuse_same_disk(disk, log_file.fileno())
@@ -142,7 +144,7 @@ def _print_end(target: str, log: Path, end: "RunEnd") -> None:
 
 def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> NoReturn:
     from emmclab.cli.show_durability import show_report, show_verdict
-    from emmclab.real_devices.durability import read_log, report_of
+    from emmclab.real_devices.durability.log import read_log, report_of
 
     is_stream = log == STDOUT
     if is_stream and as_json:
@@ -167,7 +169,9 @@ def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> N
 
 def _check_last_run(session: "Session", target: str, log: Path, same_device: bool) -> "Verdict":
     """Check the device after the last run, and add the verdict to the log."""
-    from emmclab.real_devices.durability import Closing, Log, judge, line, open_target
+    from emmclab.real_devices.durability.log import Log, line
+    from emmclab.real_devices.durability.session import judge
+    from emmclab.real_devices.durability.targets import Closing, open_target
 
     run = session.runs[-1]
     with Closing(open_target(target, write=False)) as disk:

@@ -14,7 +14,6 @@ from emmclab.calibration.register_files import holds_registers
 from emmclab.calibration.registers import registers
 from emmclab.cli.command import command
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.declared_options import argument, option
 from emmclab.cli.explain_pair import Pair, explain_pair
 from emmclab.cli.explain_texts import (
     READING,
@@ -29,7 +28,7 @@ from emmclab.cli.explain_texts import (
 )
 from emmclab.cli.glossary import Term, define, glossary, words
 from emmclab.cli.name_completion import device_names, explained_words
-from emmclab.cli.options import AsJson, Reading
+from emmclab.cli.options import AsJson, Reading, argument, option
 from emmclab.cli.preset import explain_registers, show_recorded
 from emmclab.cli.progress import Meter
 from emmclab.cli.show_profile import show_activity
@@ -37,8 +36,7 @@ from emmclab.cli.simulation_options import Capacity, configured
 from emmclab.cli.tables import framed, print_line, show_explained
 from emmclab.core_types import ClockJumpRow, RecordedActivity, SettingExplanation
 from emmclab.errors import ConfigError, InputError
-from emmclab.runtime.document import Row
-from emmclab.runtime.number_format import size
+from emmclab.runtime.document import Row, size
 from emmclab.simulation.device import Device
 from emmclab.simulation.result_text import completion_of
 from emmclab.simulation.stored_result import holds_results, read_results, run_of

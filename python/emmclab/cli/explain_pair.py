@@ -11,9 +11,8 @@ from rich.text import Text
 from emmclab import _core
 from emmclab.calibration.fit_sources import pair_note, runs_note
 from emmclab.cli.console import print_json, print_note, print_stderr, stdout
-from emmclab.cli.declared_options import option
 from emmclab.cli.explain_texts import explain_difference
-from emmclab.cli.options import Reading
+from emmclab.cli.options import Reading, option
 from emmclab.cli.simulation_options import Images, Replay, configured
 from emmclab.cli.tables import framed, show_explained
 from emmclab.comparison.one_at_a_time import MAIN, ChangeEffect, OneAtATime, one_at_a_time
@@ -25,7 +24,7 @@ from emmclab.comparison.result_difference import (
     value_text,
 )
 from emmclab.errors import ConfigError
-from emmclab.runtime.number_format import difference_text, signed
+from emmclab.runtime.document import difference_text, signed
 from emmclab.simulation.stored_result import StoredResult, read_result
 
 #: Smallest change that is printed as a number, percent; smaller changes are printed as "< 0.01 %".

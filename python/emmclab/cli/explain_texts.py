@@ -137,7 +137,7 @@ def option_meanings(option: str) -> list[OptionMeaning]:
     `READING` stands for all options for reading traces.
     """
     from emmclab.cli import application
-    from emmclab.cli.command_groups import walk_commands
+    from emmclab.cli.command import walk_commands
 
     commands_of: dict[tuple[str, str], list[str]] = {}
     for command_name, command in walk_commands(application()):

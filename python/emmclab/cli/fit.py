@@ -4,10 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 from emmclab.cli.command import command
-from emmclab.cli.console import print_stderr
-from emmclab.cli.declared_options import option
-from emmclab.cli.options import Reading, TraceFile
-from emmclab.cli.output_files import STDOUT, in_a_folder_or_stdout, output_option, write_text
+from emmclab.cli.console import STDOUT, in_a_folder_or_stdout, output_option, print_stderr, write_text
+from emmclab.cli.options import Reading, TraceFile, option
 from emmclab.cli.progress import Meter
 from emmclab.traces.workload import FITTED, fit_note
 from emmclab.traces.workload import fit as fit_workload

@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.declared_options import argument, option
+from emmclab.cli.console import in_a_folder, output_option, print_json, print_stderr, stdout, write_page
 from emmclab.cli.failures import complete_files
-from emmclab.cli.options import AsJson, Reading
-from emmclab.cli.output_files import in_a_folder, output_option, write_page
+from emmclab.cli.options import AsJson, Reading, argument, option
 from emmclab.cli.progress import Counter
 from emmclab.cli.study_options import Jobs, executor
 from emmclab.errors import ConfigError, EmmclabError, InputError

@@ -9,8 +9,7 @@ from rich.text import Text
 
 from emmclab.cli.command import command
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.declared_options import option
-from emmclab.cli.options import AsJson, Reading, TraceFile
+from emmclab.cli.options import AsJson, Reading, TraceFile, option
 from emmclab.cli.tables import framed
 from emmclab.traces.trace import RequestRow
 

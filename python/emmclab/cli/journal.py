@@ -6,10 +6,8 @@ from typing import Annotated
 from rich.text import Text
 
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.declared_options import option
-from emmclab.cli.options import AsJson, Reading, TraceFile
-from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.console import in_a_folder, print_json, print_stderr, stdout
+from emmclab.cli.options import AsJson, Reading, TraceFile, option
 from emmclab.cli.progress import Meter
 from emmclab.traces.profile_fields import ledger_line
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from emmclab import _core
-from emmclab.cli.declared_options import option
-from emmclab.cli.signals import ended_by_signals
+from emmclab.cli.failures import ended_by_signals
+from emmclab.cli.options import option
 from emmclab.errors import ConfigError
 
 _UNITS = {"s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}

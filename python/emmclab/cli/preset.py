@@ -13,11 +13,9 @@ from rich.text import Text
 from emmclab.calibration.register_files import is_recording
 from emmclab.calibration.registers import RegisterPreset, Registers, registers
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stderr, stderr, stdout
-from emmclab.cli.declared_options import option
+from emmclab.cli.console import PresetFile, PresetName, print_json, print_stderr, stderr, stdout
 from emmclab.cli.name_completion import device_names
-from emmclab.cli.options import AsJson
-from emmclab.cli.output_files import PresetFile, PresetName
+from emmclab.cli.options import AsJson, option
 from emmclab.cli.tables import framed, print_line
 from emmclab.core_types import RegisterReport
 from emmclab.errors import ConfigError, EmmclabError

@@ -8,11 +8,9 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.command import command
-from emmclab.cli.console import json_text, print_json, stderr, stdout
-from emmclab.cli.declared_options import argument, option
+from emmclab.cli.console import in_a_folder, json_text, output_option, print_json, stderr, stdout
 from emmclab.cli.name_completion import device_names
-from emmclab.cli.options import AsJson
-from emmclab.cli.output_files import in_a_folder, output_option
+from emmclab.cli.options import AsJson, argument, option
 from emmclab.cli.progress import Meter
 from emmclab.cli.simulation_options import Capacity, Settings, configured
 from emmclab.cli.tables import framed

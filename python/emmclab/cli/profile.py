@@ -8,26 +8,27 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.declared_options import Percentiles, argument, option
+from emmclab.cli.console import in_a_folder, print_json, print_stderr, stdout
 from emmclab.cli.name_completion import workload_names
 from emmclab.cli.options import (
     AsJson,
     Bin,
     Figures,
     OverTime,
+    Percentiles,
     Reading,
+    argument,
     note_over_time,
     one_per_recording,
+    option,
     stands_for_several,
 )
-from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Counter, Meter
 from emmclab.cli.study_options import Jobs
 from emmclab.errors import ConfigError, EmmclabError, FormatError
 from emmclab.runtime.files import printable
 from emmclab.runtime.lists import once
-from emmclab.simulation.over_time import check_target
+from emmclab.simulation.result import check_target
 from emmclab.traces.inputs import InputRecord, inputs_of, provenance_here
 from emmclab.traces.profile import Profile
 from emmclab.traces.reading import bundled, combine, join_parts

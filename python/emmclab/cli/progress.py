@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Self
 
 from emmclab._core import preconditioned_bytes
 from emmclab.cli.console import print_stderr
-from emmclab.runtime.number_format import bar, size
+from emmclab.runtime.document import bar, size
 from emmclab.runtime.threads import repeated
 from emmclab.simulation.device import Device
-from emmclab.simulation.preconditioning import parse_precondition
+from emmclab.simulation.run_options import parse_precondition
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

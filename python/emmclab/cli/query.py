@@ -12,11 +12,9 @@ from typing import Annotated, Any
 from rich.text import Text
 
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stderr, print_stdout, stdout
-from emmclab.cli.declared_options import argument, option
+from emmclab.cli.console import output_option, print_json, print_stderr, print_stdout, stdout
 from emmclab.cli.name_completion import study_names
-from emmclab.cli.options import AsJson, Reading
-from emmclab.cli.output_files import output_option
+from emmclab.cli.options import AsJson, Reading, argument, option
 from emmclab.cli.progress import Working
 from emmclab.cli.study_options import RESULTS, ResultsFolder, warn_of_changes
 from emmclab.cli.tables import framed

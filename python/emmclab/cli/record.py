@@ -11,13 +11,11 @@ import typer
 
 from emmclab import _core
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.declared_options import argument
+from emmclab.cli.console import note_picture, output_option, print_json, print_stderr, stdout
+from emmclab.cli.failures import output_aside, stop_on_signals
 from emmclab.cli.machine_options import Duration, Machine, parse_duration
-from emmclab.cli.options import AsJson
-from emmclab.cli.output_files import note_picture, output_option
+from emmclab.cli.options import AsJson, argument
 from emmclab.cli.show_profile import show_activity
-from emmclab.cli.signals import output_aside, stop_on_signals
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.traces.activity import activity_of, longest_waits
 from emmclab.traces.profile_fields import ledger_line

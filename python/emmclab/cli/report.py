@@ -4,10 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stderr
-from emmclab.cli.declared_options import option
-from emmclab.cli.options import AsJson, Figures, Reading
-from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.console import in_a_folder, print_json, print_stderr
+from emmclab.cli.options import AsJson, Figures, Reading, option
 from emmclab.cli.study_options import RESULTS, StudyName, incomplete, warn_of_changes
 from emmclab.errors import InputError
 from emmclab.runtime.files import write_atomically

@@ -9,11 +9,9 @@ from rich.text import Text
 
 from emmclab.cli.claims import show_claims, show_headline, show_settled
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.declared_options import argument, option
+from emmclab.cli.console import in_a_folder, print_json, print_stderr, stdout
 from emmclab.cli.name_completion import DEVICES, paper_study_names
-from emmclab.cli.options import AsJson, Figures, Reading
-from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.options import AsJson, Figures, Reading, argument, option
 from emmclab.cli.progress import Counter
 from emmclab.cli.study_options import (
     RESULTS,
@@ -118,8 +116,7 @@ def _devices(html: Path, figures: Path | None, jobs: int, *, as_json: bool) -> N
     from emmclab.calibration import measured_figures_text as texts
     from emmclab.calibration.measured_figures import FigureSummary, compare_figures, measured_devices
     from emmclab.pages import measured_devices as page
-    from emmclab.simulation.device import Device
-    from emmclab.simulation.provenance import Provenance
+    from emmclab.simulation.device import Device, Provenance
 
     measured = measured_devices()
     with Counter("measuring devices", "jobs") as meter:

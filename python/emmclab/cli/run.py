@@ -9,9 +9,8 @@ import typer
 
 from emmclab.cli.command import command
 from emmclab.cli.console import print_json, print_stderr, print_stdout, stdout
-from emmclab.cli.declared_options import Percentiles, option
 from emmclab.cli.failures import EARLY_END
-from emmclab.cli.options import AsJson, Reading
+from emmclab.cli.options import AsJson, Percentiles, Reading, option
 from emmclab.cli.progress import StudyMeter, estimate_text
 from emmclab.cli.study_options import (
     RESULTS,

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stdout, stdout
-from emmclab.cli.declared_options import Percentiles, option
-from emmclab.cli.options import AsJson, Reading
-from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.console import in_a_folder, print_json, print_stdout, stdout
+from emmclab.cli.options import AsJson, Percentiles, Reading, option
 from emmclab.cli.progress import StudyMeter
 from emmclab.cli.study_options import RESULTS, Engine, ImagesSpace, Jobs, ResultsPlace, StudyName, executor, keeping
 from emmclab.runtime.files import digest, printable, write_atomically

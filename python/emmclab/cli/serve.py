@@ -14,22 +14,19 @@ from typing import Annotated, Any
 import typer
 
 from emmclab.cli.command import command
-from emmclab.cli.console import print_stderr, stderr
-from emmclab.cli.declared_options import argument, option
+from emmclab.cli.console import in_a_folder, print_stderr, stderr
+from emmclab.cli.failures import Ending, output_aside, stop_on_signals, terminating
 from emmclab.cli.name_completion import device_names
-from emmclab.cli.options import AsJson
-from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.options import AsJson, argument, option
 from emmclab.cli.progress import Preparing
-from emmclab.cli.signals import Ending, output_aside, stop_on_signals, terminating
 from emmclab.cli.simulation_options import Capacity, Settings, Used, configured, layered, preconditioned
 from emmclab.core_types import LiveStatus
 from emmclab.errors import ConfigError
 from emmclab.live.serve import RUN, TIME, WHERE, ServeOptions, require_servable
 from emmclab.live.serve import serve as start
-from emmclab.runtime.number_format import size
+from emmclab.runtime.document import size
 from emmclab.runtime.threads import repeated
-from emmclab.simulation.device import lie_of
-from emmclab.simulation.provenance import Provenance
+from emmclab.simulation.device import Provenance, lie_of
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_text import changes_line
 

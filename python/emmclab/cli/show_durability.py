@@ -3,8 +3,8 @@
 from rich.console import Console
 
 from emmclab.cli.tables import framed, print_line
-from emmclab.real_devices.durability import FINDINGS, WEAKNESSES, Report, Run, Verdict
-from emmclab.runtime.number_format import size
+from emmclab.real_devices.durability.log import FINDINGS, WEAKNESSES, Report, Run, Verdict
+from emmclab.runtime.document import size
 
 
 def show_verdict(console: Console, target: str, run: Run, verdict: Verdict) -> None:

@@ -8,7 +8,7 @@ from rich.text import Text
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.tables import framed
 from emmclab.core_types import FlashOperations, LiveStatus
-from emmclab.runtime.number_format import duration, size
+from emmclab.runtime.document import duration, size
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import shown_fields
 from emmclab.simulation.result_text import lateness, refusals_text, warnings

@@ -11,8 +11,7 @@ from rich.text import Text
 
 from emmclab.cli.tables import framed, show_table, table_of
 from emmclab.core_types import Finding, RecordedActivity
-from emmclab.runtime.document import Row
-from emmclab.runtime.number_format import bar, difference_text, spark
+from emmclab.runtime.document import Row, bar, difference_text, spark
 from emmclab.traces.activity import activity_tables
 from emmclab.traces.fsync_text import Fsync
 from emmclab.traces.journal import Journal

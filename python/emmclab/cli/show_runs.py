@@ -7,14 +7,20 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.tables import framed, print_line, show_table
-from emmclab.comparison.comparison_tables import by_layers, comparison_tables, recorded_table, spread_table
-from emmclab.comparison.recorded_vs_simulated import ComparedSpread, comparison_notes, comparison_spread
+from emmclab.comparison.comparison_tables import (
+    ComparedSpread,
+    by_layers,
+    comparison_notes,
+    comparison_spread,
+    comparison_tables,
+    recorded_table,
+    spread_table,
+)
 from emmclab.comparison.seed_statistics import comparison_headlines
-from emmclab.runtime.number_format import bar, signed
+from emmclab.runtime.document import bar, signed
 from emmclab.simulation.fio_figures import fio_table
 from emmclab.simulation.result import Result, wait_figures
 from emmclab.simulation.result_fields import result_field
-from emmclab.simulation.result_tables import part_tables, run_table
 from emmclab.simulation.result_text import (
     by_text,
     device_before,
@@ -22,6 +28,8 @@ from emmclab.simulation.result_text import (
     headline,
     mode_line,
     notes_by_text,
+    part_tables,
+    run_table,
     trace_warnings,
     trusted,
     warnings_by_text,

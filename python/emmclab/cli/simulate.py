@@ -5,10 +5,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.declared_options import Perfetto, option
-from emmclab.cli.options import AsJson, Reading, TraceFiles
-from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.console import in_a_folder, print_json, print_stderr, stdout
+from emmclab.cli.options import AsJson, Perfetto, Reading, TraceFiles, option
 from emmclab.cli.simulation_options import (
     AboveDevice,
     Capacity,
@@ -115,7 +113,7 @@ def simulate(
 
 
 def _show_seeds(runs: list[Any], as_json: bool) -> None:
-    from emmclab.comparison.recorded_vs_simulated import comparison_spread
+    from emmclab.comparison.comparison_tables import comparison_spread
     from emmclab.comparison.seed_statistics import figures_spread
 
     if as_json:

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypedDict, TypeVar
 import typer
 
 from emmclab.cli.command import COMPARE_DEVICES
-from emmclab.cli.console import print_stderr
-from emmclab.cli.declared_options import Percentiles, declared, option
+from emmclab.cli.console import in_a_folder, print_stderr
 from emmclab.cli.failures import EARLY_END
 from emmclab.cli.glossary import NOT_MODELLED, define
 from emmclab.cli.name_completion import device_names, setting_names
-from emmclab.cli.options import Bin, OverTime, note_over_time
-from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.options import Bin, OverTime, Percentiles, declared, note_over_time, option
 from emmclab.cli.progress import Meter, Preparing
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import refuse_other_endings
@@ -25,11 +23,9 @@ from emmclab.runtime.lists import Names, several
 from emmclab.runtime.option import Option
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting
-from emmclab.simulation.over_time import check_target
-from emmclab.simulation.preconditioning import parse_precondition
-from emmclab.simulation.result import Result
+from emmclab.simulation.result import Result, check_target
 from emmclab.simulation.result_text import notes_by_text, warnings_by_text
-from emmclab.simulation.run_options import DEFAULTS, RUN_OPTIONS
+from emmclab.simulation.run_options import DEFAULTS, RUN_OPTIONS, parse_precondition
 from emmclab.traces.trace import Trace
 
 Kind = TypeVar("Kind")

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from emmclab.cli.console import print_stderr
-from emmclab.cli.declared_options import argument, option
 from emmclab.cli.failures import complete_files
 from emmclab.cli.name_completion import complete_words, study_names
-from emmclab.cli.options import Reading
+from emmclab.cli.options import Reading, argument, option
 from emmclab.cli.progress import StudyMeter
 from emmclab.errors import ConfigError, EmmclabError, InputError
 

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.declared_options import argument, option
+from emmclab.cli.console import To, output_option, print_json, print_stderr, stdout, to_stdout
 from emmclab.cli.name_completion import workload_names
-from emmclab.cli.options import AsJson
-from emmclab.cli.output_files import To, output_option, to_stdout
+from emmclab.cli.options import AsJson, argument, option
 from emmclab.cli.progress import Meter
 from emmclab.cli.tables import framed
 from emmclab.errors import ConfigError

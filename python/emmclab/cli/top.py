@@ -13,9 +13,9 @@ from rich.text import Text
 from emmclab import _core
 from emmclab.cli.command import command
 from emmclab.cli.console import ClosedPipe, one_line, print_stderr, stdout
-from emmclab.cli.declared_options import option
+from emmclab.cli.failures import Ending, stop_on_signals
 from emmclab.cli.machine_options import Duration, Machine, parse_duration
-from emmclab.cli.signals import Ending, stop_on_signals
+from emmclab.cli.options import option
 from emmclab.cli.tables import framed
 from emmclab.errors import ConfigError
 from emmclab.traces.trace import Ledger

@@ -11,12 +11,10 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stderr, stdout
-from emmclab.cli.declared_options import option
+from emmclab.cli.console import in_a_folder, print_json, print_stderr, stdout
 from emmclab.cli.failures import is_run_failure
 from emmclab.cli.name_completion import device_names, several
-from emmclab.cli.options import AsJson, Reading, TraceFiles
-from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.options import AsJson, Reading, TraceFiles, option
 from emmclab.cli.profile import distinct
 from emmclab.cli.progress import Meter
 from emmclab.cli.simulation_options import DEVICE_OPTION, BaseDevice, Mode, Precondition, Seed, Wrap
@@ -25,7 +23,7 @@ from emmclab.errors import EmmclabError, UnsupportedError
 from emmclab.runtime.files import printable
 from emmclab.runtime.lists import once, split_names
 from emmclab.simulation.device import Device
-from emmclab.simulation.preconditioning import parse_precondition
+from emmclab.simulation.run_options import parse_precondition
 
 if TYPE_CHECKING:
     from emmclab.calibration.validation import Validation
@@ -145,7 +143,7 @@ def _print_findings(
     *,
     as_json: bool,
 ) -> None:
-    from emmclab.simulation.provenance import Provenance
+    from emmclab.simulation.device import Provenance
 
     provenance = Provenance(devices, traces).to_dict()
     if html is not None:

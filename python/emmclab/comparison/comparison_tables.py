@@ -1,18 +1,143 @@
 """The tables of a comparison: of runs with each other, and of simulated with recorded figures."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypedDict, Unpack
 
-from emmclab.comparison.recorded_vs_simulated import COMPARED_FIGURES, comparison_spread
-from emmclab.comparison.seed_statistics import SPREAD_FIGURES, figures_spread, means_by_seed, runs_by_device, spread
-from emmclab.runtime.document import Cells, Column, Number, TextTable
-from emmclab.runtime.number_format import change_pct, percent_text, signed
+from emmclab.calibration.fit_sources import fitted_note
+from emmclab.comparison.seed_statistics import (
+    SPREAD_FIGURES,
+    comparison_headlines,
+    figures_spread,
+    means_by_seed,
+    runs_by_device,
+    spread,
+)
+from emmclab.runtime.document import (
+    Cells,
+    Column,
+    Number,
+    TextTable,
+    change_pct,
+    figure_difference,
+    heading_html,
+    percent_text,
+    signed,
+    table_html,
+)
+from emmclab.runtime.lists import Names
 from emmclab.runtime.statistics import CONFIDENCE_TEXT, difference_interval
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import Setting, settings_of, stack, stacks
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import ResultField, result_field, shown_fields
-from emmclab.simulation.result_tables import NAME_OF_FIGURE, requested_percentiles
+from emmclab.simulation.result_text import NAME_OF_FIGURE, requested_percentiles
+from emmclab.simulation.run_options import OptionsOfAnyLayers
 from emmclab.traces.profile_options import percentile_label
+from emmclab.traces.trace import Trace
+
+#: If a run has fewer reads (or writes) than this, a note states how many of them reach the 99th percentile.
+_FEW = 1_000
+
+
+class ComparedFigure(NamedTuple):
+    """A row of the table that compares a recording with its simulation: its label, and the figure that it shows."""
+
+    label: str
+    field: ResultField
+    group: str
+    op: str
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the figure is a share, whose error is in percentage points."""
+        return self.field.unit == "%"
+
+    def text(self, value: float | None) -> str:
+        """Format a value with its unit; a dash if it is not known."""
+        return "–" if value is None else f"{self.field.text(value)} {self.field.unit}"
+
+    def error_text(self, value: float | None) -> str:
+        """Format the error of a simulated value: in percent, or in percentage points for a share."""
+        return "–" if value is None else f"{signed(value)} {'points' if self.is_share else '%'}"
+
+    def of(self, result: Result) -> tuple[float | None, float | None, float | None]:
+        """Return the recorded and the simulated value, and the error."""
+        values = result[f"recorded.{self.group}.{self.op}"]
+        kind, error = ("pct", "error_points") if self.is_share else ("ms", "error_pct")
+        return values[f"recorded_{kind}"], values[f"simulated_{kind}"], values[error]
+
+    def error_of(self, simulated: float, recorded: float) -> float | None:
+        """Return the error of a simulated value: in percent, or in percentage points for a share."""
+        difference = figure_difference(recorded, simulated, is_share=self.is_share)
+        return difference["difference_points" if self.is_share else "difference_pct"]
+
+
+def _compared_figures() -> Iterator[ComparedFigure]:
+    for group, path in (
+        ("response", "response.mean_response_ms"),
+        ("response_p99", "response.p99_ms"),
+        ("service", "service.mean_service_ms"),
+        ("no_wait", "requests.no_wait_pct"),
+    ):
+        field = result_field(path)
+        for op, suffix in (("all", ""), ("read", " of reads"), ("write", " of writes")):
+            yield ComparedFigure(f"{field.label}{suffix}", field, group, op)
+
+
+#: Rows of the table that compares recorded with simulated figures.
+COMPARED_FIGURES = tuple(_compared_figures())
+
+
+class ComparedSpread(TypedDict):
+    """A recorded figure; mean, lowest and highest simulated value over the seeds; and the error of the mean."""
+
+    recorded: float | None
+    mean: float | None
+    low: float | None
+    high: float | None
+    error: float | None
+
+
+def comparison_spread(results: Sequence[Result]) -> dict[str, dict[str, ComparedSpread]]:
+    """Compare each recorded figure with the mean and range of the simulated one, by group and operation.
+
+    `error` is the deviation of the simulated mean from the recorded figure: in percent for times, in percentage points
+    for shares. It is None if nothing was recorded.
+    """
+    spreads: dict[str, dict[str, ComparedSpread]] = {}
+    for row in COMPARED_FIGURES:
+        values = [row.of(result) for result in results]
+        recorded, _, first_error = values[0]
+        over_seeds = spread([simulated for _, simulated, _ in values])
+        error = None
+        if over_seeds is not None and recorded is not None and first_error is not None:
+            error = row.error_of(over_seeds.mean, recorded)
+        mean, low, high = over_seeds or (None, None, None)
+        spreads.setdefault(row.group, {})[row.op] = ComparedSpread(
+            recorded=recorded, mean=mean, low=low, high=high, error=error
+        )
+    return spreads
+
+
+def comparison_notes(results: Sequence[Result]) -> list[str]:
+    """Return notes on the limits of a comparison of recorded with simulated times.
+
+    `results` are runs of one trace on one device with different seeds.
+
+    >>> import emmclab
+    >>> comparison_notes([emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[1]))])[1]
+    'p99 response of writes: 1 of 26 writes reach it'
+    """
+    first = results[0]
+    notes = []
+    for op in ("read", "write"):
+        count = first.requests[op]
+        if 0 < count < _FEW:
+            reach = count - math.ceil(0.99 * count) + 1
+            notes.append(f"p99 response of {op}s: {reach:,} of {count:,} {op}s reach it")
+    return [text for text in (fitted_note(first), *notes) if text]
+
 
 _MEAN, _P99, _TIME = map(result_field, ("response.mean_response_ms", "response.p99_ms", "run.simulated_s"))
 #: Table columns for runs with different layers (`_OF_LAYERS`) and for all other runs (`_OF_SPACE`).
@@ -210,3 +335,51 @@ def _interval_text(devices: Sequence[_DeviceRuns], device: _DeviceRuns) -> str:
     if interval is None or values == base or min(*base.values(), *values.values()) <= 0:
         return "–"
     return " to ".join(signed(100 * math.expm1(min(bound, 100.0))) for bound in interval)
+
+
+class ComparedRuns(list[Result]):
+    """The results of `compare`; a notebook shows their comparison."""
+
+    def _repr_html_(self) -> str:
+        headings = [heading_html("", line) for line in (comparison_headlines(self) if self else ())]
+        return "".join([*headings, *map(table_html, comparison_tables(self))])
+
+
+def compare(
+    traces: Sequence[Trace],
+    devices: Sequence[Device],
+    *,
+    layers: Names = ("none",),
+    layer_settings: Mapping[str, Setting] | None = None,
+    **options: Unpack[OptionsOfAnyLayers],
+) -> ComparedRuns:
+    """Simulate every trace on every device under every stack of layers; results are ordered by trace, then device.
+
+    Args:
+        traces: the workloads.
+        devices: the devices.
+        layers: stacks, each as text: `none`, or names with `+` between them, the first on top; or one text with commas
+            between stacks.
+        layer_settings: settings of layers; a stack gets those of its layers.
+        options: those of `Device.simulate`.
+
+    Raises:
+        ConfigError: a stack or option is impossible, or a setting belongs to no layer of any stack.
+
+    >>> import emmclab
+    >>> trace = emmclab.read(emmclab.bundled()[0])
+    >>> devices = [Device.preset(name) for name in ("iiswc15-4ps", "iiswc15-hps")]
+    >>> [result.device for result in compare([trace], devices)]
+    ['iiswc15-4ps', 'iiswc15-hps']
+    >>> [result.run_name for result in compare([trace], devices[:1], layers=["none", "pass-through"])]
+    ['iiswc15-4ps', 'iiswc15-4ps under pass-through']
+    """
+    chosen, settings = stacks(layers), dict(layer_settings or {})
+    # Validate all layer names and settings before the first run.
+    stack([name for names in chosen for name in names], settings)
+    return ComparedRuns(
+        device.simulate(trace, layers=names, layer_settings=settings_of(names, settings), **options)
+        for trace in traces
+        for device in devices
+        for names in chosen
+    )

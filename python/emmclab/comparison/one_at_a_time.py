@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from emmclab.comparison.result_difference import RunDifference, figure, value_text
 from emmclab.errors import ConfigError
-from emmclab.simulation.rerun import Recipe, recipe_of, with_settings
 from emmclab.simulation.result_fields import shown_fields
-from emmclab.simulation.stored_result import StoredResult
+from emmclab.simulation.stored_result import Recipe, StoredResult, recipe_of, with_settings
 
 #: Figures in which two runs are compared.
 MAIN = shown_fields(

@@ -4,12 +4,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
-from emmclab.runtime.number_format import FigureDifference, figure_difference
+from emmclab.runtime.document import FigureDifference, figure_difference
 from emmclab.simulation.device import Device, presets
-from emmclab.simulation.rerun import toml_text
 from emmclab.simulation.result import WALL_GROUP, Result
 from emmclab.simulation.result_fields import result_fields
-from emmclab.simulation.stored_result import NAMING_SETTINGS, DeviceSettings, StoredResult, device_of, second_of
+from emmclab.simulation.stored_result import (
+    NAMING_SETTINGS,
+    DeviceSettings,
+    StoredResult,
+    device_of,
+    second_of,
+    toml_text,
+)
 
 #: Options of a run that concern its layers.
 OF_LAYERS = ("layers", "layer_settings")

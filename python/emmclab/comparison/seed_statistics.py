@@ -9,10 +9,10 @@ from emmclab.calibration.fit_sources import runs_note
 from emmclab.errors import ConfigError
 from emmclab.runtime.statistics import difference_interval
 from emmclab.simulation.device import Device
-from emmclab.simulation.preconditioning import parse_precondition
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import result_field, shown_fields
 from emmclab.simulation.result_text import mean_text, trusted
+from emmclab.simulation.run_options import parse_precondition
 
 #: With one seed, values that differ by at most this percentage are not distinguished.
 CLOSE_PCT = 5.0

@@ -8,9 +8,8 @@ from typing import Any, TypedDict
 
 from emmclab.errors import ConfigError
 from emmclab.fleet.table import COMPARED, FIGURES, TOTALS, Table
-from emmclab.runtime.document import TextTable
+from emmclab.runtime.document import TextTable, difference_text, duration, figure_difference, signed
 from emmclab.runtime.lists import Names, listed_names
-from emmclab.runtime.number_format import difference_text, duration, figure_difference, signed
 from emmclab.runtime.statistics import (
     cliffs_delta,
     effect,

@@ -25,8 +25,7 @@ from emmclab.runtime.lists import Names
 from emmclab.runtime.option import Option, attributes, complete, declarations
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting, stack
-from emmclab.simulation.preconditioning import no_trace
-from emmclab.simulation.run_options import RUN_OPTIONS
+from emmclab.simulation.run_options import RUN_OPTIONS, no_trace
 
 
 def qemu_command(socket: str | PathLike[str]) -> str:

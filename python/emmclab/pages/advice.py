@@ -9,9 +9,8 @@ from emmclab.advice.advise import FIGURES, ORDERS, Advised, measurement_text
 from emmclab.advice.tables import journal_table, lives_table, options_table
 from emmclab.pages import plots
 from emmclab.pages.assemble import Head, Notice, Provenance, Tile, assemble, lost, tile
-from emmclab.runtime.document import Note, Part, Section
+from emmclab.runtime.document import Note, Part, Section, signed
 from emmclab.runtime.files import write_atomically
-from emmclab.runtime.number_format import signed
 from emmclab.simulation.result_text import device_before, mode_line
 from emmclab.traces.profile_fields import ledger_line
 

@@ -15,10 +15,8 @@ from emmclab.errors import harmless
 from emmclab.pages.chart_files import library
 from emmclab.pages.plots import Figure, Rows, specification
 from emmclab.pages.theme import DARK, LIGHT
-from emmclab.runtime.document import Section
-from emmclab.runtime.number_format import duration, signed, significant, size
-from emmclab.simulation.provenance import RECORD
-from emmclab.traces.inputs import ProvenanceFields
+from emmclab.runtime.document import Section, duration, signed, significant, size
+from emmclab.traces.inputs import RECORD, ProvenanceFields
 from emmclab.traces.profile_fields import Field
 
 #: Units of time with their length in seconds. Values are shown in the unit that suits their size.

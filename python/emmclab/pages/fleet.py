@@ -25,8 +25,7 @@ from emmclab.fleet.table import EXTENTS, FIGURES, Bins, Table
 from emmclab.pages.assemble import Head, Notice, Provenance, Tile, assemble
 from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order, trace_colour
 from emmclab.pages.theme import VERDICT_COLOURS
-from emmclab.runtime.document import Charts, Heading, Note, Part, Row, Section, TextTable
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.document import Charts, Heading, Note, Part, Row, Section, TextTable, signed
 
 #: Maximum number of groups that a chart draws, largest first, so that readers can distinguish them.
 _MOST_LINES = 8

@@ -11,15 +11,23 @@ from emmclab.comparison.seed_statistics import comparison_headlines
 from emmclab.pages.assemble import Head, Notice, Provenance, Tile, assemble, lost, note_notices, tile
 from emmclab.pages.run_figures import FIGURES as CHARTS
 from emmclab.pages.run_figures import OF_SEVERAL, rows_of
-from emmclab.runtime.document import Cells, Charts, Column, Folded, Note, Part, Section, TextTable
+from emmclab.runtime.document import Cells, Charts, Column, Folded, Note, Part, Section, TextTable, change_pct, signed
 from emmclab.runtime.files import write_atomically
-from emmclab.runtime.number_format import change_pct, signed
 from emmclab.simulation.device import Device
 from emmclab.simulation.fio_figures import fio_table
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import ResultField, result_field, shown_fields
-from emmclab.simulation.result_tables import FIGURES, part_tables, response_table, run_table
-from emmclab.simulation.result_text import device_before, headline, mode_line, notes_by_text, warnings_by_text
+from emmclab.simulation.result_text import (
+    FIGURES,
+    device_before,
+    headline,
+    mode_line,
+    notes_by_text,
+    part_tables,
+    response_table,
+    run_table,
+    warnings_by_text,
+)
 from emmclab.traces.inputs import ProvenanceFields
 from emmclab.traces.profile_fields import ledger_line
 

@@ -4,7 +4,7 @@ from statistics import median
 
 import altair as alt
 
-from emmclab.apps.solution_tables import all_settings_table, settings_of, solutions_table
+from emmclab.apps.run_tables import all_settings_table, settings_of, solutions_table
 from emmclab.apps.solutions import SolutionComparison
 from emmclab.pages.assemble import Head, Provenance, Tile, assemble, tile
 from emmclab.pages.plots import Chart, Rows, bare_chart, figure, in_order, tooltip

@@ -5,13 +5,15 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import altair as alt
+
 from emmclab import __version__
 from emmclab.calibration.fit_sources import Fitted, is_durable, is_of_single_reads, order_note
 from emmclab.comparison.seed_statistics import MORE_SEEDS, Spread, untested
-from emmclab.pages import sweep_chart
 from emmclab.pages.assemble import Head, Notice, Provenance, Tile, assemble, lost, note_notices, tile
-from emmclab.pages.plots import Figure, Rows
+from emmclab.pages.plots import Chart, Figure, Rows, chart_of, in_order
 from emmclab.pages.profile_figures import FIGURES
+from emmclab.pages.theme import CATEGORIES, GREY
 from emmclab.runtime.document import (
     Bullets,
     Cell,
@@ -25,8 +27,10 @@ from emmclab.runtime.document import (
     Row,
     Section,
     TextTable,
+    difference_text,
+    figure_difference,
+    signed,
 )
-from emmclab.runtime.number_format import difference_text, figure_difference, signed
 from emmclab.runtime.statistics import CONFIDENCE_TEXT, Interval, mean_interval, positive_interval
 from emmclab.simulation.layers import Setting
 from emmclab.simulation.result_text import durability_unknown, is_buffered, mode_name
@@ -528,7 +532,10 @@ def _over(summary: Summary, key: str, metric: Metric) -> tuple[Figure, Rows] | N
         about += f"Vertical bars are the {CONFIDENCE_TEXT} confidence interval of the mean over the seeds."
     name = f"{summary.grid}-{key.replace('.', '_')}-{metric.name}"
     title = f"{metric.label}, {metric.unit}" if metric.unit else metric.label
-    return (Figure(name, f"{metric.label} by {key}", about.strip(), functools.partial(_chart, key, title)), rows)
+    return (
+        Figure(name, f"{metric.label} by {key}", about.strip(), functools.partial(over_values, key=key, title=title)),
+        rows,
+    )
 
 
 def _changes(points: Sequence[Point], key: str, metric: Metric) -> bool:
@@ -555,10 +562,6 @@ def _row(coordinates: tuple[str, str, str], points: Sequence[dict[int, float]], 
     return {"trace": trace, "setting": setting, "others": others, "value": mean, "low": low, "high": high}
 
 
-def _chart(key: str, title: str, rows: Rows) -> Any:
-    return sweep_chart.over_values(rows, key, title)
-
-
 def _others(point: Point, key: str) -> str:
     return setting_text(tuple(pair for pair in point.setting if pair[0] != key))
 
@@ -581,3 +584,107 @@ def _inputs(results: Results) -> TextTable:
     kind, ledger = (Column(name, is_text=True) for name in ("Kind", "Ledger"))
     headings: list[str | Column] = ["Input", kind, *(field.column for field in fields), ledger]
     return TextTable("Table of inputs", headings, rows, style="sortable folds")
+
+
+#: Ratio of the largest to the smallest value above which the axis is logarithmic.
+_FAR_APART = 30
+
+
+def over_values(rows: Rows, key: str, title: str) -> Chart:
+    """Draw `value` by `setting`, a colour for each `trace`, with vertical bars from `low` to `high`.
+
+    Numeric settings are joined by lines, with a dash pattern for each combination of `others` (further settings).
+    Non-numeric settings have no order: each is drawn as a bar, or as a point if the axis is logarithmic, where bars
+    would have no base.
+    """
+    values = [row["value"] for row in rows]
+    logarithmic = min(values) > 0 and max(values) > _FAR_APART * min(values)
+    return _lines(rows, key, title, logarithmic) if is_numeric(rows) else _bars(rows, key, title, logarithmic)
+
+
+def is_numeric(rows: Rows) -> bool:
+    """Return whether all settings are numbers, so that lines between them are meaningful.
+
+    >>> is_numeric([{"setting": "5"}, {"setting": "7.5"}]), is_numeric([{"setting": "fifo"}])
+    (True, False)
+    """
+    return all(_is_number(row["setting"]) for row in rows)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _base(rows: Rows, key: str) -> Chart:
+    return chart_of(rows).encode(
+        x=alt.X(
+            "setting:N",
+            sort=in_order(rows, "setting"),
+            title=key,
+            # Every setting keeps its label, even on a narrow screen.
+            axis=alt.Axis(labelAngle=-20, labelLimit=120, labelOverlap=False),
+        ),
+        color=alt.Color(
+            "trace:N",
+            title=None,
+            sort=in_order(rows, "trace"),
+            legend=alt.Legend(columns=2, orient="bottom", labelLimit=180),
+        ),
+    )
+
+
+def _legend_of_others(rows: Rows, symbol: str) -> alt.Legend | None:
+    """Return the legend of the settings that are not on the axis; None if all rows have equal values of them."""
+    if len(in_order(rows, "others")) < 2:
+        return None
+    colour = CATEGORIES[0] if len(in_order(rows, "trace")) == 1 else GREY
+    return alt.Legend(
+        columns=1, orient="bottom", labelLimit=320, symbolType=symbol, symbolFillColor=colour, symbolStrokeColor=colour
+    )
+
+
+def _lines(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
+    scale = alt.Scale(type="log") if logarithmic else alt.Scale(zero=False, padding=8)
+    axis = alt.Axis(tickCount=5, format="~r") if logarithmic else alt.Undefined
+    others = in_order(rows, "others")
+    chart = _base(rows, key).encode(
+        strokeDash=alt.StrokeDash("others:N", title=None, sort=others, legend=_legend_of_others(rows, "stroke"))
+    )
+    y = alt.Y("value:Q", title=title, scale=scale, axis=axis)
+    lines = chart.mark_line().encode(y=y)
+    points = chart.mark_point(filled=True, size=45).encode(y=y)
+    spread = chart.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q", title=title, scale=scale, axis=axis), y2="high:Q")
+    return lines + spread + points
+
+
+def _bars(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
+    """Draw a value by setting, with bars or points side by side for each trace and combination of other settings."""
+    others = in_order(rows, "others")
+    chart = (
+        _base(rows, key)
+        .transform_calculate(place="datum.trace + ', ' + datum.others")
+        .encode(xOffset=alt.XOffset("place:N", sort=[f"{row['trace']}, {row['others']}" for row in rows], title=None))
+    )
+    scale = alt.Scale(type="log") if logarithmic else alt.Undefined
+    axis = alt.Axis(tickCount=5, format="~r") if logarithmic else alt.Undefined
+    y = alt.Y("value:Q", title=title, scale=scale, axis=axis)
+    if logarithmic:
+        shape = alt.Shape("others:N", title=None, sort=others, legend=_legend_of_others(rows, "circle"))
+        values = chart.mark_point(filled=True, size=45).encode(y=y, shape=shape)
+    else:
+        opacity = alt.Opacity(
+            "others:N",
+            title=None,
+            sort=others,
+            scale=alt.Scale(range=[1.0, 0.35]),
+            legend=_legend_of_others(rows, "square"),
+        )
+        values = chart.mark_bar().encode(y=y, opacity=opacity)
+    # Error bars are grey, because they would be invisible in the colour of the bar.
+    rule = chart if logarithmic else chart.encode(color=alt.value("#888"))
+    spread = rule.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q", title=title, scale=scale, axis=axis), y2="high:Q")
+    return values + spread

@@ -12,9 +12,8 @@ from emmclab.calibration.validation_groups import WITHIN_PCT
 from emmclab.pages import plots
 from emmclab.pages.assemble import Head, Notice, Provenance, Tile, assemble, lost, tile
 from emmclab.pages.plots import Chart, Figure, Rows
-from emmclab.runtime.document import Bullets, Charts, Heading, Note, Part, Row, Section
+from emmclab.runtime.document import Bullets, Charts, Heading, Note, Part, Row, Section, signed
 from emmclab.runtime.files import write_atomically
-from emmclab.runtime.number_format import signed
 from emmclab.traces.inputs import ProvenanceFields
 from emmclab.traces.profile_fields import ledger_line
 

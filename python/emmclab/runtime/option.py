@@ -1,7 +1,7 @@
 """Declarations of options: each option is declared once, at the field of its group.
 
 A group of options is a frozen dataclass or a `TypedDict` whose fields are annotated with an `Option`. Functions accept
-the group; the options of commands (`cli.declared_options`) and docstrings are generated from it.
+the group; the options of commands (`cli.options`) and docstrings are generated from it.
 """
 
 from collections.abc import Callable, Mapping

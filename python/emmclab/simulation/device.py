@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import tomllib
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -13,13 +15,47 @@ from emmclab.core_types import AnnouncedCapabilities, FittedFigure, SettingExpla
 from emmclab.errors import ConfigError, FormatError
 from emmclab.runtime.files import note_written_files
 from emmclab.simulation.layers import refuse_lines, stack
-from emmclab.simulation.preconditioning import parse_precondition
-from emmclab.simulation.provenance import Provenance
 from emmclab.simulation.result import Result
-from emmclab.simulation.run_options import DEFAULTS, RunOptions, SimulationProgress, complete_options, stored_options
+from emmclab.simulation.run_options import (
+    DEFAULTS,
+    RunOptions,
+    SimulationProgress,
+    complete_options,
+    parse_precondition,
+    stored_options,
+)
+from emmclab.traces.inputs import ProvenanceFields, inputs_of, provenance_here
 from emmclab.traces.profile_options import bin_ns, percentiles_of
 from emmclab.traces.reading import combine, read
 from emmclab.traces.trace import Ledger, Trace, refuse_pipes
+
+
+class Provenance:
+    """The provenance of a result; the files of the traces are hashed in a thread during the run."""
+
+    def __init__(self, devices: Sequence[Device], traces: Sequence[Trace] = (), aged_by: Sequence[Trace] = ()) -> None:
+        """Start to hash the files of the traces; `aged_by` are the traces that preconditioned the devices."""
+        self._devices, self._traces, self._aged_by = devices, traces, aged_by
+        all_traces = [*traces, *aged_by]
+        self._hashing = threading.Thread(target=lambda: [trace.digest for trace in all_traces], daemon=True)
+        self._hashing.start()
+
+    def to_dict(self) -> ProvenanceFields:
+        """Return the group `provenance` of a result.
+
+        It has `version`, `command` (if a command produced it), `inputs`, `aged_by` (the trace that preconditioned
+        the device, if any), `settings` and `devices`. The digest of an input is None if it is not a file, or
+        cannot be read again. `settings` contains for each device the settings that differ from its preset.
+        `devices` contains all settings of each device, the simulated one first.
+        """
+        self._hashing.join()
+        return {
+            **provenance_here(inputs_of(self._traces)),
+            "aged_by": inputs_of(self._aged_by),
+            "settings": {device.name: device.changes for device in self._devices},
+            "devices": [{"name": device.name, "settings": tomllib.loads(device.to_toml())} for device in self._devices],
+        }
+
 
 #: Keys of the device settings that are seeds of random numbers.
 _SEEDS = ("power.seed", "gc.seed")
@@ -138,7 +174,7 @@ class Device:
     def fitted_figures(self) -> list[FittedFigure]:
         """Measure the figures to which a preset was fitted on the device, and compare them with the published ones.
 
-        Returns rows of `source` (a table of `emmclab.traces.published`), `figure`, `unit`, `published`,
+        Returns rows of `source` (a table of `emmclab.traces.profile_fields`), `figure`, `unit`, `published`,
         `here`, `deviation_pct`, and the range `least` to `most` that agrees with the published figure: 10 %
         to either side, or all values that round to the printed figure; `most` is None if there is no upper bound.
 

@@ -1,12 +1,17 @@
-"""Results of simulated runs."""
+"""Results of simulated runs, and files of their figures over time for other tools."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from emmclab.core_types import LiveStatus, SecondDevice, SimulationResult, UfsUse
+from emmclab.runtime.document import Row
+from emmclab.runtime.files import refuse_other_endings, to_csv, write_atomically
 from emmclab.simulation.result_fields import ResultField, shown_fields
 from emmclab.traces.inputs import ProvenanceFields
+from emmclab.traces.profile import Profile
 
 #: Name of the group of result fields that differs in every run: the computing cost.
 WALL_GROUP = "computing"
@@ -135,7 +140,7 @@ class Result(SimulationResult):
         return f"{self.device} under {'+'.join(layers)}" if layers else self.device
 
     def _repr_html_(self) -> str:
-        from emmclab.simulation.result_tables import result_html
+        from emmclab.simulation.result_text import result_html
 
         return result_html(self)
 
@@ -181,3 +186,44 @@ class Result(SimulationResult):
         ['computing']
         """
         return {name: group for name, group in self.to_dict().items() if name != WALL_GROUP}
+
+
+def over_time_rows(sources: Sequence[Profile | Result]) -> list[Row]:
+    """Return the time bins of traces or runs as rows, with the names of trace, device and layers.
+
+    >>> import emmclab
+    >>> list(over_time_rows([emmclab.profile(emmclab.bundled()[0])])[0])[:3]
+    ['trace', 'time_s', 'width_s']
+    """
+    rows = []
+    for source in sources:
+        if isinstance(source, Profile):
+            rows += [{"trace": source.name, **row} for row in source.figure("io_over_time")]
+        else:
+            names = {"trace": source.trace, "device": source.run_name}
+            rows += [{**names, **row} for row in source.over_time]
+    return rows
+
+
+def check_target(path: Path) -> str:
+    """Reject an output file with an unsupported extension before any work is done; return the extension.
+
+    Raises:
+        ConfigError: its name ends in neither `.csv` nor `.parquet`.
+    """
+    return refuse_other_endings(path, (".csv", ".parquet"), "--over-time")
+
+
+def write_over_time(rows: list[Row], path: Path) -> None:
+    """Write time bins as CSV or Parquet, by the file extension; write nothing if there are none.
+
+    Raises:
+        ConfigError: the extension is not supported.
+    """
+    ending = check_target(path)
+    if rows and ending == ".csv":
+        write_atomically(path, to_csv(rows))
+    elif rows:
+        from emmclab.runtime.parquet import write_parquet
+
+        write_parquet(path, rows)

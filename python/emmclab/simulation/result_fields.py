@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from emmclab.runtime.document import Column, Number
-from emmclab.runtime.number_format import significant
+from emmclab.runtime.document import Column, Number, significant
 
 #: File with the result fields of the core, which `make generate` writes from the structs of `crates/replay/src/result`.
 _FILE = Path(__file__).parents[1] / "data" / "result-fields.json"

@@ -3,13 +3,16 @@
 Those that the core implements are the fields of `ReplayOptions` in `crates/replay/src/options.rs`, from which `make
 generate` writes `core_types.ReplayOptions`; the others are declared here. They are keywords of `Device.simulate`,
 options of commands, and keys and axes of the grids of studies. Results contain them, so that a stored run can be
-simulated again. The reference and `emmclab explain` describe them.
+simulated again. The option `precondition` names the data on a device before a run. The reference and `emmclab explain`
+describe the options.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from emmclab import _core
@@ -21,6 +24,7 @@ from emmclab.simulation.layers import Setting
 
 if TYPE_CHECKING:
     from emmclab.simulation.device import Device
+
 
 #: Callback after each batch: bytes read, total bytes (None = unknown), requests, and simulated seconds so far.
 SimulationProgress = Callable[[int, int | None, int, float], None]
@@ -266,3 +270,31 @@ def _storable(value: Any) -> Any:
     if callable(value):
         return getattr(value, "__name__", type(value).__name__)
     return value if isinstance(value, (str, int, float, type(None))) else value.name
+
+
+def parse_precondition(text: str) -> _core.Precondition | Path:
+    """Parse `none`, `sequential:90`, `random:90`, `steady:4`, `used:1y`, or the path of a trace.
+
+    >>> parse_precondition("random:80").text, parse_precondition("steady").text
+    ('random:80', 'steady:4')
+    >>> parse_precondition("used:1y,daily=10GB").text
+    'used:365d,daily=10GB,filled=75,random=12,trim=yes'
+    """
+    try:
+        return _core.Precondition(text)
+    except ConfigError:
+        if os.path.exists(text):  # noqa: PTH110 - `Path.exists` fails for a text that is too long for a name
+            return Path(text)
+        raise
+
+
+def no_trace(text: str, device: str) -> _core.Precondition:
+    """Parse a preconditioning that must not be a trace; `device` names the device in the error message."""
+    parsed = parse_precondition(text)
+    if isinstance(parsed, Path):
+        raise ConfigError(
+            f"{device} cannot be preconditioned by a trace",
+            field="precondition",
+            hint="precondition with none, sequential:PCT, random:PCT, steady[:CAPACITIES] or used:AGE",
+        )
+    return parsed

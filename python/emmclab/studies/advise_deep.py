@@ -7,9 +7,9 @@ from typing import Any, TypedDict
 from emmclab.advice.advise import FIGURES, ORDERS, Option, options
 from emmclab.comparison.seed_statistics import is_distinguished, untested
 from emmclab.errors import ConfigError
+from emmclab.runtime.document import change_pct, signed
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.lists import Names, several
-from emmclab.runtime.number_format import change_pct, signed
 from emmclab.runtime.optional_libraries import library
 from emmclab.runtime.result_storage import Place
 from emmclab.simulation.device import Device

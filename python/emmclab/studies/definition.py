@@ -16,15 +16,13 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.errors import ConfigError, EmmclabError
-from emmclab.runtime.document import TextTable
+from emmclab.runtime.document import TextTable, heading_html, pairs_html, table_html
 from emmclab.runtime.files import printable, read_text
 from emmclab.runtime.lists import Names, several
-from emmclab.runtime.notebook import heading_html, pairs_html, table_html
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting, settings_of, stack
-from emmclab.simulation.preconditioning import parse_precondition
-from emmclab.simulation.run_options import RUN_OPTIONS
+from emmclab.simulation.run_options import RUN_OPTIONS, parse_precondition
 from emmclab.studies.bundled import bundled, bundled_text
 from emmclab.studies.cell import Cell
 from emmclab.studies.grid import AXES, Grid, Space, read_space

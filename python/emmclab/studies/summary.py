@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from emmclab.comparison.seed_statistics import Spread, order_of
-from emmclab.runtime.number_format import change_pct
+from emmclab.runtime.document import change_pct
 from emmclab.runtime.statistics import CONFIDENCE, Interval, difference_interval
 from emmclab.simulation.result_fields import ResultField, result_field
 from emmclab.studies.grid import AXES

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from emmclab.runtime.document import TextTable
+from emmclab.runtime.document import TextTable, duration
 from emmclab.runtime.field_mapping import FieldMapping
-from emmclab.runtime.number_format import duration
 from emmclab.traces.profile_fields import FSYNC_FIELDS, FSYNC_PARTS, FSYNC_SHARED, Field
 
 #: Maximum number of rows in the table of processes, and in the table of the requests of a wait. The JSON output is not

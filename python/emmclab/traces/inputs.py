@@ -7,6 +7,9 @@ from emmclab._core import __version__
 from emmclab.runtime.command_line import command_line
 from emmclab.traces.trace import Trace
 
+#: ID of the HTML element of a page that contains the provenance as JSON.
+RECORD = "made"
+
 
 class InputRecord(TypedDict):
     """A trace from which a result was computed; `sha256` is the first 16 digits, or None if it is not a file."""

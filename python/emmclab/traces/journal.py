@@ -4,9 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
-from emmclab.runtime.document import TextTable
+from emmclab.runtime.document import TextTable, write_page
 from emmclab.runtime.field_mapping import FieldMapping
-from emmclab.runtime.html_pages import write_page
 
 
 class Kind(NamedTuple):

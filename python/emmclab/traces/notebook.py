@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Literal
 
-from emmclab.runtime.document import TextTable
-from emmclab.runtime.notebook import cell_text, escaped, heading_html, pairs_html, table_html
+from emmclab.runtime.document import TextTable, cell_text, escaped, heading_html, pairs_html, table_html
 from emmclab.traces.profile_fields import TABLES, ledger_line
 
 if TYPE_CHECKING:

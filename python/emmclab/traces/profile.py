@@ -4,10 +4,8 @@ from pathlib import Path
 from typing import TypedDict
 
 from emmclab.core_types import ClockJumpRow, Finding, ReissueSummary
-from emmclab.runtime.document import Row
+from emmclab.runtime.document import FigureDifference, Row, size, write_page
 from emmclab.runtime.field_mapping import FieldMapping
-from emmclab.runtime.html_pages import write_page
-from emmclab.runtime.number_format import FigureDifference, size
 from emmclab.traces.fsync_text import Fsync
 from emmclab.traces.journal import Journal
 from emmclab.traces.notebook import profile_html

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 from emmclab import _core
 from emmclab.core_types import ClockJumpRow
-from emmclab.runtime.document import Column
-from emmclab.runtime.number_format import significant
+from emmclab.runtime.document import Column, significant
 
 
 class Field(NamedTuple):

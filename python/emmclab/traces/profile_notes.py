@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from emmclab.core_types import ReissueSummary
-from emmclab.runtime.document import Cells, Column, Number, TextTable, number_cell
+from emmclab.runtime.document import Cells, Column, Number, TextTable, duration, number_cell, size
 from emmclab.runtime.lists import joined
-from emmclab.runtime.number_format import duration, size
 from emmclab.traces.profile import Estimate, Profile
 from emmclab.traces.profile_fields import DEVICE_FIELDS, JUMP_FIELDS, KEY_FIELDS, REISSUE_FIELDS, Field, jump_cells
 from emmclab.traces.profile_options import percentile_label

@@ -10,7 +10,7 @@ from typing import Any, cast
 from emmclab import _core
 from emmclab.core_types import ClockJumpRow
 from emmclab.errors import ConfigError
-from emmclab.runtime.number_format import duration, figure_difference
+from emmclab.runtime.document import duration, figure_difference
 from emmclab.traces.profile import FieldDifference, Profile
 from emmclab.traces.profile_fields import TABLES, jumps_text
 from emmclab.traces.trace import Progress, Trace, refuse_coarse_clock

@@ -6,10 +6,8 @@ from typing import Annotated
 
 from emmclab.apps.closed_loop import learn_application
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, print_stdout, stdout
-from emmclab.cli.declared_options import argument, option
-from emmclab.cli.options import AsJson
-from emmclab.cli.output_files import STDOUT, in_a_folder_or_stdout, output_option
+from emmclab.cli.console import STDOUT, in_a_folder_or_stdout, output_option, print_json, print_stdout, stdout
+from emmclab.cli.options import AsJson, argument, option
 from emmclab.cli.progress import Meter
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import write_atomically

@@ -17,13 +17,11 @@ from emmclab.cli.apps.run_options import (
     write_page,
 )
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, stdout
-from emmclab.cli.declared_options import option
-from emmclab.cli.options import AsJson
-from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.console import in_a_folder, print_json, stdout
+from emmclab.cli.options import AsJson, option
 from emmclab.cli.progress import Working
 from emmclab.cli.simulation_options import Capacity, DeviceName, Settings, configured, layered
-from emmclab.simulation.provenance import Provenance
+from emmclab.simulation.device import Provenance
 from emmclab.traces.inputs import ProvenanceFields
 
 

@@ -21,12 +21,11 @@ from emmclab.cli.apps.run_options import (
 )
 from emmclab.cli.command import command
 from emmclab.cli.console import print_stderr
-from emmclab.cli.declared_options import Perfetto, argument, option
 from emmclab.cli.name_completion import application_names
-from emmclab.cli.options import AsJson
+from emmclab.cli.options import AsJson, Perfetto, argument, option
 from emmclab.cli.simulation_options import Capacity, DeviceName, Events, Settings, configured, layered
 from emmclab.runtime.lists import once
-from emmclab.simulation.provenance import Provenance
+from emmclab.simulation.device import Provenance
 
 
 @command(

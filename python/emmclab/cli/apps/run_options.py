@@ -14,11 +14,10 @@ from emmclab.apps.closed_loop import (
     order_note_of,
     run_application,
 )
-from emmclab.cli import output_files
-from emmclab.cli.console import print_json, print_note, print_stderr, stdout
-from emmclab.cli.declared_options import argument, declared, option
+from emmclab.cli import console
+from emmclab.cli.console import in_a_folder, print_json, print_note, print_stderr, stdout
 from emmclab.cli.name_completion import application_names, device_names, network_names, several
-from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.options import argument, declared, option
 from emmclab.cli.progress import Working
 from emmclab.cli.simulation_options import DEVICE_OPTION, Used, configured, preconditioned
 from emmclab.errors import ConfigError
@@ -140,7 +139,7 @@ def write_page(
     if html is not None:
         from emmclab.pages.applications import render
 
-        output_files.write_page(html, render(results, faster, provenance))
+        console.write_page(html, render(results, faster, provenance))
 
 
 def show_results(

@@ -16,12 +16,20 @@ from emmclab.apps.closed_loop import (
     durability_line,
     requests_line,
 )
-from emmclab.apps.run_tables import runs_answer, runs_table, storage_table, time_and_share, what_if_table
-from emmclab.apps.solution_tables import all_settings_table, settings_of, solutions_table
+from emmclab.apps.run_tables import (
+    all_settings_table,
+    runs_answer,
+    runs_table,
+    settings_of,
+    solutions_table,
+    storage_table,
+    time_and_share,
+    what_if_table,
+)
 from emmclab.apps.solutions import SolutionComparison
 from emmclab.cli.tables import framed, print_line, show_table, table_of
 from emmclab.core_types import ThreadResult
-from emmclab.runtime.number_format import bar, percent_text
+from emmclab.runtime.document import bar, percent_text
 
 _BAR = 32
 #: Minimum length of a part of the user's waiting time that is reported, in ns.

@@ -8,15 +8,13 @@ from emmclab.apps.closed_loop import NETWORK, AppResult, activities, host_for
 from emmclab.apps.solutions import Solution, compare_solutions, find_solutions
 from emmclab.cli.apps.run_options import RUN, Devices, Host, Networks, Running, devices_of, networks_of
 from emmclab.cli.command import command
-from emmclab.cli.console import print_json, stdout
-from emmclab.cli.declared_options import argument, option
+from emmclab.cli.console import in_a_folder, print_json, stdout, write_page
 from emmclab.cli.name_completion import application_names, solution_names
-from emmclab.cli.options import AsJson
-from emmclab.cli.output_files import in_a_folder, write_page
+from emmclab.cli.options import AsJson, argument, option
 from emmclab.cli.simulation_options import Capacity, Settings
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import once
-from emmclab.simulation.provenance import Provenance
+from emmclab.simulation.device import Provenance
 
 
 @command("emmclab apps solutions email --device kingston-c4")

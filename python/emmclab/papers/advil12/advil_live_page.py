@@ -6,8 +6,7 @@ from emmclab.pages.plots import Rows
 from emmclab.papers.advil12.bandwidth import PUBLISHED, VARIANTS, bandwidths, gains
 from emmclab.papers.advil12.live import SIMULATED, modelled, published_rates, rates
 from emmclab.papers.pages import Drawing, PageContent, bars_by_trace
-from emmclab.runtime.document import Cells, Number, TextTable, number_cell
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.document import Cells, Number, TextTable, number_cell, signed
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 

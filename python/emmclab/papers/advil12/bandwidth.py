@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TypedDict
 
 from emmclab.papers.measures import Measurement, measure, table
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.document import signed
 from emmclab.simulation.device import Device
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from emmclab.pages.plots import Rows
 from emmclab.papers.dsn17.journaling import BASE, CPU_FACTOR, DEVICES, MODES, SAFE, durable_pct, ideal_run, seconds
 from emmclab.papers.pages import Drawing, PageContent, bars_by_trace, ledger_table
-from emmclab.runtime.document import Cells, Note, Number, TextTable, number_cell
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.document import Cells, Note, Number, TextTable, number_cell, signed
 from emmclab.studies.results import Results
 from emmclab.traces.profile import Profile
 

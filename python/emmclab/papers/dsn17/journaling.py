@@ -6,7 +6,7 @@ from functools import cache
 from statistics import fmean, median
 
 from emmclab.papers.measures import Measurement, measure
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.document import signed
 from emmclab.studies.power_cut_settings import DOCUMENTED, KEPT, CutRun
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run

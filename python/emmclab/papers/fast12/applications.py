@@ -9,7 +9,7 @@ from typing import cast
 
 from emmclab.core_types import ReadWriteCounts, RequestCounts, RequestGroup
 from emmclab.papers.measures import Measurement, measure, table
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.document import signed
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 

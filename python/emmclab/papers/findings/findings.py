@@ -15,7 +15,7 @@ from emmclab.papers.advil12.bandwidth import lengths
 from emmclab.papers.dsn17.journaling import APPLICATIONS, AWARE, BASE, BOUND, DEVICES, over_ideal
 from emmclab.papers.iiswc15.hybrid import EIGHT, FOUR, HYBRID, PRIMARY, mean_responses, over_8ps
 from emmclab.papers.iiswc15.implications import HELPS_PCT, by_input, helps, queued_changes, waf_by_pages
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.document import signed
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 from emmclab.traces.profile import Profile

@@ -10,7 +10,7 @@ from emmclab.core_types import WriteBoosterUse
 from emmclab.papers.findings.findings import Answer, rows_of
 from emmclab.papers.iiswc15.implications import change_pct
 from emmclab.papers.measures import share
-from emmclab.runtime.number_format import significant
+from emmclab.runtime.document import significant
 from emmclab.simulation.device import Device
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run

@@ -6,7 +6,7 @@ import statistics
 from importlib.resources import files
 
 from emmclab.papers.measures import Measurement, measure, rate_by_size, share, table
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.document import signed
 from emmclab.studies.results import Results
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from emmclab.papers.measures import Measurement, measure, simulated
-from emmclab.runtime.number_format import signed
+from emmclab.runtime.document import signed
 from emmclab.studies.results import Results, stand_ins
 from emmclab.studies.stored_types import Run
 from emmclab.traces.profile import FieldDifference
