@@ -65,7 +65,8 @@ def after_syncs(result: Exploration, options: Options) -> str | None:
     if options.check != generated_programs.CHECK or not result.covered.get("lines"):
         return None
     cut, programs = result.covered["lines_cut"], result.covered["lines"]
-    return f"{cut:,} of {programs:,} programs were cut after their last sync"
+    missing = f"; for the other {programs - cut:,}, use --cuts {programs} or more" if options.cuts < programs else ""
+    return f"{cut:,} of {programs:,} programs were cut after their last sync{missing}"
 
 
 def finding_fields(
