@@ -39,7 +39,7 @@ impl JournalProfile {
 
     /// Reports on all batches added so far. `header` is the trace's header after reading has ended.
     pub fn finish(&self, header: &TraceHeader) -> JournalReport {
-        self.cost.report(header, &self.devices)
+        self.cost.report(header, self.cost.found(&self.devices))
     }
 }
 
@@ -105,13 +105,18 @@ impl JournalCost {
     /// Returns a report on a trace with notes on blocks, or with a journal or checkpoints that are found by their addresses; `None`
     /// otherwise.
     pub fn report_if_found(&self, header: &TraceHeader, devices: &NameMap) -> Option<JournalReport> {
-        Some(self.report(header, devices)).filter(|report| self.noted > 0 || !report.found.is_empty())
+        let found = self.found(devices);
+        (self.noted > 0 || !found.rows.is_empty()).then(|| self.report(header, found))
     }
 
-    fn report(&self, header: &TraceHeader, devices: &NameMap) -> JournalReport {
+    /// Finds journals and checkpoints by their addresses; nothing if the roles of blocks are known.
+    fn found(&self, devices: &NameMap) -> FoundJournals {
+        if self.noted > 0 { FoundJournals::default() } else { self.pointers.found(devices, self.written_sectors) }
+    }
+
+    fn report(&self, header: &TraceHeader, found: FoundJournals) -> JournalReport {
         let by_roles = self.noted > 0;
         let duration_s = self.first.map_or(0.0, |first| elapsed(first, self.last) as f64 / 1e9);
-        let found = if by_roles { FoundJournals::default() } else { self.pointers.found(devices, self.written_sectors) };
         let evidence = if by_roles {
             JournalEvidence::Roles
         } else if header.recorded().has(RequestFlags::JOURNAL) && self.signs.has_journal() {
@@ -137,7 +142,7 @@ impl JournalCost {
         let counted = commits.as_ref().map(|commits| commits.commits);
         let mut over_time = self.over_time.clone();
         over_time.merge(found.over_time, false);
-        let over_time = over_time.rows(self.first.unwrap_or_default(), evidence);
+        let over_time = over_time.rows(self.first.unwrap_or_default(), evidence, header.recorded);
         let by_sign = match evidence {
             JournalEvidence::Roles => Vec::new(),
             JournalEvidence::Addresses => write_pointer_rows((found.writes, found.sectors), (self.writes, self.written_sectors)),

@@ -1,7 +1,7 @@
 //! Commits, journal writes and flushes over time, and the same figures grouped by the rate of commits.
 
 use emmclab_timeline::{BinContent, CoarseningBins};
-use emmclab_trace::{BlockNote, BlockRole, Nanos, Op, Request, RequestFlags};
+use emmclab_trace::{BlockNote, BlockRole, Nanos, Op, RecordedFeatures, Request, RequestFlags};
 
 use super::SECTORS_PER_KB;
 use crate::report::{CommitRateRow, JournalTimeRow};
@@ -12,6 +12,9 @@ const BINS: usize = 256;
 const NARROWEST: Nanos = Nanos(1_000_000_000);
 /// Upper edges of the classes of commit rates, in commits per second. A further class is above the last edge.
 const RATES: [f64; 8] = [0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+
+/// Flags of writes that are durable on completion, or that make earlier writes durable.
+const DURABLE: RequestFlags = RequestFlags::FUA.union(RequestFlags::PREFLUSH);
 
 #[derive(Clone, Debug)]
 pub(super) struct JournalOverTime(CoarseningBins<JournalTimeBin>);
@@ -81,7 +84,7 @@ impl JournalTimeBin {
         }
         let sectors = u64::from(request.sectors);
         self.written += sectors;
-        let durable = request.flags.intersects(RequestFlags::FUA.union(RequestFlags::PREFLUSH));
+        let durable = request.flags.intersects(DURABLE);
         if durable {
             self.durable += 1;
             self.durable_sectors += sectors;
@@ -122,8 +125,12 @@ impl JournalOverTime {
     }
 
     /// Returns a row for each bin with a write or flush. Without [`JournalEvidence::Roles`] or [`JournalEvidence::Addresses`], writes with FUA
-    /// or preflush count as commits; with [`JournalEvidence::Thread`], only those of the journal's thread do.
-    pub fn rows(&self, origin: Nanos, evidence: JournalEvidence) -> Vec<JournalTimeRow> {
+    /// or preflush count as commits; with [`JournalEvidence::Thread`], only those of the journal's thread do. If the trace does not state
+    /// what it records, flushes and flags that occur in it count as recorded.
+    pub fn rows(&self, origin: Nanos, evidence: JournalEvidence, recorded: Option<RecordedFeatures>) -> Vec<JournalTimeRow> {
+        let occurs = |count: fn(&JournalTimeBin) -> u64| self.0.iter(origin).any(|(_, _, bin)| count(bin) > 0);
+        let flushes = recorded.map_or_else(|| occurs(|bin| bin.flushes), |recorded| recorded.has_op(Op::Flush));
+        let durable = recorded.map_or_else(|| occurs(|bin| bin.durable), |recorded| recorded.has(DURABLE));
         let used = self.0.iter(origin).filter(|(_, _, bin)| bin.written + bin.flushes > 0);
         used.map(|(time_s, width_s, bin)| {
             let (commits, journal) = match evidence {
@@ -138,8 +145,8 @@ impl JournalOverTime {
                 commits,
                 // The first bin may be shorter, because the trace begins in it. For the rate, its width counts as at least `NARROWEST`.
                 commits_per_s: commits as f64 / width_s.max(NARROWEST.as_secs_f64()),
-                flushes: bin.flushes,
-                fua_or_preflush_writes: bin.durable,
+                flushes: flushes.then_some(bin.flushes),
+                fua_or_preflush_writes: durable.then_some(bin.durable),
                 written_kb: bin.written as f64 / SECTORS_PER_KB,
                 journal_kb: journal as f64 / SECTORS_PER_KB,
                 journal_pct: (bin.written > 0).then(|| 100.0 * journal as f64 / bin.written as f64),

@@ -217,10 +217,10 @@ pub struct JournalTimeRow {
     pub commits: u64,
     /// Commits per second; a bin shorter than one second counts as one second.
     pub commits_per_s: f64,
-    /// Flushes.
-    pub flushes: u64,
-    /// Writes with fua or preflush.
-    pub fua_or_preflush_writes: u64,
+    /// Flushes; `None` if the trace does not record flushes.
+    pub flushes: Option<u64>,
+    /// Writes with fua or preflush; `None` if the trace does not record these flags.
+    pub fua_or_preflush_writes: Option<u64>,
     /// Data written, KB.
     pub written_kb: f64,
     /// Data written to the journal, KB. If the roles of blocks are unknown, the data written by the journal's thread; if no write is marked
@@ -241,8 +241,8 @@ pub struct CommitRateRow {
     pub seconds: f64,
     /// Number of commits in the bins of this class.
     pub commits: u64,
-    /// Number of flushes in the bins of this class.
-    pub flushes: u64,
+    /// Number of flushes in the bins of this class; `None` if the trace does not record flushes.
+    pub flushes: Option<u64>,
     /// Data written, KB.
     pub written_kb: f64,
     /// Data of the journal, KB.

@@ -138,9 +138,17 @@ fn flushes_and_fua_have_their_share_in_the_time_of_synchronous_writes() {
 fn commits_are_counted_over_time_and_by_their_rate() {
     let cost = report(&two_commits(), &TraceHeader::default());
     let bins: Vec<_> = cost.over_time.iter().map(|row| (row.time_s, row.commits, row.flushes, row.journal_kb)).collect();
-    assert_eq!(bins, [(0.0, 1, 1, 12.0), (1.0, 1, 0, 24.0)]);
+    assert_eq!(bins, [(0.0, 1, Some(1), 12.0), (1.0, 1, Some(0), 24.0)]);
     let rates: Vec<_> = cost.by_commit_rate.iter().map(|row| (row.from_per_s, row.to_per_s, row.seconds, row.commits)).collect();
     assert_eq!(rates, [(0.0, Some(1.0), 2.0, 2)]);
+}
+
+#[test]
+fn flushes_over_time_have_no_number_where_the_trace_cannot_hold_them() {
+    let no_flushes = RecordedFeatures::of(&[], RequestFlags::FUA.union(RequestFlags::PREFLUSH));
+    let cost = report(&two_commits(), &TraceHeader { recorded: Some(no_flushes), ..TraceHeader::default() });
+    assert!(cost.over_time.iter().all(|row| row.flushes.is_none() && row.fua_or_preflush_writes.is_some()));
+    assert!(cost.by_commit_rate.iter().all(|row| row.flushes.is_none() && row.commits > 0));
 }
 
 #[test]
