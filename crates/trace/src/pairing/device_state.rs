@@ -23,6 +23,9 @@ pub(super) struct DevicePairingState {
     flushes: FlushQueues,
     /// Completions before any other event; the recording may contain only completions.
     early: Vec<OpenRequest>,
+    /// Completions without a queued I/O, on a device that records no issues. In a recording whose lines are sorted by CPU, the line of
+    /// the I/O may follow.
+    ahead: OpenRequestsBySector,
     /// Whether the recording contains only completions.
     only_completions: bool,
     /// The earliest stage that is recorded; 0 if none is.
@@ -73,7 +76,7 @@ impl DevicePairingState {
 
     /// Whether more than [`MAX_OPEN`] requests are open.
     pub(super) fn is_full(&self) -> bool {
-        let shelves = [&self.waiting, &self.issued, &self.finishing];
+        let shelves = [&self.waiting, &self.issued, &self.finishing, &self.ahead];
         let others = self.flushes.len().max(self.early.len());
         shelves.into_iter().any(|shelf| shelf.len > MAX_OPEN) || others > MAX_OPEN
     }
@@ -85,7 +88,7 @@ impl DevicePairingState {
             books.counts.repeated += 1;
             return;
         }
-        self.lose_early(books);
+        self.end_early(books);
         if stage == INSERTED && event.op == Op::Flush {
             // A flush that is inserted was created by the kernel itself. It is counted here, and is not queued as a request.
             books.counts.flushes += 1;
@@ -99,6 +102,11 @@ impl DevicePairingState {
             return;
         }
         let mut open = OpenRequest::new(event);
+        if let Some(completion) = self.take_ahead(event) {
+            open.events += completion.events;
+            open.request.flags |= completion.request.flags & RequestFlags::FAILED;
+            return emit(&open, completion.request.arrival, books);
+        }
         if event.op == Op::Flush || event.sectors == 0 && event.flags.contains(RequestFlags::PREFLUSH) {
             open.request.op = Op::Flush;
             self.flushes.waiting.push_back(open);
@@ -109,11 +117,22 @@ impl DevicePairingState {
         }
     }
 
-    /// Counts the completions before any event of another kind as unpaired. Their requests began before the recording.
-    fn lose_early(&mut self, books: &mut PairingOutput) {
+    /// Ends the search for a recording of completions alone. If issues are recorded, the requests of the completions so far began before
+    /// the recording, and count as unpaired.
+    fn end_early(&mut self, books: &mut PairingOutput) {
         for open in self.early.drain(..) {
-            lose(&open, books);
+            if self.issues { lose(&open, books) } else { self.ahead.insert(open) }
         }
+    }
+
+    /// Removes the oldest completion that was read before this I/O, but happened after it.
+    fn take_ahead(&mut self, event: &BlockLayerEvent) -> Option<OpenRequest> {
+        let (open, _) = self.ahead.take(event.sector, event.sectors, event.op)?;
+        if open.request.arrival < event.time || open.request.sectors != event.sectors {
+            self.ahead.put_first(open);
+            return None;
+        }
+        Some(open)
     }
 
     /// Handles a merge: an I/O or a request is joined to another one.
@@ -208,7 +227,7 @@ impl DevicePairingState {
     /// Handles an issue: a request is sent to the driver.
     pub(super) fn issue(&mut self, event: &BlockLayerEvent, books: &mut PairingOutput) {
         self.issues = true;
-        self.lose_early(books);
+        self.end_early(books);
         if is_kernel_flush(event) {
             return self.issue_flush(event);
         }
@@ -339,7 +358,16 @@ impl DevicePairingState {
             None if !self.issues => self.take_waiting(event, books),
             None => None,
         };
-        let Some(mut open) = issued else { return lose(&OpenRequest::new(event), books) };
+        let Some(mut open) = issued else {
+            let mut open = OpenRequest::new(event);
+            open.fail(event);
+            if self.issues {
+                lose(&open, books)
+            } else {
+                self.ahead.insert(open)
+            }
+            return;
+        };
         open.events += 1;
         open.fail(event);
         let done = event.sector.saturating_add(u64::from(event.sectors));
@@ -456,7 +484,7 @@ impl DevicePairingState {
                 None => keep(&open, open.request, books),
             },
         };
-        for shelf in [&mut self.waiting, &mut self.issued, &mut self.finishing] {
+        for shelf in [&mut self.waiting, &mut self.issued, &mut self.finishing, &mut self.ahead] {
             if shelf.len > limit {
                 let all = shelf.drain();
                 let gone = all.len() - limit / 2;

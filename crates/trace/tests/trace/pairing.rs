@@ -348,6 +348,25 @@ fn a_completion_before_its_request_is_unpaired() {
 
 /// `N` and zone commands end with a length of 0, like a flush.
 #[test]
+fn a_completion_that_was_written_before_its_queued_io_ends_it_if_its_time_is_later() {
+    // The lines of each CPU are in order, but those of one CPU come first.
+    let (requests, ledger) = pair(
+        "10 Q R 0 8
+         90 C R 0 8
+         95 C R 64 8
+         96 C R 64 8
+         97 C R 128 8
+         20 Q R 64 8
+         99 Q R 128 8
+         30 Q R 64 16",
+    );
+    let ends: Vec<_> = requests.iter().map(|request| (request.sector.0, times(request)[0], times(request)[3])).collect();
+    assert_eq!(ends, [(0, 10, 90), (64, 20, 95)]);
+    // The second completion at sector 64, the one at 128, and two I/Os have no counterpart.
+    assert_eq!((ledger.paired, ledger.unpaired), (2, 4));
+}
+
+#[test]
 fn a_command_that_passes_through_ends_nobodys_flush() {
     let text = "0 Q FWS 0 0\n10 D FF 0 0\n20 C DS 0 0\n25 C R 0 0\n30 C FF 0 0\n31 C FWS 0 0";
     let (requests, ledger) = pair(text);
