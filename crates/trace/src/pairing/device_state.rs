@@ -121,7 +121,11 @@ impl DevicePairingState {
     /// the recording, and count as unpaired.
     fn end_early(&mut self, books: &mut PairingOutput) {
         for open in self.early.drain(..) {
-            if self.issues { lose(&open, books) } else { self.ahead.insert(open) }
+            if self.issues {
+                lose(&open, books);
+            } else {
+                self.ahead.insert(open);
+            }
         }
     }
 
