@@ -366,9 +366,9 @@ impl DevicePairingState {
             let mut open = OpenRequest::new(event);
             open.fail(event);
             if self.issues {
-                lose(&open, books)
+                lose(&open, books);
             } else {
-                self.ahead.insert(open)
+                self.ahead.insert(open);
             }
             return;
         };
