@@ -1,0 +1,134 @@
+"""Differences of a file on a disk from its model: name, kind, attributes, names of the same file, and contents."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from emmclab.crash.file_tree import PathTarget
+from emmclab.crash.mounted_files import Node
+from emmclab.crash.program_history import History
+from emmclab.crash.promises import Lost, Promises
+
+#: Number of bytes of contents that are compared at once.
+_PIECE = 512
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference between a path on disk and in the model; `is_name`: the path is missing, or should not exist."""
+
+    text: str
+    is_name: bool = False
+
+
+def distance(differences: Sequence[Difference]) -> tuple[int, int]:
+    """Return a sort key for a set of differences: the number of missing or extra paths, and the number of all."""
+    return sum(difference.is_name for difference in differences), len(differences)
+
+
+def unlike(path: str, node: Node | None, expected: PathTarget | None, *, links: bool = True) -> Difference | None:
+    """Return how a path on the disk differs from the model; with `links`, also by its number of names."""
+    if node is None or expected is None:
+        if node is None and expected is None:
+            return None
+        problem = "gone" if node is None else f"exists again, as a {node.kind}"
+        return Difference(f"{path}: {problem}", is_name=True)
+    if node.kind != expected.kind:
+        return Difference(f"{path}: a {node.kind}, not a {expected.kind}", is_name=True)
+    target = node.data.decode(errors="replace") if expected.kind == "link" else ""
+    if target != expected.target:
+        return Difference(f"{path}: leads to {target!r}, not to {expected.target!r}")
+    attributes = {name: value for name, value in node.attributes.items() if name.startswith("user.")}
+    synced = {f"user.{name}": value for name, value in expected.attributes.items()}
+    if attributes != synced:
+        return Difference(f"{path}: {_attributes(attributes, synced)}")
+    if links and expected.kind != "folder" and node.links != expected.links:
+        return Difference(f"{path}: {node.links} names, not {expected.links}")
+    return None
+
+
+def _attributes(actual: Mapping[str, bytes], synced: Mapping[str, bytes]) -> str:
+    if actual.keys() != synced.keys():
+        return f"has the attributes {sorted(actual)}, not {sorted(synced)}"
+    wrong = next(name for name in sorted(actual) if actual[name] != synced[name])
+    return f"has another value of the attribute {wrong}"
+
+
+def content_losses(
+    history: History, nodes: Mapping[str, Node], state: Mapping[str, PathTarget], promises: Promises
+) -> Iterator[Lost]:
+    """Yield the durability promises that are broken by the contents of files."""
+    for path, target in state.items():
+        node = nodes.get(path)
+        if target.kind != "file" or node is None:
+            continue
+        inode = history.tree.inodes[target.inode]
+        versions = inode.versions
+        durable = history.durable.get(target.inode, -1)
+        older = [version for version in versions if version.index <= durable]
+        allowed = [older[-1] if older else versions[0]]
+        allowed += [version for version in versions if version.index > durable]
+        allowed += [version for shift in inode.shifts if shift.index > durable for version in shift.versions]
+        broken = _unlike_all(node.data, [version.data for version in allowed])
+        if broken is not None:
+            promise, reason = broken
+            loss = lost(history, promise, f"{path}: {reason}")
+            yield replace(loss, documented=promises.stale_data or None) if promise == "garbage" else loss
+        elif promises.replace_by_rename and target.replaced >= 0 and not node.data:
+            old = [version for version in versions if version.index <= target.replaced]
+            if old and old[-1].data and all(version.data for version in versions[versions.index(old[-1]) :]):
+                yield lost(history, "replace_by_rename", f"{path}: empty, though it replaced a file with data")
+
+
+def _unlike_all(data: bytes, versions: Sequence[bytes]) -> tuple[str, str] | None:
+    """Return the promise that the contents of a file break, and how they differ; None if they break none.
+
+    `versions` are the contents that the file may have, the durable version first.
+    """
+    sizes = [len(version) for version in versions]
+    if not min(sizes) <= len(data) <= max(sizes):
+        expected = f"{sizes[0]:,}" if len({*sizes}) == 1 else f"{min(sizes):,} to {max(sizes):,}"
+        return "fsync", f"{len(data):,} bytes, not {expected}"
+    if any(version == data for version in versions):
+        return None
+    if len(versions) == 1:
+        return "fsync", f"byte {_first_difference(data, versions[0]):,} is not what was synced"
+    for start in range(0, len(data), _PIECE):
+        piece = data[start : start + _PIECE]
+        if not any(version[start : start + _PIECE] == piece for version in versions):
+            for offset, byte in enumerate(piece, start):
+                if not _is_of(versions, offset, byte):
+                    return "garbage", f"byte {offset:,} belongs to no version of the file"
+    return None
+
+
+def _is_of(versions: Sequence[bytes], offset: int, byte: int) -> bool:
+    """Return whether a version of the file has this byte at this offset; bytes beyond its end count as zero."""
+    return any(version[offset] == byte if offset < len(version) else byte == 0 for version in versions)
+
+
+def _first_difference(data: bytes, other: bytes) -> int:
+    pairs = enumerate(zip(data, other, strict=False))
+    return next((offset for offset, pair in pairs if pair[0] != pair[1]), len(data))
+
+
+def lost(history: History, promise: str, detail: str) -> Lost:
+    """Return the broken promise of a file system, with the program that shows it."""
+    operations = "; ".join(map(str, history.operations))
+    return Lost(promise, "filesystem", f"{detail} (program {history.name}: {operations})")
+
+
+def folder_fault(nodes: Mapping[str, Node]) -> str | None:
+    """Return how a folder contradicts itself: it has two paths, or its count is not that of its folders."""
+    paths: dict[int, str] = {}
+    inner: dict[str, int] = {}
+    for path, node in nodes.items():
+        if node.kind == "folder":
+            above = path.rpartition("/")[0]
+            inner[above] = inner.get(above, 0) + 1
+            if (other := paths.setdefault(node.inode, path)) != path:
+                return f"{path}: also named {other}, though a folder has one name"
+    for path in paths.values():
+        # `.` in the folder and `..` in each of its folders are names of a folder, unless its count is always 1.
+        if nodes[path].links not in (1, 2 + inner.get(path, 0)):
+            return f"{path}: its count of names is {nodes[path].links}, with {inner.get(path, 0)} folders in it"
+    return None
