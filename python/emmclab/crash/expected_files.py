@@ -64,14 +64,17 @@ class CheckPrograms:
 def _judge_in_order(history: History, nodes: Mapping[str, Node], promises: Promises) -> Lost | None:
     """Check a crash state on the assumption that all names and attributes are those of one moment."""
     possible = range(history.least, len(history.states))
-    allowed = [index for index in possible if next(_differences(history, nodes, index), None) is None]
-    if not allowed:
-        differences = [[*_differences(history, nodes, index)] for index in possible]
-        return lost(history, "fsync", min(reversed(differences), key=distance)[0].text)
-    problems = [[*content_losses(history, nodes, history.states[index], promises)] for index in allowed]
-    if not all(problems):
-        return None
-    nearest = min(reversed(problems), key=lambda losses: (sum(map(_is_defect, losses)), len(losses)))
+    problems: list[list[Lost]] = []
+    for index in reversed(possible):
+        if next(_differences(history, nodes, index), None) is None:
+            losses = [*content_losses(history, nodes, history.states[index], promises)]
+            if not losses:
+                return None
+            problems.append(losses)
+    if not problems:
+        differences = [[*_differences(history, nodes, index)] for index in reversed(possible)]
+        return lost(history, "fsync", min(differences, key=distance)[0].text)
+    nearest = min(problems, key=lambda losses: (sum(map(_is_defect, losses)), len(losses)))
     return next(filter(_is_defect, nearest), nearest[0])
 
 
