@@ -374,7 +374,8 @@ def settings_page() -> str:
     rows = {row["key"]: row for row in _setting_rows()}
     for path in _paths(schema, schema):
         # Lists that are empty by default, but whose items have settings.
-        rows.setdefault(path, {"key": path, "value": "", "unit": "", "doc": _doc(schema, path), "allowed": ""})
+        doc = str(_node(schema, path).get("description", ""))
+        rows.setdefault(path, {"key": path, "value": "", "unit": "", "doc": doc, "allowed": ""})
     parts = [_ABOUT_SETTINGS]
     sections = dict.fromkeys(key.rpartition(".")[0].partition(".")[0] for key in rows)
     for section in sorted(sections):
@@ -437,10 +438,6 @@ def _node(schema: dict[str, Any], key: str) -> dict[str, Any]:
         # The description of a setting takes precedence over that of its type.
         node = {**_resolved(schema, inner), **inner}
     return node
-
-
-def _doc(schema: dict[str, Any], key: str) -> str:
-    return str(_node(schema, key).get("description", ""))
 
 
 def _resolved(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:

@@ -199,11 +199,6 @@ def application_text(name: str) -> str:
     return _core.app_text(name)
 
 
-def application_schema() -> dict[str, Any]:
-    """Return the JSON Schema of application files."""
-    return _core.app_schema()
-
-
 def hosts() -> list[dict[str, Any]]:
     """List the host presets (simulated computers that run applications) with all their settings.
 

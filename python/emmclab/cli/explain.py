@@ -14,7 +14,7 @@ from emmclab.calibration.register_files import holds_registers
 from emmclab.calibration.registers import registers
 from emmclab.cli.command import command
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.explain_pair import Pair, explain_pair
+from emmclab.cli.explain_pair import Pair, explain_pair, is_device
 from emmclab.cli.explain_texts import (
     READING,
     explain_option,
@@ -124,8 +124,7 @@ def explain(
         explain_pair(str(subject), other, capacity, pair, reading, as_json)
         return
     pair.refuse()
-    is_preset = not trace.exists() and str(trace) in _core.device_presets()
-    if is_preset or trace.suffix == ".toml":
+    if is_device(str(trace)):
         reading.refuse(str(subject))
         _explain_device(configured(str(trace), [], capacity), as_json, changed=changed)
         return

@@ -66,7 +66,7 @@ class Pair:
 
 def explain_pair(first: str, second: str, capacity: str | None, pair: Pair, reading: Reading, as_json: bool) -> None:
     """Print the differences between two results, or two devices."""
-    devices = [_is_device(name) for name in (first, second)]
+    devices = [is_device(name) for name in (first, second)]
     if pair.trace is None:
         reading.refuse(f"{first} {second}")
     if devices[0] != devices[1]:
@@ -105,7 +105,8 @@ def explain_pair(first: str, second: str, capacity: str | None, pair: Pair, read
     print_note(runs_note([result.fields for result in results]), aside=as_json)
 
 
-def _is_device(name: str) -> bool:
+def is_device(name: str) -> bool:
+    """Return whether a name is that of a device preset, or of a device file."""
     if Path(name).suffix == ".toml":
         return True
     return not Path(name).exists() and name in _core.device_presets()

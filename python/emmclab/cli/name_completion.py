@@ -1,6 +1,7 @@
 """Shell completion of option values that are names of presets, formats, studies and the like."""
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 
 #: Type of a function that completes an incomplete word: returns all known words that begin with it.
 Completer = Callable[[str], list[str]]
@@ -41,37 +42,38 @@ def several(names: Completer) -> Completer:
     return matching
 
 
-def _formats() -> list[str]:
-    from emmclab import _core
+def names_in(module: str, function: str) -> Completer:
+    """Return a shell completer for the names that a function of a module lists, or for the field `name` of its rows.
 
-    return [entry["name"] for entry in _core.formats()]
+    >>> names_in("emmclab.simulation.layers", "layers")("adv")
+    ['advil']
+    """
+
+    def listed() -> Iterable[str]:
+        # The module is imported only when words are completed.
+        return (row if isinstance(row, str) else row["name"] for row in getattr(import_module(module), function)())
+
+    return names_of(listed)
 
 
-def _writable_formats() -> list[str]:
+format_names = names_in("emmclab._core", "formats")
+workload_names = names_in("emmclab.traces.workload", "workloads")
+filesystem_names = complete_words("ext4", "xfs", "btrfs", "f2fs", "vfat")
+device_names = names_in("emmclab.simulation.device", "presets")
+layer_names = names_in("emmclab.simulation.layers", "layers")
+application_names = names_in("emmclab.apps.closed_loop", "applications")
+host_names = names_in("emmclab.apps.closed_loop", "hosts")
+study_names = names_in("emmclab.studies.bundled", "bundled")
+paper_names = names_in("emmclab.papers.registry", "papers")
+
+
+def _writable_format_names() -> list[str]:
     from emmclab import _core
 
     return [entry["name"] for entry in _core.formats() if entry["writes"]]
 
 
-def _workloads() -> list[str]:
-    from emmclab.traces.workload import workloads
-
-    return workloads()
-
-
-def _devices() -> list[str]:
-    from emmclab.simulation.device import presets
-
-    return presets()
-
-
-def _layers() -> list[str]:
-    from emmclab.simulation.layers import layers
-
-    return [layer["name"] for layer in layers()]
-
-
-def _settings() -> list[str]:
+def _setting_names() -> list[str]:
     from emmclab.simulation.device import Device, presets
     from emmclab.simulation.layers import layers
 
@@ -81,50 +83,26 @@ def _settings() -> list[str]:
     return [f"{key}=" for key in (*sorted(keys), *layer_keys)]
 
 
-def _applications() -> list[str]:
-    from emmclab.apps.closed_loop import applications
-
-    return [application["name"] for application in applications()]
-
-
-def _hosts() -> list[str]:
-    from emmclab.apps.closed_loop import hosts
-
-    return [host["name"] for host in hosts()]
-
-
-def _networks() -> list[str]:
+def _network_names() -> list[str]:
     from emmclab.apps.closed_loop import hosts
 
     return sorted({network["name"] for host in hosts() for network in host["network"]})
 
 
-def _solutions() -> list[str]:
+def _solution_names() -> list[str]:
     from emmclab.apps.solutions import SOLUTIONS
 
     return [solution.name for solution in SOLUTIONS]
 
 
-def _studies() -> list[str]:
-    from emmclab.studies.bundled import bundled
-
-    return bundled()
-
-
-def _papers() -> list[str]:
-    from emmclab.papers.registry import papers
-
-    return list(papers())
-
-
-def _studies_of_papers() -> list[str]:
+def _paper_study_names() -> list[str]:
     from emmclab.papers.findings import NAME as FINDINGS
     from emmclab.papers.registry import studies
 
     return [*studies(), FINDINGS, DEVICES]
 
 
-def _explained() -> list[str]:
+def _explained_words() -> list[str]:
     from emmclab.cli.explain_texts import keys
     from emmclab.cli.glossary import words
     from emmclab.simulation.device import presets
@@ -138,7 +116,7 @@ def _control_commands() -> tuple[str, ...]:
     return COMMANDS
 
 
-def _crash_workloads() -> list[str]:
+def _crash_workload_names() -> list[str]:
     from emmclab.crash.generated_programs import ALL_KNOWN, known_bug_names
     from emmclab.crash.workloads import ABOUT, MODES
 
@@ -146,20 +124,11 @@ def _crash_workloads() -> list[str]:
     return [*(name for name in ABOUT if name.islower()), *(f"sqlite-{mode}" for mode in MODES), *generated]
 
 
-format_names = names_of(_formats)
-writable_format_names = names_of(_writable_formats)
-workload_names = names_of(_workloads)
-filesystem_names = complete_words("ext4", "xfs", "btrfs", "f2fs", "vfat")
-device_names = names_of(_devices)
-layer_names = names_of(_layers)
-setting_names = names_of(_settings)
-application_names = names_of(_applications)
-host_names = names_of(_hosts)
-network_names = names_of(_networks)
-solution_names = names_of(_solutions)
-study_names = names_of(_studies)
-paper_names = names_of(_papers)
-paper_study_names = names_of(_studies_of_papers)
-explained_words = names_of(_explained)
+writable_format_names = names_of(_writable_format_names)
+setting_names = names_of(_setting_names)
+network_names = names_of(_network_names)
+solution_names = names_of(_solution_names)
+paper_study_names = names_of(_paper_study_names)
+explained_words = names_of(_explained_words)
 control_commands = names_of(_control_commands)
-crash_workload_names = names_of(_crash_workloads)
+crash_workload_names = names_of(_crash_workload_names)

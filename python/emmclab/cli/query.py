@@ -82,7 +82,7 @@ def query(
             print_stderr(f"note: {note}")
         answer = query_one_trace(source, sql)
     else:
-        folders = [_folder_of(study, results)] if study is not None else _folders(results)
+        folders = [_folder_of(study, results)] if study is not None else sorted(filter(Path.is_dir, results.glob("*")))
         for folder in folders:
             warn_of_changes(folder)
         answer = query_studies(folders, sql)
@@ -99,10 +99,6 @@ def query(
         print_stdout("".join(_csv(names, fetched)).rstrip("\n"))
     else:
         _show(names, fetched)
-
-
-def _folders(results: Path) -> list[Path]:
-    return sorted(path for path in results.iterdir() if path.is_dir()) if results.is_dir() else []
 
 
 def _folder_of(study: str, results: Path) -> Path:

@@ -164,7 +164,8 @@ def _served(
         try:
             if command:
                 with _trigger_polling(live, clock, delayed), output_aside(as_json):
-                    status = _run_on_disk(live, command) if _has_disk(live) else _run_client(command, live.path, stop)
+                    is_disk = str(live.path).startswith("/dev/")
+                    status = _run_on_disk(live, command) if is_disk else _run_client(command, live.path, stop)
             else:
                 _watch(live, clock, delayed, stop, as_json)
             figures = live.stats()
@@ -172,11 +173,6 @@ def _served(
             controlled.close()
             result = live.stop()
     return figures, result, status
-
-
-def _has_disk(live: Any) -> bool:
-    """Return whether the served device is a block device under /dev, on which a command can be run."""
-    return str(live.path).startswith("/dev/")
 
 
 def _run_on_disk(live: Any, command: list[str]) -> int:

@@ -78,7 +78,8 @@ def show_compared(console: Console, profiles: Sequence[Profile]) -> None:
     console.print(table)
     console.print()
     for finding in profiles[0].findings:
-        console.print(Text.assemble((f"{_short(finding)}  ", "bold"), _title(finding)))
+        title = f"{finding.kind.capitalize()} {finding.number}: {finding.title}"
+        console.print(Text.assemble((f"{_short(finding)}  ", "bold"), title))
 
 
 def _provenance(console: Console, profiles: Sequence[Profile]) -> None:
@@ -251,10 +252,6 @@ def _findings(console: Console, profile: Profile) -> None:
 
 def _short(finding: Finding) -> str:
     return f"{finding.kind[0].upper()}{finding.number}"
-
-
-def _title(finding: Finding) -> str:
-    return f"{finding.kind.capitalize()} {finding.number}: {finding.title}"
 
 
 def show_fsync(console: Console, profiles: Sequence[Profile]) -> None:

@@ -174,7 +174,8 @@ class Summary:
         least, most = figure_text(field, low.median(field.name)), figure_text(field, high.median(field.name))
         if least == most:
             return f"Recordings of every {' and '.join(self.by)} have a median {field.in_words} of {least}"
-        overlap = "; the middle halves of both overlap" if _overlap(low, high, field.name) else ""
+        is_overlap = percentile(low.values[field.name], 75) >= percentile(high.values[field.name], 25)
+        overlap = "; the middle halves of both overlap" if is_overlap else ""
         return (
             f"{high.name} has the highest {field.in_words}, {most}; {low.name} the lowest, {least} "
             f"(medians over recordings){overlap}"
@@ -233,10 +234,6 @@ def summarise(table: Table, by: Names = ()) -> Summary:
         tuple(name for name in order if len(parts[name]) < LEAST_FOR_OUTLIERS),
         tuple(table.refused()),
     )
-
-
-def _overlap(low: Group, high: Group, figure: str) -> bool:
-    return percentile(low.values[figure], 75) >= percentile(high.values[figure], 25)
 
 
 def figure_text(field: Field, value: float | None) -> str:

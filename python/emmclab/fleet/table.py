@@ -335,7 +335,7 @@ def write(
                     "create or replace view written as from fresh union all by name "
                     "from former where (path, digest) in (select (path, digest) from kept)"
                 )
-            columns = _list(_in_order(database, description["metadata"]))
+            columns = ", ".join(map(_name, _in_order(database, description["metadata"])))
             text = json.dumps(description, sort_keys=True).replace("'", "''")
             about = f"{{{_KEY}: '{text}', {checksummed.KEY}: '{checksummed.UNSEALED}'}}"
             database.execute(
@@ -387,10 +387,6 @@ def _type(kinds: set[str]) -> str:
 
 def _name(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
-
-
-def _list(columns: Iterable[str]) -> str:
-    return ", ".join(map(_name, columns))
 
 
 def _read(path: Path, types: Mapping[str, str]) -> str:

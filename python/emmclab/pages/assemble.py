@@ -15,7 +15,7 @@ from emmclab.errors import harmless
 from emmclab.pages.chart_files import library
 from emmclab.pages.plots import Figure, Rows, specification
 from emmclab.pages.theme import DARK, LIGHT
-from emmclab.runtime.document import Section, duration, signed, significant, size
+from emmclab.runtime.document import Section, duration, number_cell, signed, significant, size
 from emmclab.traces.inputs import RECORD, ProvenanceFields
 from emmclab.traces.profile_fields import Field
 
@@ -236,7 +236,7 @@ def _templates() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         finalize=_visible,
     )
-    environment.filters["cell"] = _cell
+    environment.filters["cell"] = lambda value, digits=2: number_cell(value, digits).text
     environment.filters["signed"] = signed
     environment.filters["code"] = _code
     environment.filters["lines"] = lambda text: Markup("<br>").join(map(harmless, text.splitlines()))
@@ -353,10 +353,6 @@ def _code(text: str) -> Markup:
     Markup('<code>a &lt; b</code>, or not')
     """
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(harmless(text)))))  # noqa: S704 - it is escaped
-
-
-def _cell(value: float | None, digits: int = 2) -> str:
-    return "–" if value is None else f"{value:,.{digits}f}"
 
 
 def _json(value: Any) -> str:

@@ -399,10 +399,6 @@ def _space(result: Result, _first: Result) -> Rows:
     return [{"space_utilisation": used}] if result.requests.bytes_written else []
 
 
-def _cdf(result: Result, _first: Result) -> Rows:
-    return [dict(row) for row in result.response_distribution]
-
-
 def _histogram(result: Result, _first: Result) -> Rows:
     """Add up the histograms of reads and writes in bins whose upper edges are powers of two, in ns."""
     counts: Counter[int] = Counter()
@@ -422,10 +418,6 @@ def _steps_of_time(result: Result, _first: Result) -> Rows:
         rows.append({name: row[name] for name in _STEP} | {"unfinished": busy_ms / 1e3 / row.width_s})
     # Without requests, the axes would have no range, so the chart gets no rows.
     return rows if any(row["response_mean_ms"] is not None for row in rows) else []
-
-
-def _wait_rows(result: Result, _first: Result) -> Rows:
-    return [{"cause": field.short, "wait_ms": value} for field, value in wait_figures(result)]
 
 
 def _programmed(result: Result, _first: Result) -> Rows:
@@ -451,8 +443,8 @@ def _blocks(path: str, result: Result, _first: Result) -> Rows:
 
 #: Functions that return the chart rows of a figure. The arguments are a result and the first result of the same trace.
 _ROWS: dict[str, Callable[[Result, Result], Rows]] = {
-    "response_cdf": _cdf,
-    "waits": _wait_rows,
+    "response_cdf": lambda result, _first: [dict(row) for row in result.response_distribution],
+    "waits": lambda result, _first: [{"cause": field.short, "wait_ms": ms} for field, ms in wait_figures(result)],
     "time_line": _steps_of_time,
     "response_histogram": _histogram,
     "mean_response": _mean,

@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import socket
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -18,6 +17,7 @@ from emmclab.runtime.files import folder_aside
 from emmclab.runtime.local_copies import scratch
 from emmclab.runtime.optional_libraries import library
 from emmclab.runtime.result_storage import DAMAGED, refused
+from emmclab.runtime.threads import repeated
 
 #: Interval of the heartbeats of a run, and time without a heartbeat after which the run counts as killed, in seconds.
 HEARTBEAT_S, LEASE_S = 5.0, 20.0
@@ -168,13 +168,14 @@ class Bucket:
         heartbeat = self.replace(own, _heartbeat(), None)
         if heartbeat is None:
             raise refused(self, "")
-        thread = _HeartbeatThread(self, own, heartbeat)
-        thread.start()
-        try:
+
+        def renew() -> None:
+            nonlocal heartbeat
+            heartbeat = heartbeat and self.renew(own, heartbeat)
+
+        with repeated(HEARTBEAT_S, renew):
             yield
-        finally:
-            thread.stop()
-        if thread.lost:
+        if heartbeat is None:
             raise refused(self, " because this one missed its heartbeats")
         self.remove(own)
 
@@ -215,28 +216,6 @@ class Bucket:
         except InputError:
             # The bucket cannot be reached for now; the next heartbeat shows whether this run still owns the lock.
             return last
-
-
-class _HeartbeatThread:
-    """A thread that writes heartbeats to a lock object; `lost` is set if another run has replaced the object."""
-
-    def __init__(self, bucket: Bucket, name: str, heartbeat: Any) -> None:
-        self._bucket, self._name, self._heartbeat = bucket, name, heartbeat
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.lost = False
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self.lost and not self._stopped.wait(HEARTBEAT_S):
-            self._heartbeat = self._bucket.renew(self._name, self._heartbeat)
-            self.lost = self._heartbeat is None
 
 
 def _heartbeat() -> bytes:

@@ -226,10 +226,6 @@ def in_ranges(batches: Iterable[tuple[int, Iterable[Row]]], places: int, aside: 
         yield from _take_range(number, ranges, aside)
 
 
-def _place(row: Row) -> int:
-    return int(row[0])
-
-
 def _file(aside: Path, number: int) -> Path:
     return aside / f"range-{number}"
 
@@ -251,4 +247,4 @@ def _take_range(number: int, ranges: dict[int, list[Row]], aside: Path) -> list[
                 # Unpickling is safe, because this process wrote the file into its own folder.
                 rows += pickle.loads(zlib.decompress(file.read(int.from_bytes(length, "little"))))  # noqa: S301
         path.unlink()
-    return sorted(rows, key=_place)
+    return sorted(rows, key=lambda row: int(row[0]))

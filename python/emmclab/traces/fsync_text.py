@@ -1,6 +1,6 @@
 """Describes how the time of waits for durability (fsync) is divided; the Rust core computes the numbers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from emmclab.runtime.document import TextTable, duration
@@ -91,7 +91,8 @@ class Fsync(FieldMapping):
 
     def _lengths(self) -> TextTable:
         rows = [
-            [row["process"], row["file_system"], *_cells(row, FSYNC_FIELDS)] for row in self["by_process"][:_PROCESSES]
+            [row["process"], row["file_system"], *(_number(row[field.name], field.digits) for field in FSYNC_FIELDS)]
+            for row in self["by_process"][:_PROCESSES]
         ]
         headings = ["process", "file system", *(_heading(field) for field in FSYNC_FIELDS)]
         return TextTable("Length of waits for durability", headings, rows, 2)
@@ -164,10 +165,6 @@ class Fsync(FieldMapping):
 def _heading(field: Field) -> str:
     """Return the heading of a column of a text table."""
     return f"{field.label.lower()} {field.unit}".rstrip()
-
-
-def _cells(row: Mapping[str, Any], fields: Iterable[Field]) -> list[str]:
-    return [_number(row[field.name], field.digits) for field in fields]
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -1,5 +1,6 @@
 """`emmclab apps list`, `show`, `hosts` and `schema`: the included applications and hosts."""
 
+from emmclab import _core
 from emmclab.apps import closed_loop
 from emmclab.cli.apps.run_options import Application
 from emmclab.cli.command import command
@@ -40,4 +41,4 @@ def hosts(as_json: AsJson = False) -> None:
 @command("emmclab apps schema")
 def schema() -> None:
     """Print the JSON Schema of application files."""
-    print_json(closed_loop.application_schema())
+    print_json(_core.app_schema())

@@ -1,7 +1,6 @@
 """`emmclab papers list`."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -9,9 +8,6 @@ from emmclab.cli.command import command
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.options import AsJson
 from emmclab.cli.tables import framed
-
-if TYPE_CHECKING:
-    from emmclab.papers.registry import Paper
 
 
 @command("emmclab papers list --json", name="list")
@@ -23,7 +19,8 @@ def list_papers(as_json: AsJson = False) -> None:
     listed = list(papers().values())
     counts = {paper.name: len(rules(paper)) for paper in listed}
     if as_json:
-        print_json([{**_describe_paper(paper), "claims": counts[paper.name]} for paper in listed])
+        rows = [asdict(paper) | {"claims": counts[paper.name]} for paper in listed]
+        print_json([{name: value for name, value in row.items() if name != "takes_traces"} for row in rows])
         return
     table = framed("Papers", "Paper", "State", "Claims", "Studies", words=2, text=["Studies"], tall=True)
     for paper in listed:
@@ -36,7 +33,3 @@ def list_papers(as_json: AsJson = False) -> None:
     console = stdout()
     console.print(table)
     console.print("Next: emmclab reproduce iiswc15", markup=False)
-
-
-def _describe_paper(paper: "Paper") -> dict[str, object]:
-    return {name: value for name, value in asdict(paper).items() if name != "takes_traces"}
