@@ -169,16 +169,19 @@ def tooltip(rows: Rows) -> list[alt.Tooltip]:
     return tips
 
 
+def bins_axis(rows: Rows, title: str) -> alt.X:
+    """Return the horizontal axis of ranges, each with its label."""
+    axis = alt.Axis(labelAngle=-40, labelOverlap=False)
+    return alt.X("bin:N", sort=in_order(rows, "bin"), title=title, axis=axis)
+
+
 def over_ranges(rows: Rows, value: str, axis: str, legend: str) -> Chart:
     """Draw a distribution over ranges: columns by operation for a single trace, stacked bars for several traces."""
     bins = in_order(rows, "bin")
     by_op = any("op" in row for row in rows)
     chart = chart_of(rows)
     if len(traces_of(rows)) == 1:
-        marks = chart.mark_bar().encode(
-            x=alt.X("bin:N", sort=bins, title=legend, axis=alt.Axis(labelAngle=-40, labelOverlap=False)),
-            y=alt.Y(f"{value}:Q", title=axis),
-        )
+        marks = chart.mark_bar().encode(x=bins_axis(rows, legend), y=alt.Y(f"{value}:Q", title=axis))
         if not by_op:
             return marks
         split = [row for row in rows if row["op"] != "all"]

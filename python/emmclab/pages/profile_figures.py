@@ -1,7 +1,7 @@
 """All figures of a profile, in the order of the page."""
 
-import functools
 import json
+from functools import partial
 from typing import Any
 
 import altair as alt
@@ -11,6 +11,7 @@ from emmclab.pages.plots import (
     Figure,
     Rows,
     bare_chart,
+    bins_axis,
     chart_of,
     figure,
     in_order,
@@ -28,8 +29,19 @@ from emmclab.traces.profile_fields import FSYNC_PARTS
 _COLOURED = 8
 
 
-def _by_range(name: str, title: str, about: str, value: str, axis: str, legend: str, **how: Any) -> Figure:
-    return Figure(name, title, about, functools.partial(over_ranges, value=value, axis=axis, legend=legend), **how)
+def _by_range(
+    name: str, title: str, about: str, legend: str, axis: str = "share of requests, %", value: str = "pct", **how: Any
+) -> Figure:
+    return Figure(name, title, about, partial(over_ranges, value=value, axis=axis, legend=legend), **how)
+
+
+def _colour(rows: Rows) -> alt.Color:
+    """Return the colours of operations for a single trace, and those of traces for several."""
+    return op_colour(rows) if len(traces_of(rows)) == 1 else trace_colour(rows)
+
+
+def _line(base: Chart, size: int = 45) -> Chart:
+    return base.mark_line() + base.mark_point(filled=True, size=size)
 
 
 @figure(
@@ -40,16 +52,17 @@ def _by_range(name: str, title: str, about: str, value: str, axis: str, legend: 
 )
 def throughput_by_size(rows: Rows) -> Chart:
     """Draw Figure 3 (IISWC 2015, section III-A): rate by request size."""
-    is_single = len(traces_of(rows)) == 1
-    chart = chart_of(rows).transform_filter("datum.high_kb != null")
-    base = chart.encode(
-        x=alt.X("high_kb:Q", title="request size up to, KB", scale=alt.Scale(type="log", base=2)),
-        y=alt.Y("mb_per_s:Q", title="MB/s of service time", scale=alt.Scale(type="log")),
-        color=op_colour(rows) if is_single else trace_colour(rows),
+    base = _by_size(chart_of(rows), rows).encode(
+        y=alt.Y("mb_per_s:Q", title="MB/s of service time", scale=alt.Scale(type="log"))
     )
-    if not is_single:
-        base = base.encode(strokeDash=alt.StrokeDash("op:N", legend=None), shape=alt.Shape("op:N", title=None))
-    return base.mark_line() + base.mark_point(filled=True, size=45)
+    return _line(base if len(traces_of(rows)) == 1 else base.encode(shape=alt.Shape("op:N", title=None)))
+
+
+def _by_size(chart: Chart, rows: Rows) -> Chart:
+    base = chart.transform_filter("datum.high_kb != null").encode(
+        x=alt.X("high_kb:Q", title="request size up to, KB", scale=alt.Scale(type="log", base=2)), color=_colour(rows)
+    )
+    return base if len(traces_of(rows)) == 1 else base.encode(strokeDash=alt.StrokeDash("op:N", legend=None))
 
 
 @figure(
@@ -59,18 +72,9 @@ def throughput_by_size(rows: Rows) -> Chart:
 )
 def response_by_size(rows: Rows) -> Chart:
     """Draw response times by request size: the median, and the range from the 10th to the 90th percentile."""
-    is_single = len(traces_of(rows)) == 1
-    chart = bare_chart([row for row in rows if row["op"] != "all"]).transform_filter("datum.high_kb != null")
-    base = chart.encode(
-        x=alt.X("high_kb:Q", title="request size up to, KB", scale=alt.Scale(type="log", base=2)),
-        color=op_colour(rows) if is_single else trace_colour(rows),
-        tooltip=tooltip(rows),
-    )
-    if not is_single:
-        base = base.encode(strokeDash=alt.StrokeDash("op:N", legend=None))
-    median_base = base.encode(y=alt.Y("p50_ms:Q", title="response time, ms", scale=alt.Scale(type="log")))
-    median = median_base.mark_line() + median_base.mark_point(filled=True, size=45)
-    if not is_single:
+    base = _by_size(bare_chart([row for row in rows if row["op"] != "all"]).encode(tooltip=tooltip(rows)), rows)
+    median = _line(base.encode(y=alt.Y("p50_ms:Q", title="response time, ms", scale=alt.Scale(type="log"))))
+    if len(traces_of(rows)) > 1:
         return median
     return base.mark_area(opacity=0.15).encode(y="p10_ms:Q", y2="p90_ms:Q") + median
 
@@ -175,25 +179,18 @@ def address_time(rows: Rows) -> Chart:
 )
 def wake_up(rows: Rows) -> Chart:
     """Draw the additional delay of requests after an idle gap, by the length of the gap."""
-    bins = in_order(rows, "bin")
-    base = (
+    return _line(
         chart_of(rows)
         .transform_calculate(median="datum.median_delay_ms", slow="datum.p90_delay_ms")
         .transform_fold(["median", "slow"], ["of", "delay_ms"])
         .transform_calculate(of="datum.of == 'slow' ? '90th percentile' : 'median'")
         .transform_calculate(shown_ms="max(datum.delay_ms, 0.001)")
         .encode(
-            x=alt.X(
-                "bin:N",
-                sort=bins,
-                title="idle gap before the request",
-                axis=alt.Axis(labelAngle=-40, labelOverlap=False),
-            ),
+            x=bins_axis(rows, "idle gap before the request"),
             y=alt.Y("shown_ms:Q", title="delay, ms", scale=alt.Scale(type="log"), axis=alt.Axis(format="~r")),
             color=alt.Color("of:N", title=None),
         )
     )
-    return base.mark_line() + base.mark_point(filled=True, size=45)
 
 
 @figure("Queue depth over time", "At arrivals. Bars: mean. Points: maximum.", each=True, wide=True)
@@ -241,19 +238,25 @@ def reuse_distance(rows: Rows) -> Chart:
             color=trace_colour(rows),
         )
     )
-    return base.mark_line() + base.mark_point(filled=True, size=30)
+    return _line(base, 30)
 
 
 @figure("Hot pages", "Share of page accesses to the hottest 1, 5 and 20 % of pages.")
 def hot_pages(rows: Rows) -> Chart:
     """Draw the share of accesses to the hottest pages."""
+    accesses = "accesses" if len(traces_of(rows)) == 1 else "writes"
+    return _of_writes(rows, "pages_pct", "hottest pages, %", alt.Y("share_pct:Q", title=f"share of page {accesses}, %"))
+
+
+def _of_writes(rows: Rows, x: str, title: str, y: alt.Y) -> Chart:
+    """Draw columns by operation for a single trace; those of writes by trace for several."""
     is_single = len(traces_of(rows)) == 1
     chart = chart_of(rows) if is_single else chart_of(rows).transform_filter("datum.op == 'write'")
     return chart.mark_bar().encode(
-        x=alt.X("pages_pct:O", title="hottest pages, %", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("share_pct:Q", title="share of page accesses, %" if is_single else "share of page writes, %"),
+        x=alt.X(f"{x}:O", title=title, axis=alt.Axis(labelAngle=0)),
+        y=y,
         xOffset=alt.XOffset("op:N") if is_single else alt.XOffset("trace:N", sort=traces_of(rows)),
-        color=op_colour(rows) if is_single else trace_colour(rows),
+        color=_colour(rows),
     )
 
 
@@ -263,18 +266,9 @@ def hot_pages(rows: Rows) -> Chart:
 )
 def alignment(rows: Rows) -> Chart:
     """Draw space utilisation by flash page size (section V-A); for several traces, that of writes only."""
-    is_single = len(traces_of(rows)) == 1
-    chart = chart_of(rows) if is_single else chart_of(rows).transform_filter("datum.op == 'write'")
-    return chart.mark_bar().encode(
-        x=alt.X("page_kb:O", title="flash page, KB", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y(
-            "space_utilisation_pct:Q",
-            title="space utilisation, %" if is_single else "space utilisation of writes, %",
-            scale=alt.Scale(domain=[0, 100]),
-        ),
-        xOffset=alt.XOffset("op:N") if is_single else alt.XOffset("trace:N", sort=traces_of(rows)),
-        color=op_colour(rows) if is_single else trace_colour(rows),
-    )
+    title = "space utilisation, %" if len(traces_of(rows)) == 1 else "space utilisation of writes, %"
+    y = alt.Y("space_utilisation_pct:Q", title=title, scale=alt.Scale(domain=[0, 100]))
+    return _of_writes(rows, "page_kb", "flash page, KB", y)
 
 
 @figure(
@@ -284,17 +278,12 @@ def alignment(rows: Rows) -> Chart:
 )
 def reissue_by_idle(rows: Rows) -> Chart:
     """Draw the share of re-issued requests by the length of the idle time before them."""
-    chart = chart_of(rows).encode(
-        x=alt.X(
-            "bin:N",
-            sort=in_order(rows, "bin"),
-            title="idle time before",
-            axis=alt.Axis(labelAngle=-40, labelOverlap=False),
-        ),
+    base = chart_of(rows).encode(
+        x=bins_axis(rows, "idle time before"),
         y=alt.Y("pct:Q", title="issued again, % of requests", scale=alt.Scale(domain=[0, 100])),
         color=trace_colour(rows),
     )
-    return chart.mark_line() + chart.mark_point(filled=True, size=45)
+    return _line(base)
 
 
 @figure(
@@ -394,32 +383,17 @@ def flags(rows: Rows) -> Chart:
 
 FIGURES = (
     throughput_by_size,
+    _by_range("size_distribution", "Figure 4: request sizes", "Share of requests by size.", "request size", paper=True),
     _by_range(
-        "size_distribution",
-        "Figure 4: request sizes",
-        "Share of requests by size.",
-        "pct",
-        "share of requests, %",
-        "request size",
-        paper=True,
-    ),
-    _by_range(
-        "response_distribution",
-        "Figure 5: response times",
-        "From arrival to completion.",
-        "pct",
-        "share of requests, %",
-        "response time",
-        paper=True,
+        "response_distribution", "Figure 5: response times", "From arrival to completion.", "response time", paper=True
     ),
     response_by_size,
     _by_range(
         "inter_arrival_distribution",
         "Figure 6: inter-arrival times",
         "From one arrival to the next.",
-        "pct",
-        "share of gaps, %",
         "inter-arrival time",
+        "share of gaps, %",
         paper=True,
     ),
     io_over_time,
@@ -431,24 +405,15 @@ FIGURES = (
         "idle_gaps",
         "Idle time",
         "Idle time by the length of the gap; garbage collection fits into long gaps.",
-        "idle_pct",
-        "share of idle time, %",
         "length of the idle gap",
+        "share of idle time, %",
+        value="idle_pct",
     ),
-    _by_range(
-        "service_distribution",
-        "Service times",
-        "From fetch by the driver to completion.",
-        "pct",
-        "share of requests, %",
-        "service time",
-    ),
+    _by_range("service_distribution", "Service times", "From fetch by the driver to completion.", "service time"),
     _by_range(
         "queue_depth",
         "Queue depth",
         "Number of unfinished requests at an arrival; 0 is no-wait.",
-        "pct",
-        "share of requests, %",
         "unfinished requests on arrival",
     ),
     queue_depth_over_time,
@@ -459,17 +424,15 @@ FIGURES = (
         "update_interval",
         "Update intervals",
         "Time between two writes of the same 4 KB page.",
-        "pct",
-        "share of overwrites, %",
         "time since the last write",
+        "share of overwrites, %",
     ),
     _by_range(
         "sequential_runs",
         "Sequential runs",
         "Requests by the length of their run; in a run, each request starts where its predecessor ended.",
-        "requests_pct",
-        "share of requests, %",
         "requests in the run",
+        value="requests_pct",
     ),
     alignment,
     reissue_by_idle,

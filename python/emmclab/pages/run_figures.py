@@ -202,27 +202,21 @@ _MEAN, _SPACE, _WAF = shown_fields(("response.mean_response_ms", "space.space_ut
 _FAR_APART = 50
 
 
-def _devices(rows: Rows) -> list[str]:
-    return in_order(rows, "device")
-
-
 def _colour(rows: Rows) -> alt.Color:
-    legend = alt.Legend(columns=3, orient="bottom") if len(_devices(rows)) > 1 else None
-    return alt.Color("device:N", title=None, sort=_devices(rows), legend=legend)
+    devices = in_order(rows, "device")
+    legend = alt.Legend(columns=3, orient="bottom") if len(devices) > 1 else None
+    return alt.Color("device:N", title=None, sort=devices, legend=legend)
 
 
-def _by_device(rows: Rows, value: str, title: str, **scale: Any) -> Chart:
-    """Draw columns: one group for each trace, one colour for each device."""
-    return (
-        chart_of(rows)
-        .mark_bar()
-        .encode(
-            x=alt.X("trace:N", title=None, sort=traces_of(rows), axis=alt.Axis(labelAngle=-30, labelLimit=120)),
-            y=alt.Y(f"{value}:Q", title=title, **scale),
-            xOffset=alt.XOffset("device:N", sort=_devices(rows)),
-            color=_colour(rows),
-        )
-    )
+def _columns(rows: Rows, x: alt.X, y: alt.Y) -> Chart:
+    """Draw groups of columns: one group for each value of x, one colour for each device."""
+    offset = alt.XOffset("device:N", sort=in_order(rows, "device"))
+    return chart_of(rows).mark_bar().encode(x=x, y=y, xOffset=offset, color=_colour(rows))
+
+
+def _by_trace(rows: Rows, value: str, title: str, **scale: Any) -> Chart:
+    x = alt.X("trace:N", title=None, sort=traces_of(rows), axis=alt.Axis(labelAngle=-30, labelLimit=120))
+    return _columns(rows, x, alt.Y(f"{value}:Q", title=title, **scale))
 
 
 @figure("Mean response time by trace", "Mean of completion - arrival; Figure 8 of IISWC 2015.", paper=True)
@@ -231,10 +225,8 @@ def mean_response(rows: Rows) -> Chart:
     values = [row["mean_response_ms"] for row in rows]
     # As in the paper's figure, the axis is logarithmic if the values of the workloads differ by a large factor.
     far_apart = max(values) > _FAR_APART * min((value for value in values if value > 0), default=1)
-    if far_apart:
-        log = symlog(rows, "mean_response_ms", 1.0)
-        return _by_device(rows, "mean_response_ms", _MEAN.axis, scale=log.scale, axis=log.axis)
-    return _by_device(rows, "mean_response_ms", _MEAN.axis, scale=alt.Scale(zero=True))
+    scale = symlog(rows, "mean_response_ms", 1.0)._asdict() if far_apart else {"scale": alt.Scale(zero=True)}
+    return _by_trace(rows, "mean_response_ms", _MEAN.axis, **scale)
 
 
 @figure(
@@ -244,7 +236,7 @@ def mean_response(rows: Rows) -> Chart:
 )
 def space_utilisation(rows: Rows) -> Chart:
     """Draw Figure 9 (IISWC 2015, section V-B): space utilisation by trace and device."""
-    return _by_device(rows, "space_utilisation", _SPACE.axis, scale=alt.Scale(domain=[0, 1]))
+    return _by_trace(rows, "space_utilisation", _SPACE.axis, scale=alt.Scale(domain=[0, 1]))
 
 
 @figure(
@@ -255,13 +247,15 @@ def space_utilisation(rows: Rows) -> Chart:
 )
 def response_cdf(rows: Rows) -> Chart:
     """Draw the cumulative share of requests by response time, a line per device; a single time is drawn as a point."""
+    is_single = len(in_order(rows, "device")) == 1
+    axis = alt.Axis(format="~r", tickCount=6)
     base = chart_of(rows).encode(
-        x=_log_ms("up_to_ms"),
+        x=alt.X("up_to_ms:Q", title="response, ms", scale=alt.Scale(type="log", nice=False), axis=axis),
         y=alt.Y("cumulative_pct:Q", title="requests up to this response time, %", scale=alt.Scale(domain=[0, 100])),
-        color=op_colour(rows) if len(_devices(rows)) == 1 else _colour(rows),
+        color=op_colour(rows) if is_single else _colour(rows),
     )
     lines = base.mark_line(interpolate="step-after")
-    if len(_devices(rows)) > 1:
+    if not is_single:
         lines = lines.encode(strokeDash=alt.StrokeDash("op:N", title=None))
     # A line with a single point would be invisible, so a dot is added.
     line = ["trace", "device", "op"]
@@ -271,35 +265,13 @@ def response_cdf(rows: Rows) -> Chart:
     return lines + counted.transform_filter("datum.steps == 1").mark_point(filled=True, size=45)
 
 
-def _log_ms(field: str) -> alt.X:
-    return alt.X(
-        f"{field}:Q",
-        title="response, ms",
-        scale=alt.Scale(type="log", nice=False),
-        axis=alt.Axis(format="~r", tickCount=6),
-    )
-
-
 @figure("Distribution of response times", "Reads and writes together, in ranges that double.", each=True)
 def response_histogram(rows: Rows) -> Chart:
     """Draw a histogram of response times, with bins of equal width on the axis."""
     bins = sorted({row["up_to_ms"] for row in rows})
-    labels = "format(datum.value, '.3~r')"
-    return (
-        chart_of(rows)
-        .mark_bar()
-        .encode(
-            x=alt.X(
-                "up_to_ms:O",
-                title="response up to, ms",
-                sort=bins,
-                axis=alt.Axis(labelAngle=-40, labelOverlap=True, labelExpr=labels),
-            ),
-            y=alt.Y("pct:Q", title="share of requests, %"),
-            xOffset=alt.XOffset("device:N", sort=_devices(rows)),
-            color=_colour(rows),
-        )
-    )
+    axis = alt.Axis(labelAngle=-40, labelOverlap=True, labelExpr="format(datum.value, '.3~r')")
+    x = alt.X("up_to_ms:O", title="response up to, ms", sort=bins, axis=axis)
+    return _columns(rows, x, alt.Y("pct:Q", title="share of requests, %"))
 
 
 def _stacked(rows: Rows, value: str, title: str) -> Chart:
@@ -341,30 +313,13 @@ def waf_by_cause(rows: Rows) -> Chart:
 )
 def utilisation(rows: Rows) -> Chart:
     """Draw the share of the time in which channels, dies and planes are busy."""
-    parts = in_order(rows, "part")
-    return (
-        chart_of(rows)
-        .mark_bar()
-        .encode(
-            x=alt.X("part:N", title=None, sort=parts, axis=alt.Axis(labelAngle=-40)),
-            y=alt.Y("busy_pct:Q", title="busy, %"),
-            xOffset=alt.XOffset("device:N", sort=_devices(rows)),
-            color=_colour(rows),
-        )
-    )
+    x = alt.X("part:N", title=None, sort=in_order(rows, "part"), axis=alt.Axis(labelAngle=-40))
+    return _columns(rows, x, alt.Y("busy_pct:Q", title="busy, %"))
 
 
 def _by_blocks(rows: Rows, title: str) -> Chart:
-    return (
-        chart_of(rows)
-        .mark_bar()
-        .encode(
-            x=alt.X("from:O", title=title, axis=alt.Axis(labelAngle=-40, labelOverlap=True)),
-            y=alt.Y("blocks:Q", title="blocks", axis=alt.Axis(tickMinStep=1)),
-            xOffset=alt.XOffset("device:N", sort=_devices(rows)),
-            color=_colour(rows),
-        )
-    )
+    x = alt.X("from:O", title=title, axis=alt.Axis(labelAngle=-40, labelOverlap=True))
+    return _columns(rows, x, alt.Y("blocks:Q", title="blocks", axis=alt.Axis(tickMinStep=1)))
 
 
 @figure("Wear: blocks by their erases", "Number of blocks by erase count, in equal steps.", each=True)
