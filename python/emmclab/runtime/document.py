@@ -8,7 +8,8 @@ the colours are those of the notebook.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import string
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log10
 from pathlib import Path
@@ -66,7 +67,12 @@ def number_cell(value: float | None, digits: int = 0, note: str = "") -> Number:
     >>> number_cell(1234.56, 1).text, number_cell(None).text
     ('1,234.6', '–')
     """
-    return Number("–" if value is None else f"{value:,.{digits}f}", value, note)
+    return Number(fixed(value, digits), value, note)
+
+
+def fixed(value: float | None, digits: int) -> str:
+    """Format a number with a fixed number of decimal places, or a dash if it is not known."""
+    return "–" if value is None else f"{value:,.{digits}f}"
 
 
 class Cell(NamedTuple):
@@ -111,6 +117,24 @@ class TextTable(NamedTuple):
     def titled(self, anchor: str = "", *, is_minor: bool = False) -> tuple[Heading, TextTable]:
         """Return the title as a heading, and the table."""
         return Heading(self.title, anchor, is_minor), self
+
+
+class _Template(string.Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return "–" if value is None else format(value, format_spec)
+
+
+def filled_in(
+    title: str, columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]], *, words: int = 1
+) -> TextTable:
+    """Return a table of rows of data; `columns` are templates by heading, and a value that is None becomes a dash.
+
+    >>> rows = [{"name": "a", "kb": 1234}, {"name": "b", "kb": None}]
+    >>> filled_in("Names", {"name": "{name}", "KB": "{kb:,.1f}"}, rows).rows
+    [['a', '1,234.0'], ['b', '–']]
+    """
+    cells = [[_Template().vformat(column, (), row) for column in columns.values()] for row in rows]
+    return TextTable(title, list(columns), cells, words)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from emmclab.runtime.document import TextTable, duration
+from emmclab.runtime.document import TextTable, duration, filled_in, fixed
 from emmclab.runtime.field_mapping import FieldMapping
 from emmclab.traces.profile_fields import FSYNC_FIELDS, FSYNC_PARTS, FSYNC_SHARED, Field
 
@@ -91,7 +91,7 @@ class Fsync(FieldMapping):
 
     def _lengths(self) -> TextTable:
         rows = [
-            [row["process"], row["file_system"], *(_number(row[field.name], field.digits) for field in FSYNC_FIELDS)]
+            [row["process"], row["file_system"], *(fixed(row[field.name], field.digits) for field in FSYNC_FIELDS)]
             for row in self["by_process"][:_PROCESSES]
         ]
         headings = ["process", "file system", *(_heading(field) for field in FSYNC_FIELDS)]
@@ -104,7 +104,7 @@ class Fsync(FieldMapping):
                 row["process"],
                 row["file_system"],
                 f"{row['split']:,}",
-                *(_number(row[f"{field.name}_pct"], 1) for field in fields),
+                *(fixed(row[f"{field.name}_pct"], 1) for field in fields),
             ]
             for row in self["by_process"][:_PROCESSES]
         ]
@@ -119,7 +119,7 @@ class Fsync(FieldMapping):
                 f"{wait['file_system']} {wait['device']}".rstrip(),
                 f"{wait['start_s']:,.3f}",
                 f"{wait['wait_ms']:,.3f}",
-                *(_number(wait[f"{field.name}_ms"], 3) for field in fields),
+                *(fixed(wait[f"{field.name}_ms"], 3) for field in fields),
             ]
             for rank, wait in enumerate(self["longest"], 1)
         ]
@@ -131,41 +131,29 @@ class Fsync(FieldMapping):
         left_out = wait["requests_left_out"] + max(0, len(requests) - _REQUESTS)
         # If there are too many requests, the longest ones are shown, first those on which the wait depends.
         longest = sorted(requests, key=lambda row: (row["part"] == "other", row["at_ms"] - row["end_ms"]))
-        rows = [
-            [
-                f"{row['at_ms']:,.3f}",
-                row["process"],
-                row["what"],
-                row["part"],
-                str(row["sector"]),
-                f"{row['sectors']:,}",
-                _number(row["queued_ms"], 3),
-                _number(row["service_ms"], 3),
-                f"{row['end_ms']:,.3f}",
-            ]
-            for row in sorted(longest[:_REQUESTS], key=lambda row: (row["at_ms"], row["end_ms"]))
-        ]
-        headings = ["at ms", "process", "request", "part", "sector", "sectors", "queued ms", "service ms", "end ms"]
-        title = f"Requests of the longest wait, of {wait['process']}"
-        if rank > 1:
-            title = f"Requests of wait {rank}, of {wait['process']}"
+        columns = {
+            "at ms": "{at_ms:,.3f}",
+            "process": "{process}",
+            "request": "{what}",
+            "part": "{part}",
+            "sector": "{sector}",
+            "sectors": "{sectors:,}",
+            "queued ms": "{queued_ms:,.3f}",
+            "service ms": "{service_ms:,.3f}",
+            "end ms": "{end_ms:,.3f}",
+        }
+        rows = sorted(longest[:_REQUESTS], key=lambda row: (row["at_ms"], row["end_ms"]))
+        title = f"Requests of {'the longest wait' if rank == 1 else f'wait {rank}'}, of {wait['process']}"
         if left_out:
             title += f" ({left_out:,} more are left out)"
-        return TextTable(title, headings, rows, 4)
+        return filled_in(title, columns, rows, words=4)
 
     def _unfinished(self) -> TextTable:
-        rows = [
-            [row["process"], f"{row['file_system']} {row['device']}", f"{row['start_s']:,.3f}"]
-            for row in self["unfinished"][:_PROCESSES]
-        ]
+        columns = {"process": "{process}", "file system": "{file_system} {device}", "since s": "{start_s:,.3f}"}
         title = f"Waits that had not ended at the end of the recording: {len(self['unfinished']):,}"
-        return TextTable(title, ["process", "file system", "since s"], rows, 2)
+        return filled_in(title, columns, self["unfinished"][:_PROCESSES], words=2)
 
 
 def _heading(field: Field) -> str:
     """Return the heading of a column of a text table."""
     return f"{field.label.lower()} {field.unit}".rstrip()
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "–" if value is None else f"{value:,.{digits}f}"

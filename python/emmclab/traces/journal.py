@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
-from emmclab.runtime.document import TextTable, write_page
+from emmclab.runtime.document import TextTable, filled_in, fixed, write_page
 from emmclab.runtime.field_mapping import FieldMapping
 
 
@@ -55,6 +55,10 @@ class KernelThread(TypedDict):
     read_kb: float
     written_kb: float
     written_pct: float | None
+
+
+#: Columns of the data of writes, as templates of the fields of a row.
+_WRITTEN = {"KB": "{kb:,.1f}", "% of written": "{written_pct:,.2f}"}
 
 
 def kernel_threads(processes: Iterable[ProcessRow], written_kb: float) -> list[KernelThread]:
@@ -209,48 +213,17 @@ class Journal(FieldMapping):
     def _kinds(self) -> TextTable:
         rows = self["by_kind"]
         data = next((row["kb"] for row in rows if row["kind"] == "data"), 0)
-        return TextTable(
-            "Bytes written",
-            ["kind", "requests", "KB", "% of written", "to data"],
-            [
-                [
-                    row["kind"],
-                    *_counts(row["requests"]),
-                    f"{row['kb']:,.1f}",
-                    _number(row["written_pct"]),
-                    f"{row['kb'] / data:.2f} : 1" if data else "–",
-                ]
-                for row in rows
-            ],
-            1,
-        )
+        rows = [{**row, "ratio": f"{row['kb'] / data:.2f} : 1" if data else None} for row in rows]
+        columns = {"kind": "{kind}", "requests": "{requests:,}", **_WRITTEN, "to data": "{ratio}"}
+        return filled_in("Bytes written", columns, rows)
 
     def _roles(self) -> TextTable:
-        return TextTable(
-            "Writes by role",
-            ["role", "requests", "blocks", "KB", "% of written"],
-            [
-                [
-                    row["role"],
-                    *_counts(row["requests"], row["blocks"]),
-                    f"{row['kb']:,.1f}",
-                    _number(row["written_pct"]),
-                ]
-                for row in self["by_role"]
-            ],
-            1,
-        )
+        columns = {"role": "{role}", "requests": "{requests:,}", "blocks": "{blocks:,}", **_WRITTEN}
+        return filled_in("Writes by role", columns, self["by_role"])
 
     def _signs(self) -> TextTable:
-        return TextTable(
-            "Writes by flags and addresses",
-            ["sign", "meaning", "requests", "KB", "% of written"],
-            [
-                [row["sign"], row["about"], *_counts(row["requests"]), f"{row['kb']:,.1f}", _number(row["written_pct"])]
-                for row in self["by_sign"]
-            ],
-            2,
-        )
+        columns = {"sign": "{sign}", "meaning": "{about}", "requests": "{requests:,}", **_WRITTEN}
+        return filled_in("Writes by flags and addresses", columns, self["by_sign"], words=2)
 
     def _found(self) -> str:
         """Return the end of a sentence on the journals and checkpoints that are found by addresses."""
@@ -267,43 +240,23 @@ class Journal(FieldMapping):
         return "; ".join(parts)
 
     def _found_table(self) -> TextTable:
-        return TextTable(
-            "Found by addresses and times",
-            [
-                "device",
-                "file system",
-                "what",
-                "first sector",
-                "range KB",
-                "requests",
-                "KB",
-                "% of written",
-                "commits",
-                "KB before the last block",
-                "passes",
-                "in order %",
-                "in the range %",
-            ],
-            [
-                [
-                    row["device"] or "–",
-                    row["file_system"],
-                    row["kind"],
-                    f"{row['first_sector']:,}",
-                    f"{row['size_kb']:,.0f}",
-                    f"{row['writes']:,}",
-                    f"{row['kb']:,.0f}",
-                    _number(row["written_pct"]),
-                    f"{row['commits']:,}",
-                    _number(row["commit_kb"], 1),
-                    f"{row['passes']:,}",
-                    _number(row["closed_pct"], 1),
-                    _number(row["within_pct"], 1),
-                ]
-                for row in self["found"]
-            ],
-            3,
-        )
+        columns = {
+            "device": "{device}",
+            "file system": "{file_system}",
+            "what": "{kind}",
+            "first sector": "{first_sector:,}",
+            "range KB": "{size_kb:,.0f}",
+            "requests": "{writes:,}",
+            "KB": "{kb:,.0f}",
+            "% of written": "{written_pct:,.2f}",
+            "commits": "{commits:,}",
+            "KB before the last block": "{commit_kb:,.1f}",
+            "passes": "{passes:,}",
+            "in order %": "{closed_pct:,.1f}",
+            "in the range %": "{within_pct:,.1f}",
+        }
+        rows = [{**row, "device": row["device"] or None} for row in self["found"]]
+        return filled_in("Found by addresses and times", columns, rows, words=3)
 
     def _checkpoints(self) -> str:
         """Return a sentence on checkpoint writes of a file system without a journal; empty if none."""
@@ -330,23 +283,16 @@ class Journal(FieldMapping):
         )
 
     def _threads(self) -> TextTable:
-        return TextTable(
-            "Threads of file systems, by their names",
-            ["thread", "file system", "task", "requests", "KB read", "KB written", "% of written"],
-            [
-                [
-                    thread["thread"],
-                    thread["file_system"],
-                    thread["role"],
-                    f"{thread['requests']:,}",
-                    f"{thread['read_kb']:,.1f}",
-                    f"{thread['written_kb']:,.1f}",
-                    "–" if thread["written_pct"] is None else f"{thread['written_pct']:.2f}",
-                ]
-                for thread in self.get("kernel_threads", ())
-            ],
-            3,
-        )
+        columns = {
+            "thread": "{thread}",
+            "file system": "{file_system}",
+            "task": "{role}",
+            "requests": "{requests:,}",
+            "KB read": "{read_kb:,.1f}",
+            "KB written": "{written_kb:,.1f}",
+            "% of written": "{written_pct:.2f}",
+        }
+        return filled_in("Threads of file systems, by their names", columns, self.get("kernel_threads", ()), words=3)
 
     def _commits(self) -> TextTable:
         commits = self["commits"]
@@ -358,7 +304,7 @@ class Journal(FieldMapping):
             "journal_kb": "KB of the journal",
         }
         rows = [
-            [label, *(_number(commits[name][point], 1) for point in _POINTS)]
+            [label, *(fixed(commits[name][point], 1) for point in _POINTS)]
             for name, label in labels.items()
             if commits[name] is not None
         ]
@@ -369,17 +315,17 @@ class Journal(FieldMapping):
         if logged is None or not logged["blocks"]:
             return TextTable("", [], [], 0)
         rows = [
-            ["by sector", _number(logged["unchanged_sectors_pct"], 1), f"{logged['compared']:,}"],
+            ["by sector", fixed(logged["unchanged_sectors_pct"], 1), f"{logged['compared']:,}"],
             ["by byte (known with the contents only)", "–", "–"],
         ]
         if logged["home_compared"]:
-            share = _number(logged["home_as_logged_pct"], 1)
+            share = fixed(logged["home_as_logged_pct"], 1)
             rows.append(["home blocks equal to the logged copy", share, f"{logged['home_compared']:,}"])
         return TextTable("Unchanged share of logged blocks", ["share", "%", "blocks compared"], rows, 1)
 
     def _changed(self) -> TextTable:
         rows = [
-            [str(row["changed_sectors"]), f"{row['blocks']:,}", _number(row["pct"], 1)]
+            [str(row["changed_sectors"]), f"{row['blocks']:,}", fixed(row["pct"], 1)]
             for row in self["changed_sectors"]
             if row["blocks"]
         ]
@@ -393,11 +339,11 @@ class Journal(FieldMapping):
             [
                 [
                     row["kind"],
-                    *_counts(row["requests"]),
-                    _number(row["per_commit"]),
-                    *(_number((row["service_ms"] or {}).get(point), 3) for point in ("mean", "p99")),
-                    _number(row["time_ms"], 1) if row["service_ms"] else "–",
-                    _number(row["time_pct"], 1),
+                    fixed(row["requests"], 0),
+                    fixed(row["per_commit"], 2),
+                    *(fixed((row["service_ms"] or {}).get(point), 3) for point in ("mean", "p99")),
+                    fixed(row["time_ms"], 1) if row["service_ms"] else "–",
+                    fixed(row["time_pct"], 1),
                 ]
                 for row in self["synchronous"]
             ],
@@ -409,10 +355,10 @@ class Journal(FieldMapping):
             [
                 _rate(row["from_per_s"], row["to_per_s"]),
                 f"{row['seconds']:,.1f}",
-                *_counts(row["commits"], row["flushes"]),
+                *(fixed(row[name], 0) for name in ("commits", "flushes")),
                 f"{row['written_kb']:,.0f}",
                 f"{row['journal_kb']:,.0f}",
-                _number(row["journal_pct"], 1),
+                fixed(row["journal_pct"], 1),
             ]
             for row in self["by_commit_rate"]
         ]
@@ -426,11 +372,3 @@ def _rate(low: float, high: float | None) -> str:
     if high is None:
         return f"> {low:g}"
     return f"{low:g} - {high:g}" if high else "0"
-
-
-def _number(value: float | None, digits: int = 2) -> str:
-    return "–" if value is None else f"{value:,.{digits}f}"
-
-
-def _counts(*counts: int | None) -> Iterable[str]:
-    return ("–" if count is None else f"{count:,}" for count in counts)
