@@ -138,7 +138,7 @@ class JournalCounts(FieldMapping):
     device: str; commits: int; handles: int; blocks: int; commit_start_ns: list[int]; commit_time_ns: list[int]
 class KindWear(FieldMapping):
     kind: str; blocks: int; mean_erases: float; most_erases: int; erase_limit: int | None
-    mean_used_pct: float | None; used_pct: float | None
+    mean_used_pct: float | None; used_pct: float | None; even_host_bytes: float | None
 class LifetimeEstimate(FieldMapping):
     even_host_bytes: float | None; first_block_host_bytes: float | None; used_pct: float; used_slc_pct: float | None
 class LinkDirection(FieldMapping):
@@ -227,7 +227,7 @@ class ServiceTimeSummary(FieldMapping):
 class SettingExplanation(FieldMapping):
     key: str; value: str; unit: str; origin: str; default: str | None; doc: str; allowed: str
 class SlcCounts(FieldMapping):
-    folded_blocks: int
+    folded_blocks: int; folded_bytes: int
 class SpaceUse(FieldMapping):
     space_utilisation: float; gain_difference: float; gain_ratio: float | None
 class WriteBoosterUse(FieldMapping):

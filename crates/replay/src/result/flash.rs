@@ -206,6 +206,9 @@ pub struct KindWear {
     pub mean_used_pct: Option<f64>,
     /// Erases of the most worn block / erase limit; null without a limit.
     pub used_pct: Option<f64>,
+    /// Bytes that the host can write until all blocks of this kind, without spare ones, have reached their erase limit, if each byte needs as
+    /// many programs and erases as in the run; null without a limit, or if the run programmed none of these blocks.
+    pub even_host_bytes: Option<f64>,
 }
 
 impl KindWear {
@@ -213,7 +216,8 @@ impl KindWear {
     fn all(settings: &DeviceSettings, device: &Device) -> Vec<Self> {
         let groups = device.geometry().groups.iter().zip(erases(device)).enumerate();
         groups
-            .map(|(number, (group, BlockErases { blocks, sum, most }))| {
+            .map(|(number, (group, so_far))| {
+                let BlockErases { blocks, sum, most } = so_far;
                 let limit = (group.erase_limit > 0).then_some(group.erase_limit);
                 let mean = sum as f64 / blocks.max(1) as f64;
                 let used = |erases: f64| limit.map(|limit| 100.0 * erases / f64::from(limit));
@@ -225,6 +229,9 @@ impl KindWear {
                     erase_limit: limit,
                     mean_used_pct: used(mean),
                     used_pct: used(f64::from(most)),
+                    even_host_bytes: limit
+                        .map(|_| GroupLifetime::of(settings, device, number, so_far).even)
+                        .filter(|bytes| bytes.is_finite()),
                 }
             })
             .collect()
@@ -268,8 +275,8 @@ fn erases(device: &Device) -> Vec<BlockErases> {
 /// without an erase limit are not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LifetimeEstimate {
-    /// Bytes that the host can write until all blocks of a group (or all blocks in SLC mode) have reached their erase limit. Assumes that
-    /// each byte needs as many programs and erases as in the run. Null if the run erased no block.
+    /// Bytes that the host can write until all blocks of a group (or all blocks in SLC mode) have reached their erase limit; spare blocks are
+    /// not counted. Assumes that each byte needs as many programs and erases as in the run. Null if the run erased no block.
     #[schemars(extend("label" = "Lifetime, even wear", "short" = "Life", "digits" = 2, "better" = "higher", "shown_in" = "TB"))]
     pub even_host_bytes: Option<f64>,
     /// Bytes that the host can write until the most worn block reaches its erase limit; null if the run erased no block. Assumes that each
@@ -322,7 +329,8 @@ impl GroupLifetime {
         let (counters, geometry) = (device.counters(), device.geometry());
         let group = &geometry.groups[number];
         let (written, limit) = (counters.host_bytes_written as f64, f64::from(group.erase_limit));
-        let blocks = f64::from(group.blocks) * f64::from(geometry.planes);
+        // Spare blocks are empty until a block goes bad. With even wear all others go bad at about the same time.
+        let blocks = f64::from(group.blocks - group.spare_blocks) * f64::from(geometry.planes);
         let erases = counters.group_erases[number];
         // Wear is computed from filled blocks instead of erases, because the number of free blocks may have changed during the run.
         let block_bytes = f64::from(group.pages_per_block) * f64::from(group.page_bytes);

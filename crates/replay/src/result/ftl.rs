@@ -135,6 +135,9 @@ pub struct SlcCounts {
     /// Blocks folded from the SLC cache into other blocks.
     #[schemars(extend("label" = "SLC blocks folded"))]
     pub folded_blocks: u64,
+    /// Bytes that were moved from the SLC cache to other blocks by folding.
+    #[schemars(extend("label" = "Bytes folded"))]
+    pub folded_bytes: u64,
 }
 
 /// Use of the device's write buffer and read cache.

@@ -293,7 +293,10 @@ impl SimulationResult {
             map: MapCounts::new(device),
             gc: GcSummary::new(device),
             wear: WearSummary::new(settings, device),
-            slc: SlcCounts { folded_blocks: counters.folds },
+            slc: SlcCounts {
+                folded_blocks: counters.folds,
+                folded_bytes: counters.booster.folded_units * u64::from(device.geometry().unit_bytes),
+            },
             cache: CacheCounts::of(settings, counters),
             ufs: UfsUse::of(settings, device, elapsed + after),
             energy: EnergyUse::new(settings, device, &power),
