@@ -143,6 +143,15 @@ def inputs(folder: Path) -> None:
                 ]
             ),
         ],
+        "readings.txt": [
+            line
+            for hour, writes in enumerate((2000, 52_000))
+            for line in (
+                f"{3600 * hour}",
+                f"179 0 mmcblk0 9 0 80 5 {writes} 10 {40 * writes} 9 0 1 14 5 0 0 0 {writes} 0",
+            )
+        ],
+        "later.txt": ["179 0 mmcblk0 9 0 80 5 10 10 40 9 0 1 14"],
         "no_ufs.txt": ["device_descriptor/queue_depth:many"],
         "fio.json": ['{"fio version": "fio-3.36", "jobs": []}'],
         "model.toml": ["version = 99"],

@@ -22,7 +22,7 @@ PROMPT = re.compile(r"^(\$ |# (?=emmclab ))", re.MULTILINE)
 FINDING = 4
 #: Progress that a command prints if it works for longer than a second.
 PROGRESS = re.compile(
-    r".*(?:[\d,]+ requests, [\d.,]+(?: M)?/s|[\d,]+ of [\d,]+ (?:cells|simulations of options)(?:, .* left)?"
+    r".*(?:[\d,]+ requests, [\d.,]+(?: M)?/s|[\d,]+ of [\d,]+ (?:cells|simulations(?: of options)?)(?:, .*)?"
     r"|: [\d]+ (?:s|min|h) so far(?:, .*)?)\n"
 )
 

@@ -60,7 +60,7 @@ def bring(page: Path, folder: Path) -> None:
 @pytest.mark.parametrize(
     "page",
     [
-        *(*TUTORIALS, *COMING_FROM, ROOT / "docs/guides/sd-card-lies.md"),
+        *(*TUTORIALS, *COMING_FROM, ROOT / "docs/guides/sd-card-lies.md", ROOT / "docs/guides/lifetime.md"),
         *(pytest.param(ROOT / f"docs/guides/{name}.md", marks=pytest.mark.root) for name in MOUNTING),
     ],
     ids=lambda page: page.stem,

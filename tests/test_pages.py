@@ -209,6 +209,9 @@ KINDS: dict[str, Callable[[Path, Path], object]] = {
     "study": _study,
     "search": _searched,
     "advise": _advised,
+    "lifetime": lambda folder, page: _run(
+        "lifetime", "--daily", "1GB", "--device", "nexus5", "--capacity", "1GB", "--html", page, cwd=folder
+    ),
     "validate": _validated,
     "validations": lambda folder, page: _validated(folder, page, "chat", "gone.txt"),
     "devices": _devices,

@@ -21,8 +21,8 @@ from emmclab.cli.console import print_stdout, stdout
 PANELS = {
     "Traces": (*("profile", "record", "top", "convert", "head", "formats", "synth", "fit", "journal", "fleet"),),
     "Devices": (
-        *("simulate", "compare", "advise", "devices", "layers", "calibrate", "validate", "preset", "probe"),
-        "explain",
+        *("simulate", "compare", "advise", "lifetime", "devices", "layers", "calibrate", "validate", "preset"),
+        *("probe", "explain"),
     ),
     "Live": ("serve", "control", "crash", "durability"),
     "Applications": ("apps",),

@@ -37,6 +37,7 @@ NEEDS: dict[str, _Others] = {
     "compare": _BINNED,
     "devices": {"--figures": ("--check",), "--assume": ("--figures",), "--fio-host": ("--check",)},
     "advise": {"--budget": ("--deep",), "--results": ("--deep",)},
+    "lifetime": {"--like": ("--ext-csd", "--ufs")},
     "probe": {"--yes": ("--write",)},
     "explain": {"--images": ("--trace", "--one-at-a-time")},
     "serve": {
@@ -58,6 +59,11 @@ _OF_RECORDING = (
 EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
     **dict.fromkeys(("simulate", "compare", "serve"), _STATES_BEFORE),
     "advise": (*_STATES_BEFORE, ("--new", "--precondition"), ("--new", "--used")),
+    "lifetime": (
+        *(("--ext-csd", other) for other in ("--ufs", "--device", "--used")),
+        *(("--ufs", other) for other in ("--device", "--used")),
+        ("--used", "--filled"),
+    ),
     **dict.fromkeys((f"apps {name}" for name in ("run", "compare", "solutions", "live")), _STATES_BEFORE),
     **dict.fromkeys(("record", "top"), _MACHINES),
     "profile": (("--fsync", "--compare"), ("--fsync", "--against")),

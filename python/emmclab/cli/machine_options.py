@@ -9,7 +9,7 @@ from emmclab.cli.failures import ended_by_signals
 from emmclab.cli.options import option
 from emmclab.errors import ConfigError
 
-_UNITS = {"s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
+_UNITS = {"s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 Device = Annotated[
     list[str] | None,

@@ -31,6 +31,26 @@ _SOURCES = (
     "recording with --from"
 )
 
+ExtCsd = Annotated[
+    Path | None,
+    option(
+        "EXT_CSD register of an eMMC: 512 bytes, or the output of debugfs, mmc-utils, U-Boot or "
+        "hexdump; `-` for stdin.",
+        None,
+        "--ext-csd",
+    ),
+]
+Ufs = Annotated[
+    Path | None,
+    option(
+        "Descriptors of a UFS: its folder in sysfs, an archive or a listing (`grep -r .`) of this folder, or the "
+        "output of ufs-utils.",
+        None,
+        "--ufs",
+        metavar="PATH",
+    ),
+]
+
 
 @command(
     "emmclab preset --ext-csd /sys/kernel/debug/mmc0/mmc0:0001/ext_csd -o my.toml",
@@ -42,25 +62,8 @@ def preset(
     *,
     # A file name without an option is accepted only to print an error that names the option to use.
     word: Annotated[str | None, typer.Argument(metavar="FILE", hidden=True)] = None,
-    ext_csd: Annotated[
-        Path | None,
-        option(
-            "EXT_CSD register of an eMMC: 512 bytes, or the output of debugfs, mmc-utils, U-Boot or "
-            "hexdump; `-` for stdin.",
-            None,
-            "--ext-csd",
-        ),
-    ] = None,
-    ufs: Annotated[
-        Path | None,
-        option(
-            "Descriptors of a UFS: its folder in sysfs, an archive or a listing (`grep -r .`) of this folder, or "
-            "the output of ufs-utils.",
-            None,
-            "--ufs",
-            metavar="PATH",
-        ),
-    ] = None,
+    ext_csd: ExtCsd = None,
+    ufs: Ufs = None,
     recording: Annotated[
         Path | None,
         option("Registers that `emmclab record` has stored with a trace.", None, "--from", metavar="RECORDING"),
@@ -81,7 +84,7 @@ def preset(
     """Create a device preset from the registers of a real device."""
     if word is not None:
         raise _without_option(word)
-    device_registers = _read(ext_csd, ufs, recording)
+    device_registers = read_registers(ext_csd, ufs, recording)
     derived = device_registers.preset(like=like, name=name or (output.stem if output is not None else None))
     if output is not None:
         write_atomically(output, derived.toml)
@@ -129,7 +132,7 @@ def _is_device(word: str) -> bool:
     return True
 
 
-def _read(ext_csd: Path | None, ufs: Path | None, recording: Path | None) -> Registers:
+def read_registers(ext_csd: Path | None, ufs: Path | None, recording: Path | None = None) -> Registers:
     """Read registers from the source that is not None; it is an error if none or several are given."""
     sources = [path for path in (ext_csd, ufs, recording) if path is not None]
     if len(sources) != 1:

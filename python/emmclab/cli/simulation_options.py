@@ -301,7 +301,7 @@ def _daily(text: str, traces: Sequence[Trace]) -> str:
     """
     if hours := _HOURS.fullmatch(text):
         return _size(float(hours[1]) / 24 * _of_traces(text, traces))
-    return _size(_of_fleet(Path(text))) if Path(text).is_file() else text
+    return _size(daily_bytes_of_fleet(Path(text))) if Path(text).is_file() else text
 
 
 def _of_traces(text: str, traces: Sequence[Trace]) -> float:
@@ -323,7 +323,7 @@ def _write_volume(trace: Trace) -> tuple[float, float]:
     return sum(writes), profile["duration_s"] or 0.0
 
 
-def _of_fleet(path: Path) -> float:
+def daily_bytes_of_fleet(path: Path) -> float:
     """Return the bytes written per day: the median over the recordings of a fleet."""
     # Imported here because these imports take time, and most runs do not need them.
     from statistics import median

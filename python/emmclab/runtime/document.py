@@ -236,6 +236,17 @@ def size(amount: float | None) -> str:
     return next(larger, f"{significant(amount)} B")
 
 
+def decimal_size(amount: float) -> str:
+    """Format a number of bytes with a decimal unit (1 TB is 10^12 bytes), as for endurance.
+
+    >>> [decimal_size(value) for value in (0, 4096, 5e9, 22.4e12, 3e15)]
+    ['0 B', '4.1 KB', '5 GB', '22.4 TB', '3,000 TB']
+    """
+    units = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3))
+    larger = (f"{significant(amount / unit)} {name}" for name, unit in units if abs(amount) >= unit)
+    return next(larger, f"{significant(amount)} B")
+
+
 def significant(value: float, digits: int = 3, least: int = 0) -> str:
     """Format a number with `digits` significant digits and at least `least` decimals.
 

@@ -83,7 +83,7 @@ pub(super) static KINDS: &[ForeignFileKind] = &[
             });
             all && (head.lines().count() == 1 || head.lines().next().is_some_and(|line| line.iter().any(u8::is_ascii_alphabetic)))
         },
-        hint: record!("counters have neither times nor addresses: "),
+        hint: record!("`emmclab lifetime` takes two readings of such counters; a trace has times and addresses: "),
     },
     ForeignFileKind {
         noun_phrase: "dumpsys diskstats of Android",

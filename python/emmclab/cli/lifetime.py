@@ -1,0 +1,296 @@
+"""`emmclab lifetime SOURCE`."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+from emmclab.advice.lifetime import FILLED_PCT, LIMIT_FACTOR, Lifetime, estimate_lifetime, starting_wear
+from emmclab.advice.lifetime_load import Load, load_of_pattern, load_of_trace
+from emmclab.advice.lifetime_text import bounds, cautions, headline, most_important, remarks, tables
+from emmclab.calibration.registers import Registers
+from emmclab.cli.command import command
+from emmclab.cli.console import in_a_folder, print_json, print_stderr, stdout
+from emmclab.cli.machine_options import parse_duration
+from emmclab.cli.name_completion import complete_words, device_names
+from emmclab.cli.options import AsJson, Reading, argument, one_per_recording, option
+from emmclab.cli.preset import ExtCsd, Ufs, read_registers
+from emmclab.cli.progress import Counter
+from emmclab.cli.simulation_options import (
+    Capacity,
+    DeviceName,
+    FlushEvery,
+    Images,
+    Settings,
+    Used,
+    configured,
+    daily_bytes_of_fleet,
+    preconditioned,
+)
+from emmclab.cli.tables import print_line, show_table
+from emmclab.errors import ConfigError
+from emmclab.simulation.device import Device
+from emmclab.traces.disk_counters import growth, holds_counters
+from emmclab.traces.reading import combine
+from emmclab.traces.recorded_registers import recorded_devices
+from emmclab.traces.trace import Trace
+from emmclab.traces.workload import size_of
+
+_DECIMAL = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])B?", re.IGNORECASE)
+_POWERS = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_SECTOR_BYTES = 512
+#: Options that describe a load without a trace, with their defaults.
+_PATTERN, _SIZE, _SPAN = "random", "4KB", "1GB"
+
+
+@command(
+    "emmclab lifetime trace.parquet --device emmc51-cache --daily 5GB",
+    "emmclab lifetime monday.txt tuesday.txt --over 1d --disk mmcblk0 --ext-csd ext_csd.txt # /proc/diskstats twice",
+    "emmclab lifetime --daily 5GB --pattern sequential --size 512KB --device ufs31 --html life.html",
+)
+def lifetime(
+    *,
+    sources: Annotated[
+        list[Path] | None,
+        argument(
+            "SOURCE...",
+            "Traces of any format, or one or two files with two readings of /proc/diskstats or /sys/block/DISK/stat; "
+            "none with --daily.",
+            callback=one_per_recording,
+        ),
+    ] = None,
+    daily: Annotated[
+        str | None,
+        option(
+            "Bytes written in a day, decimal (5GB is 5,000,000,000), or the table of a fleet (its median recording). "
+            "Default: as recorded, for the whole day.",
+            "Load",
+            metavar="SIZE|FLEET",
+        ),
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        option(
+            f"Addresses of a load without a trace; default: {_PATTERN}.",
+            "Load",
+            metavar="random|sequential",
+            autocompletion=complete_words("random", "sequential"),
+        ),
+    ] = None,
+    size: Annotated[
+        str | None,
+        option(f"Size of its writes; default: {_SIZE}, or the mean of the counters.", "Load", metavar="SIZE"),
+    ] = None,
+    span: Annotated[
+        str | None, option(f"Size of its address range; default: {_SPAN}.", "Load", advanced=True, metavar="SIZE")
+    ] = None,
+    over: Annotated[
+        str | None,
+        option("Time between two readings of counters, for example 1d.", "Load", advanced=True, metavar="TIME"),
+    ] = None,
+    disk: Annotated[
+        str | None,
+        option("Disk of the readings; default: the only one that was written.", "Load", advanced=True, metavar="NAME"),
+    ] = None,
+    flush_every: FlushEvery = 0,
+    device: DeviceName = "nexus5",
+    settings: Settings = [],  # noqa: B006
+    capacity: Capacity = None,
+    ext_csd: ExtCsd = None,
+    ufs: Ufs = None,
+    like: Annotated[
+        str | None,
+        option(
+            "Preset for what registers do not state, such as latencies and erase limits; default: by kind and version.",
+            advanced=True,
+            metavar="DEVICE",
+            autocompletion=device_names,
+        ),
+    ] = None,
+    filled: Annotated[
+        float, option("Share of the capacity that holds other data, percent.", "State", min=0, max=100)
+    ] = FILLED_PCT,
+    used: Used = None,
+    limit_factor: Annotated[
+        float,
+        option("Factor within which the erase limits are known; 1: exactly.", "State", advanced=True, metavar="FACTOR"),
+    ] = LIMIT_FACTOR,
+    seeds: Annotated[int, option("Number of seeds, where a run has random choices.", advanced=True, min=1)] = 3,
+    images: Images = None,
+    html: Annotated[Path | None, option("Also write a page.", callback=in_a_folder)] = None,
+    jobs: Annotated[int, option("Number of simulations at a time; 0 for one per processor.", advanced=True, min=0)] = 0,
+    as_json: AsJson = False,
+    reading: Reading,
+) -> None:
+    """Estimate how long the flash of a device lasts: years, bytes written (TBW), and what wears out first.
+
+    The device is simulated under the load until its wear is steady; the wear per byte and the erase limits of each
+    kind of block give the years. Bounds come from seeds and from what is known of the limits, and each assumption is
+    tried in another way. TB and GB are decimal.
+    """
+    paths = sources or []
+    daily_bytes = None if daily is None else _daily_bytes(daily)
+    trace = None
+    if paths and not holds_counters(paths[0]):
+        _refuse_with_a_trace(pattern=pattern, size=size, span=span, over=over, disk=disk)
+        opened = [reading.open(path) for path in paths]
+        trace = opened[0] if len(opened) == 1 else combine(opened)
+        load = load_of_trace(trace, daily_bytes, flush_every)
+    else:
+        reading.refuse("this load")
+        load = _load_without_a_trace(paths, daily_bytes, pattern, size, span, over, disk, flush_every)
+    registers = read_registers(ext_csd, ufs) if ext_csd or ufs else None
+    start, notes = None, list[str]()
+    if registers is None:
+        configuration = configured(device, settings, capacity)
+    else:
+        if trace is not None:
+            _require_the_recorded_device(registers, trace)
+        made = registers.preset(like=like).device
+        configuration = _changed(made, settings, capacity)
+        start, notes = starting_wear(registers.report)
+    with Counter(f"lifetime of {configuration.name}", "simulations") as counter:
+        life = estimate_lifetime(
+            configuration,
+            load,
+            filled_pct=filled,
+            used=None if used is None else preconditioned("none", used, () if trace is None else (trace,)),
+            registers=start,
+            seeds=seeds,
+            limit_factor=limit_factor,
+            trace=trace,
+            images=None if images is None else str(images),
+            jobs=jobs,
+            progress=lambda done, total: counter(done, total, 0),
+        )
+    life.notes.extend(notes)
+    if html is not None:
+        from emmclab.pages.lifetime import write_lifetime
+
+        write_lifetime(life, html)
+        print_stderr(f"report: {html}")
+    if as_json:
+        for text in cautions(life):
+            print_stderr(f"warning: {text}")
+        print_json(life.to_dict())
+    else:
+        _show(life)
+
+
+def _show(life: Lifetime) -> None:
+    console = stdout()
+    for text in cautions(life):
+        print_line(console, f"warning: {text}", "yellow")
+    print_line(console, headline(life), "bold")
+    for text in bounds(life):
+        print_line(console, f"  {text}")
+    if text := most_important(life):
+        print_line(console, text)
+    for table in tables(life):
+        show_table(console, table)
+    console.print()
+    for text in remarks(life):
+        print_line(console, text, "dim")
+
+
+def _daily_bytes(text: str) -> float:
+    """Return a decimal amount, or the median of a fleet, in bytes per day."""
+    if match := _DECIMAL.fullmatch(text.strip()):
+        if amount := float(match[1]) * _POWERS[match[2].upper()]:
+            return amount
+    elif Path(text).is_file():
+        return daily_bytes_of_fleet(Path(text))
+    raise ConfigError(
+        f"`{text}` is no amount of bytes per day",
+        field="--daily",
+        hint="give a decimal amount such as 500MB or 5GB, or the table of a fleet (`emmclab fleet`)",
+    )
+
+
+def _bytes(text: str, name: str) -> int:
+    """Return a size in bytes, in whole sectors."""
+    amount = size_of(text)
+    if not amount or amount % _SECTOR_BYTES:
+        raise ConfigError(
+            f"`{text}` is no size of whole sectors of {_SECTOR_BYTES} bytes", field=name, hint="give for example 4KB"
+        )
+    return amount
+
+
+def _refuse_with_a_trace(**given: str | None) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ConfigError(
+                f"--{name} has no effect with a trace, which has times, sizes and addresses of its own",
+                field=f"--{name}",
+                hint="leave it out",
+            )
+
+
+def _load_without_a_trace(
+    paths: list[Path],
+    daily_bytes: float | None,
+    addresses: str | None,
+    size: str | None,
+    span: str | None,
+    over: str | None,
+    disk: str | None,
+    flush_every: int,
+) -> Load:
+    """Return the load of disk counters, or of an amount alone."""
+    if addresses not in (None, "random", "sequential"):
+        raise ConfigError(f"there is no pattern `{addresses}`", field="--pattern", hint="give random or sequential")
+    is_sequential = addresses == "sequential"
+    span_bytes = _bytes(span or _SPAN, "--span")
+    if not paths:
+        if daily_bytes is None:
+            raise ConfigError(
+                "there is no source", field="SOURCE", hint="give a trace, readings of counters or --daily"
+            )
+        for name, value in (("--over", over), ("--disk", disk)):
+            if value is not None:
+                raise ConfigError(f"{name} has no effect without readings of counters", field=name, hint="leave it out")
+        write_bytes = _bytes(size or _SIZE, "--size")
+        return load_of_pattern(
+            daily_bytes, is_sequential=is_sequential, size=write_bytes, span=span_bytes, flush_every=flush_every
+        )
+    if len(paths) > 2:
+        raise ConfigError(
+            f"there are {len(paths)} files of counters, and two readings are needed",
+            field="SOURCE",
+            hint="give the first and the last",
+        )
+    grown = growth(paths, disk, None if over is None else parse_duration(over, "--over"))
+    mean = max(_SECTOR_BYTES, round(grown.bytes_written / grown.writes / _SECTOR_BYTES) * _SECTOR_BYTES)
+    counted = grown.bytes_written / grown.seconds * 86_400
+    return load_of_pattern(
+        counted if daily_bytes is None else daily_bytes,
+        is_sequential=is_sequential,
+        size=mean if size is None else _bytes(size, "--size"),
+        span=span_bytes,
+        flush_every=flush_every or (round(grown.writes / grown.flushes) or 1 if grown.flushes else 0),
+        origin="given" if daily_bytes is not None else f"counted over {grown.seconds / 3600:,.3g} h",
+        name=f"the counters of {grown.disk or paths[0].name}",
+        is_mean_size=size is None,
+    )
+
+
+def _changed(device: Device, settings: list[str], capacity: str | None) -> Device:
+    """Return the device of registers with these settings."""
+    values = dict(setting.partition("=")[::2] for setting in settings)
+    changed = device.set(values) if values else device
+    return changed if capacity is None else changed.with_capacity(capacity)
+
+
+def _require_the_recorded_device(registers: Registers, trace: Trace) -> None:
+    """Reject registers of another device than the one whose registers a recording contains."""
+    stated = registers.report.capacity
+    for recorded in recorded_devices(trace.header, trace.name):
+        own = recorded.report and recorded.report.capacity
+        if own and stated and own.bytes != stated.bytes:
+            raise ConfigError(
+                f"{registers.source} has the registers of another device than {trace.name}: {stated.bytes:,} bytes "
+                f"in place of {own.bytes:,}",
+                file=registers.source,
+                field="SOURCE",
+                hint="give the registers of the recorded device, or a trace without registers",
+            )
