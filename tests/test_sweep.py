@@ -169,8 +169,8 @@ def test_a_cell_that_crashes_is_set_apart_and_the_rest_goes_on(study: Path, whol
     chosen, cells = Study.named(str(study)), with_crashing(study)
     outcome = run_cells(chosen, Folder(tmp_path / "small"), Pool(2), cells=cells)
     (missing,) = outcome.missing
-    assert (missing.key, missing.seed) == (cells[7].key, cells[7].input.seed)
-    assert missing.reason == f"it crashed its process {CRASHES} times: its process was ended by SIGKILL"
+    assert (missing["key"], missing["seed"]) == (cells[7].key, cells[7].input.seed)
+    assert missing["reason"] == f"it crashed its process {CRASHES} times: its process was ended by SIGKILL"
     assert outcome.about["missing"] == 1
     assert Results.load(tmp_path / "small").missing == 1
     assert kept_cells(tmp_path) == CELLS - 1

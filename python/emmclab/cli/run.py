@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from emmclab.runtime.result_storage import Place
     from emmclab.studies import Study
-    from emmclab.studies.store import Finished, Missing
-    from emmclab.studies.stored_types import FailedRow
+    from emmclab.studies.store import Finished
+    from emmclab.studies.stored_types import FailedRow, MissingCell
 
 #: Maximum number of study cells (runs) that are listed as ended early or as missing.
 _SHOWN = 10
@@ -139,24 +139,16 @@ def _run_shard(study: Study, place: Place, engine: Any, text: str, limit: int, a
     import contextlib
 
     from emmclab.studies.run import Shard, run_part
-    from emmclab.studies.store import Missing
+    from emmclab.studies.store import missing_cell
 
     shard = Shard.parse(text)
     cells = shard.share(study.cells())
     name = f"{study.name}, shard {text}"
     with contextlib.closing(engine), keeping(study, cells, place), StudyMeter(name) as meter:
         reasons = run_part(place, engine, str(shard), cells, images_limit=limit, progress=meter, note=print_stderr)
-    missing = [Missing.of(cell, reasons[cell.key]) for cell in cells if cell.key in reasons]
+    missing = [missing_cell(cell, reasons[cell.key]) for cell in cells if cell.key in reasons]
     if as_json:
-        print_json(
-            {
-                "study": study.name,
-                "shard": text,
-                "cells": len(cells),
-                "results": str(place),
-                "missing": [row.__dict__ for row in missing],
-            }
-        )
+        print_json({"study": study.name, "shard": text, "cells": len(cells), "results": str(place), "missing": missing})
     else:
         print_stdout(f"{name}: {len(cells) - len(missing):,} of {len(cells):,} cells are stored in {place}")
         print_stdout("Next: emmclab collect STUDY RESULTS... -o all.parquet, when all shards have ended")
@@ -245,21 +237,21 @@ def _print_json(finished: Finished, place: Place) -> None:
     )
     about = {**finished.about, "results": str(place), "digest": finished.digest}
     about |= {"ended_early": early, "overloaded": overloaded, "overloaded_runs": finished.overloaded_runs}
-    parts: dict[str, object] = {"missing_cells": [row.__dict__ for row in finished.missing]}
+    parts: dict[str, object] = {"missing_cells": finished.missing}
     if finished.counts["cuts"] or finished.failures:
         results = Results.load(place, of_run=summed)
         parts |= {"cuts": results.cuts, "failures": results.failures}
     print_json(about | {name: part for name, part in parts.items() if part})
 
 
-def _refuse_missing(missing: Sequence[Missing], cells: int, rerun: str) -> None:
+def _refuse_missing(missing: Sequence[MissingCell], cells: int, rerun: str) -> None:
     """List study cells without a result and the commands that repeat them; raise an error if there are any."""
     if not missing:
         return
     for row in missing[:_SHOWN]:
-        place = f"{row.input} on {row.device}" if row.device else row.input
-        print_stderr(f"set aside: {place} ({row.grid}, seed {row.seed}): {row.reason or 'it was not run'}")
-        print_stderr(f"  repeat it: {rerun} --cell {row.key[:_KEY_DIGITS]}")
+        place = f"{row['input']} on {row['device']}" if row["device"] else row["input"]
+        print_stderr(f"set aside: {place} ({row['grid']}, seed {row['seed']}): {row['reason'] or 'it was not run'}")
+        print_stderr(f"  repeat it: {rerun} --cell {row['key'][:_KEY_DIGITS]}")
     if len(missing) > _SHOWN:
         print_stderr(f"and {len(missing) - _SHOWN:,} more; index.json lists them")
     raise EmmclabError(

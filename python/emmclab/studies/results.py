@@ -13,7 +13,7 @@ from emmclab.runtime.lists import Names, several
 from emmclab.runtime.result_storage import Place
 from emmclab.studies.kinds import PROFILES, RUNS, kind_of_cell
 from emmclab.studies.power_cut_settings import CutRun
-from emmclab.studies.store import Digest, Store
+from emmclab.studies.store import Store
 from emmclab.studies.stored_types import About, Entry, FailedCell, Run
 from emmclab.traces.profile import Profile
 from emmclab.traces.workload import workload_groups, workloads
@@ -52,12 +52,12 @@ class Results:
     @staticmethod
     def of_entries(about: About, texts: Iterable[str], *, of_run: Callable[[Run], Run] | None = None) -> "Results":
         """Create results from stored entries, which are JSON texts in the order of the study."""
-        digest = Digest()
+        digest = hashlib.sha256()
         results = Results(about, {}, [], "")
         for text in texts:
-            digest.add(hashlib.sha256(text.encode()).hexdigest())
+            digest.update(hashlib.sha256(text.encode()).hexdigest().encode())
             results._take(json.loads(text), of_run)
-        return replace(results, digest=digest.text)
+        return replace(results, digest=digest.hexdigest()[:16])
 
     def _take(self, entry: Entry, of_run: Callable[[Run], Run] | None) -> None:
         cell = entry["cell"]

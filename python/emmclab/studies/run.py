@@ -36,8 +36,8 @@ from emmclab.studies.input import Input
 from emmclab.studies.kinds import CellKind
 from emmclab.studies.result_rows import ask
 from emmclab.studies.results import Results
-from emmclab.studies.store import IMAGES_BYTES, Finished, Keeper, Missing, Store, missing_about, row_of_cell
-from emmclab.studies.stored_types import About, FittedTo, FurtherAbout, Run
+from emmclab.studies.store import IMAGES_BYTES, Finished, Keeper, Store, missing_about, missing_cell, row_of_cell
+from emmclab.studies.stored_types import About, FittedTo, FurtherAbout, MissingCell, Run
 
 #: Parquet metadata key under which a table stores its provenance.
 MADE_OF = "emmclab_made_of"
@@ -359,7 +359,7 @@ _ABOUT = "emmclab"
 _HINT = "write one with `emmclab collect STUDY RESULTS... -o all.parquet`"
 
 
-def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output: Path) -> list[Missing]:
+def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output: Path) -> list[MissingCell]:
     """Write the results of all cells, from all places in which they are stored, as one Parquet file, ordered by key.
 
     A row contains the `key` of its cell, its `number` in the study, its `kind` (the table with its figures), the
@@ -374,7 +374,7 @@ def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output
         raise InputError.of(error, output) from error
 
 
-def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output: Path) -> list[Missing]:
+def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output: Path) -> list[MissingCell]:
     numbers = {cell.key: number for number, cell in enumerate(cells)}
     missing = []
     with folder_aside(output.absolute().parent) as aside:
@@ -392,7 +392,7 @@ def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], outpu
         with TableFile(aside, "all") as table:
             for key, result, text in ask(parts, aside, sorted(numbers), ("result", "rows")):
                 if result is None:
-                    missing.append(Missing.of(cells[numbers[key]]))
+                    missing.append(missing_cell(cells[numbers[key]]))
                     continue
                 kind, row = row_of_cell(text)
                 table.add({"key": key, "number": numbers[key], "kind": kind, "result": result} | row)

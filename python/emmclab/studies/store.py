@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -47,23 +47,6 @@ _EACH_S, _MOST_S = 0.1, 10.0
 _MANY_CELLS, _MANY_PARTS = 4_096, 1_000
 
 
-class Digest:
-    """A digest of results in order: the SHA-256 over the SHA-256 of each result."""
-
-    def __init__(self) -> None:
-        """Create the digest of an empty sequence of results."""
-        self._hash = hashlib.sha256()
-
-    def add(self, hashed: str) -> None:
-        """Add the next result, given as the SHA-256 of its JSON."""
-        self._hash.update(hashed.encode())
-
-    @property
-    def text(self) -> str:
-        """Return the first 16 digits of the digest."""
-        return self._hash.hexdigest()[:16]
-
-
 def lines_of(entry: Entry) -> str:
     """Return the table rows of a result as text, one per line, in the form in which they are stored."""
     return "\n".join(f"{table} {form_of(row)} {text_of(row)}" for table, row in rows_of(entry))
@@ -90,30 +73,21 @@ def rows_of(entry: Entry) -> Iterator[tuple[str, Row]]:
     yield from kind_of_cell(cell["grid"], cell.get("options")).rows(cell, entry["result"])
 
 
-@dataclass(frozen=True)
-class Missing:
-    """A study cell without a result, and the reason if it is known."""
-
-    key: str
-    grid: str
-    input: str
-    seed: int
-    device: str = ""
-    reason: str = ""
-
-    @staticmethod
-    def of(cell: Cell, reason: str = "") -> "Missing":
-        """Describe a cell (a single run of a study) that has no result."""
-        return Missing(cell.key, cell.grid, cell.input.name, cell.input.seed, cell.device_name, reason)
-
-    def to_dict(self) -> MissingCell:
-        """Return all fields."""
-        return cast("MissingCell", asdict(self))
+def missing_cell(cell: Cell, reason: str = "") -> MissingCell:
+    """Describe a cell (a single run of a study) that has no result, with the reason if it is known."""
+    return {
+        "key": cell.key,
+        "grid": cell.grid,
+        "input": cell.input.name,
+        "seed": cell.input.seed,
+        "device": cell.device_name,
+        "reason": reason,
+    }
 
 
-def missing_about(missing: Sequence[Missing]) -> FurtherAbout:
+def missing_about(missing: Sequence[MissingCell]) -> FurtherAbout:
     """Return the stored fields about cells without a result: their number, and the names of their grids."""
-    return {"missing": len(missing), "missing_grids": list(dict.fromkeys(cell.grid for cell in missing))}
+    return {"missing": len(missing), "missing_grids": list(dict.fromkeys(cell["grid"] for cell in missing))}
 
 
 @dataclass
@@ -130,7 +104,7 @@ class Finished:
     #: Number of overloaded runs.
     overloaded_runs: int = 0
     overloaded: list[RunRow] = field(default_factory=list)
-    missing: list[Missing] = field(default_factory=list)
+    missing: list[MissingCell] = field(default_factory=list)
 
 
 class Store:
@@ -299,7 +273,8 @@ class Store:
         """
         by_key = {cell.key: cell for cell in cells}
         finished = Finished(about, counts=dict.fromkeys(TABLES, 0))
-        digest = Digest()
+        # The digest of the results in order is the SHA-256 over the SHA-256 of each result.
+        digest = hashlib.sha256()
         self.join()
         with contextlib.ExitStack() as files:
             aside = files.enter_context(self.place.aside())
@@ -307,10 +282,10 @@ class Store:
             notes = _Notes(finished)
             for key, rows in self.ask(list(by_key), "rows"):
                 if rows is None:
-                    finished.missing.append(Missing.of(by_key[key], reasons.get(key, "")))
+                    finished.missing.append(missing_cell(by_key[key], reasons.get(key, "")))
                     continue
                 hashed, lines = result_lines(rows)
-                digest.add(hashed)
+                digest.update(hashed.encode())
                 notes.take(lines[0])
                 for line in lines:
                     tables[line.table].add_line(line)
@@ -319,13 +294,13 @@ class Store:
                     self.place.write(f"{name}.parquet", table.write(made_of), is_derived=True)
                 else:
                     self.place.remove(f"{name}.parquet")
-        finished.digest = digest.text
+        finished.digest = digest.hexdigest()[:16]
         if finished.missing:
             finished.about = {**about, **missing_about(finished.missing)}
-        without = {cell.key for cell in finished.missing}
+        without = {cell["key"] for cell in finished.missing}
         index: Index = {"study": finished.about, "cells": [key for key in by_key if key not in without]}
         if finished.missing:
-            index["missing"] = [cell.to_dict() for cell in finished.missing]
+            index["missing"] = finished.missing
         self.place.write("index.json", to_checked_json(index))
         return finished
 
