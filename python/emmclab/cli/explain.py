@@ -34,7 +34,7 @@ from emmclab.cli.progress import Meter
 from emmclab.cli.show_profile import show_activity
 from emmclab.cli.simulation_options import Capacity, configured
 from emmclab.cli.tables import framed, print_line, show_explained
-from emmclab.core_types import ClockJumpRow, RecordedActivity, SettingExplanation
+from emmclab.core_types import ClockJumpRow, RecordedActivity
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.document import Row, size
 from emmclab.simulation.device import Device
@@ -282,7 +282,9 @@ def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
         if setting.allowed:
             meaning.append(f" [{setting.allowed}]")
         if setting.key == "timing.write_complete":
-            meaning.append(f" Here: writes complete {_completion(rows)}.")
+            cache_kb = next(row.value for row in rows if row.key == "cache.size_kb")
+            completion = completion_of(setting.value.strip('"'), cache_kb != "0")
+            meaning.append(f" Here: writes complete {completion}.")
         meanings.append(meaning)
         default = (setting.default or "–",) if changed else ()
         cells = (setting.key, setting.value, *default, setting.unit, setting.origin)
@@ -304,12 +306,6 @@ def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
         "(`emmclab serve DEVICE --sdhci SOCKET`), and a result has wear.lifetime.used_pct.",
         "dim",
     )
-
-
-def _completion(settings: Sequence[SettingExplanation]) -> str:
-    """Return a text that states when the device reports a write as complete."""
-    values = {row.key: row.value for row in settings}
-    return completion_of(values["timing.write_complete"].strip('"'), values["cache.size_kb"] != "0")
 
 
 def _show(console: Console, explained: _ExplainedTrace) -> None:

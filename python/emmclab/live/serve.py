@@ -59,13 +59,6 @@ _core.delete_left_ublk(int(sys.argv[2]))"""
 MORE_PATH = ":/usr/sbin:/sbin"
 
 
-def _cleaner() -> list[str]:
-    """Return the command line of a helper that deletes the ublk device if its process is killed."""
-    import sys  # Imported here: only ublk devices need it.
-
-    return [sys.executable, "-c", _CLEANER, str(Path(__file__).absolute().parents[1])]
-
-
 class ServeOptions(TypedDict, total=False):
     """The options of `serve`; omitted options have their defaults."""
 
@@ -239,7 +232,11 @@ def serve(device: Device | str, **options: Unpack[ServeOptions]) -> LiveDevice:
     try:
         if loop or ublk:
             if ublk:
-                path = live.serve_ublk(cleaner=_cleaner())
+                import sys  # Imported here: only ublk devices need it.
+
+                # The command line of a helper that deletes the ublk device if this process is killed.
+                cleaner = [sys.executable, "-c", _CLEANER, str(Path(__file__).absolute().parents[1])]
+                path = live.serve_ublk(cleaner=cleaner)
             else:
                 path = live.serve_loop(partitions=values["partitions"], dirty_bytes=values["dirty_bytes"])
             served.paths.append(fspath(path))

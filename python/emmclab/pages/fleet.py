@@ -55,13 +55,14 @@ def render(tables: Sequence[Table], result: Summary | FleetComparison) -> str:
     parts = [(group.name, group) for group in groups]
     sums = {name: _by_name(counts, result) for name, counts in tables[0].histograms(result.by).items()}
     left_out = len(result.groups) - len(groups)
+    in_groups = f" in {len(result.groups)} groups by {', '.join(result.by)}" if result.by else ""
     return _page(
         tables,
         [*_over_recordings(parts), *_over_requests(tables[0], sums, [group.name for group in groups])],
         title="fleet" + (f" by {', '.join(result.by)}" if result.by else ""),
         head=Head(
             result.headline(),
-            lead=[_recordings_text(result)],
+            lead=[f"{result.whole.recordings:,} recordings{in_groups}."],
             tiles=_tiles(result.whole),
             notices=_refused([("", result)]),
             picture="mean_response_ms",
@@ -171,11 +172,6 @@ def _titled(name: str, table: TextTable) -> list[Part]:
     """Return a table, with the name of its fleet as a heading if there are several fleets."""
     titled = table._replace(title=f"{table.title} of {name}") if name else table
     return [*([Heading(name)] if name else []), titled if table.rows else Note("None.", "quiet")]
-
-
-def _recordings_text(summary: Summary) -> str:
-    groups = f" in {len(summary.groups)} groups by {', '.join(summary.by)}" if summary.by else ""
-    return f"{summary.whole.recordings:,} recordings{groups}."
 
 
 def _refused(summaries: Sequence[tuple[str, Summary]]) -> list[Notice]:

@@ -337,17 +337,11 @@ def _effect_line(ranked: Ranked, effect: Effect) -> str:
     """Return the effect of a varied setting in words, with the number of paired runs that show it."""
     best, worst = (setting_text(((effect.key, value),)) for value in (effect.best, effect.worst))
     label, value = _lower(ranked.metric.label), ranked.metric.text(effect.best_mean)
+    agreeing = "all" if effect.agreeing == effect.pairs else f"{effect.agreeing:,} of"
     return (
-        f"{best} has the {_first(ranked)} {label}: {value}, "
-        f"{_distance(effect.best_mean, effect.worst_mean)} {worst}, in {_pairs(effect)}"
+        f"{best} has the {_first(ranked)} {label}: {value}, {_distance(effect.best_mean, effect.worst_mean)} {worst}, "
+        f"in {agreeing} {effect.pairs:,} pairs of runs that differ only in it"
     )
-
-
-def _pairs(effect: Effect) -> str:
-    """Return a text on how often the best value wins, of all pairs of runs that differ only in the setting."""
-    if effect.agreeing == effect.pairs:
-        return f"all {effect.pairs:,} pairs of runs that differ only in it"
-    return f"{effect.agreeing:,} of {effect.pairs:,} pairs of runs that differ only in it"
 
 
 def _within(ranked: Ranked) -> str:

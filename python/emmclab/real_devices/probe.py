@@ -240,12 +240,8 @@ def _write_curves(run: "_Run") -> list[Point]:
     for order in ("sequential", "random"):
         small = [size for size in _SIZES_KB if size < _WHOLE_FROM_KB]
         speeds |= {(order, size_kb): run.some("write", order, size_kb) for size_kb in reversed(small)}
-    return [Point("write", order, size_kb, speed) for (order, size_kb), speed in sorted(speeds.items(), key=_by_size)]
-
-
-def _by_size(item: tuple[tuple[str, int], float]) -> tuple[int, str]:
-    (order, size_kb), _ = item
-    return size_kb, order
+    by_size = sorted(speeds.items(), key=lambda item: item[0][::-1])
+    return [Point("write", order, size_kb, speed) for (order, size_kb), speed in by_size]
 
 
 def page_size(times_ms: Sequence[float]) -> int | None:

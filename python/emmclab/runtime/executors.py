@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
 from queue import SimpleQueue
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from emmclab.errors import EmmclabError
 
@@ -144,7 +144,10 @@ class Pool:
     def __init__(self, jobs: int) -> None:
         """Set the number of processes."""
         self.jobs = jobs
-        self._context: Any = multiprocessing.get_context(_start_method())
+        # The fork server of multiprocessing creates its socket in a subfolder of the temporary folder.
+        socket = len(os.fsencode(tempfile.gettempdir())) + len("/pymp-xxxxxxxx/listener-xxxxxxxx")
+        method = "forkserver" if os.name == "posix" and socket <= _SOCKET_PATH_BYTES else "spawn"
+        self._context: Any = multiprocessing.get_context(method)
 
     def run(
         self, work: Work[Task, Outcome], next_task: NextTask[Task], files: Sequence[str] = ()
@@ -231,12 +234,6 @@ class Pool:
         process.start()
         worker_end.close()
         return _Worker(process, own_end)
-
-
-def _start_method() -> Literal["forkserver", "spawn"]:
-    # The fork server of multiprocessing creates its socket in a subfolder of the temporary folder.
-    socket = len(os.fsencode(tempfile.gettempdir())) + len("/pymp-xxxxxxxx/listener-xxxxxxxx")
-    return "forkserver" if os.name == "posix" and socket <= _SOCKET_PATH_BYTES else "spawn"
 
 
 def _ending(worker: _Worker) -> str:

@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,7 +109,9 @@ class Cell:
         impossible, this is also a result: the cell has `failed`.
         """
         try:
-            return {"cell": self.identity(), "result": dict(self._result(images))}
+            options = self._options()
+            result = self.kind.run(Work(self.input, options, _parsed(self.options), self._configured, images))
+            return {"cell": self.identity(), "result": dict(result)}
         except EmmclabError as error:
             if isinstance(error, (InputError, UnsupportedError)) or error.errno is not None:
                 raise
@@ -149,10 +150,6 @@ class Cell:
                 hint="run the study again, which repeats only the cells of this device",
             ).in_file(self.device)
         return device
-
-    def _result(self, images: Images | None) -> Mapping[str, object]:
-        options = self._options()
-        return self.kind.run(Work(self.input, options, _parsed(self.options), self._configured, images))
 
 
 @functools.lru_cache(maxsize=64)

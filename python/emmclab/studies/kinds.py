@@ -18,7 +18,7 @@ from emmclab import _core
 from emmclab.apps.closed_loop import PRECONDITION, host_for, program_of, run_application
 from emmclab.crash import workloads
 from emmclab.crash.explore import Exploration, Options
-from emmclab.crash.promises import COMMANDS, LEVELS, Finding
+from emmclab.crash.promises import COMMANDS, LEVELS
 from emmclab.crash.recording import Workload
 from emmclab.crash.scratch_folders import exit_on_sigterm, scratch
 from emmclab.crash.stored_log import Session, StoredLog, explore_in_parallel
@@ -492,17 +492,11 @@ def _result(workload: str, layers: Sequence[str], log: StoredLog, chosen: Option
         lost_states=lost,
         documented_states=sum(tally.documented for tally in outcome.verdicts.values()),
         lost={level: any(finding.level == level for finding in in_states) for level in LEVELS},
-        first=_first(first),
+        first=FirstLoss(first.level, first.promise, first.detail) if first else FirstLoss(None, None, None),
         findings=[finding_fields(log, chosen, finding) for finding in findings],
         documented=[finding_fields(log, chosen, finding) for finding in documented],
         host=host(),
     )
-
-
-def _first(finding: Finding | None) -> FirstLoss:
-    if finding is None:
-        return FirstLoss(None, None, None)
-    return FirstLoss(finding.level, finding.promise, finding.detail)
 
 
 #: Kinds of study grids. Only a grid of the first kind, which replays traces, can have several modes.

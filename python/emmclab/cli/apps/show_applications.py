@@ -105,13 +105,9 @@ def show_run(console: Console, result: AppResult) -> None:
         cpu += f", {app.kernel_cpu_ns / 1e9:,.2f} s of kernel threads"
     network = f"{app.network_bytes / 2**20:,.1f} MB over the network"
     console.print(Text(f"processor: {cpu}; {network}; {app.file_operations:,} file operations"), soft_wrap=True)
-    console.print(Text(f"energy of the device: {_energy(result)}"), soft_wrap=True)
-
-
-def _energy(result: AppResult) -> str:
-    """Return the energy of the device as text; a dash if the preset has no power figures."""
     total = result.device.energy.total_mj
-    return "–, because its power is not known" if total is None else f"{total:,.1f} mJ"
+    energy = "–, because its power is not known" if total is None else f"{total:,.1f} mJ"
+    console.print(Text(f"energy of the device: {energy}"), soft_wrap=True)
 
 
 def _show_threads(console: Console, threads: Sequence[ThreadResult]) -> None:
