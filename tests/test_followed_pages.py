@@ -108,7 +108,7 @@ BEGIN = re.compile(r"(?:^|\$ |# |\| |sudo |exec |; )(?=emmclab [a-z])")
 #: Commands of guides that are not executed here, by their first words, with the reason.
 NOT_RUN = {
     "record --adb|top --adb": "a phone; crates/record tests a stand-in behind the real adb server",
-    "profile .*--fsync": "a recording with waits; test_fsync.py",
+    "profile .*--fsync": "a recording with waits; test_journal.py",
     "serve|control": "test_serve.py, test_followed_pages.py",
     "crash": "test_guides.py, test_followed_pages.py, test_crash.py",
     "durability": "test_followed_pages.py, test_durability.py",
