@@ -104,14 +104,6 @@ def _compared(folder: Path, page: Path) -> None:
     write_simulation_report(results, devices, page)
 
 
-def _profiled(folder: Path, page: Path) -> None:
-    write_report([emmclab.profile(_traces(folder)[0])], page)
-
-
-def _profiles(folder: Path, page: Path) -> None:
-    write_report([emmclab.profile(path) for path in _traces(folder)], page)
-
-
 def _run(*words: object, cwd: Path, status: int = 0) -> None:
     done = emmclab_command(*words, cwd=cwd)
     assert done.returncode == status, done.stderr
@@ -161,10 +153,6 @@ def _devices(_folder: Path, page: Path) -> None:
     )
 
 
-def _journal(_folder: Path, page: Path) -> None:
-    emmclab.read(emmclab.bundled()[0]).journal().write_html(page)
-
-
 def _probed(_folder: Path, page: Path) -> None:
     points = [
         Point(op, order, size, 4.0 * size**0.5)
@@ -177,20 +165,9 @@ def _probed(_folder: Path, page: Path) -> None:
     page.write_text(render_probe(probe))
 
 
-def _applied(folder: Path, page: Path) -> None:
+def _applied(folder: Path, page: Path, command: str, *devices: str) -> None:
     (folder / "small.toml").write_text(SMALL)
-    _run("apps", "run", "small.toml", "--device", "small-1gb", *NEW, "--html", page, cwd=folder)
-
-
-def _applications(folder: Path, page: Path) -> None:
-    (folder / "small.toml").write_text(SMALL)
-    devices = ("--devices", "small-1gb,nexus5")
-    _run("apps", "compare", "small.toml", *devices, *NEW, "--html", page, cwd=folder)
-
-
-def _solutions(folder: Path, page: Path) -> None:
-    (folder / "small.toml").write_text(SMALL)
-    _run("apps", "solutions", "small.toml", "--device", "small-1gb", *NEW, "--html", page, cwd=folder)
+    _run("apps", command, "small.toml", *devices, *NEW, "--html", page, cwd=folder)
 
 
 def _fleet(folder: Path, page: Path, *more: str) -> None:
@@ -202,8 +179,8 @@ def _fleet(folder: Path, page: Path, *more: str) -> None:
 
 #: Commands that write a page of each kind from the folder of traces.
 KINDS: dict[str, Callable[[Path, Path], object]] = {
-    "profile": _profiled,
-    "profiles": _profiles,
+    "profile": lambda folder, page: write_report([emmclab.profile(_traces(folder)[0])], page),
+    "profiles": lambda folder, page: write_report([emmclab.profile(path) for path in _traces(folder)], page),
     "simulate": _simulated,
     "compare": _compared,
     "study": _study,
@@ -215,11 +192,11 @@ KINDS: dict[str, Callable[[Path, Path], object]] = {
     "validate": _validated,
     "validations": lambda folder, page: _validated(folder, page, "chat", "gone.txt"),
     "devices": _devices,
-    "journal": _journal,
+    "journal": lambda _, page: emmclab.read(emmclab.bundled()[0]).journal().write_html(page),
     "probe": _probed,
-    "application": _applied,
-    "applications": _applications,
-    "solutions": _solutions,
+    "application": lambda folder, page: _applied(folder, page, "run", "--device", "small-1gb"),
+    "applications": lambda folder, page: _applied(folder, page, "compare", "--devices", "small-1gb,nexus5"),
+    "solutions": lambda folder, page: _applied(folder, page, "solutions", "--device", "small-1gb"),
     "crash": lambda _, page: page.write_text(render_crash(SUMMARY, crash_scene(60, 2))),
     "crash-clean": lambda _, page: page.write_text(render_crash(*crash_clean())),
     "crash-documented": lambda _, page: page.write_text(render_crash(*documented())),
