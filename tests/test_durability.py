@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ def cut_memory(folder: Path, lie: str, cuts: int) -> Session:
             write(disk, log_file, disk.size, ready=lambda: None, asked_to_end=lambda: False)
             disk.lose_power()
             run = read_log(log).runs[-1]
-            log_file.add("checked", run.plan.run, judge(run, disk).to_dict())
+            log_file.add("checked", run.plan.run, asdict(judge(run, disk)))
     return read_log(log)
 
 
@@ -211,7 +212,7 @@ class Power:
             self.served.restore()
             with contextlib.closing(open_target(self.target, write=False)) as disk, Log(log) as log_file:
                 run = read_log(log).runs[-1]
-                log_file.add("checked", run.plan.run, judge(run, disk).to_dict())
+                log_file.add("checked", run.plan.run, asdict(judge(run, disk)))
         return report_of(read_log(log))
 
     def until(self, log: Path, holds: Callable[[Report], bool]) -> Report:
@@ -507,7 +508,7 @@ def test_forged_lines_with_a_right_checksum_do_not_keep_the_check_busy(tmp_path:
 
 def test_a_verdict_survives_the_log() -> None:
     verdict = Verdict(is_cut=True, lost=3, examples=["one"])
-    assert convert(verdict.to_dict() | {"later": 1}, Verdict) == verdict
+    assert convert(asdict(verdict) | {"later": 1}, Verdict) == verdict
 
 
 def test_a_log_on_the_device_that_is_tested_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 import shlex
 import sys
+from contextlib import closing
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -105,9 +107,9 @@ def durability(
 
 
 def _write(target: str, log: Path, yes: bool, span_mb: int | None) -> None:
-    from emmclab.real_devices.durability.targets import Closing, open_target
+    from emmclab.real_devices.durability.targets import open_target
 
-    with Closing(open_target(target, write=True)) as disk:
+    with closing(open_target(target, write=True)) as disk:
         if not yes:
             confirm_overwriting(target)
         _write_until_cut(disk, log, span_mb)
@@ -157,7 +159,7 @@ def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> N
     verdict = None if target is None else _check_last_run(session, target, log, same_device)
     report = report_of(session)
     if as_json:
-        print_json({"verdict": verdict and verdict.to_dict(), "session": report.to_dict()})
+        print_json({"verdict": verdict and asdict(verdict), "session": asdict(report)})
     else:
         console = stderr() if is_stream else stdout()
         if verdict is not None:
@@ -171,12 +173,12 @@ def _check_last_run(session: "Session", target: str, log: Path, same_device: boo
     """Check the device after the last run, and add the verdict to the log."""
     from emmclab.real_devices.durability.log import Log, line
     from emmclab.real_devices.durability.session import judge
-    from emmclab.real_devices.durability.targets import Closing, open_target
+    from emmclab.real_devices.durability.targets import open_target
 
     run = session.runs[-1]
-    with Closing(open_target(target, write=False)) as disk:
+    with closing(open_target(target, write=False)) as disk:
         run.verdict = judge(run, disk, same_device=same_device)
-    parts = ("checked", run.plan.run, run.verdict.to_dict())
+    parts = ("checked", run.plan.run, asdict(run.verdict))
     if log == STDOUT:
         print_stdout(line(*parts).rstrip("\n"))
     else:

@@ -15,7 +15,7 @@ import os
 import threading
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypedDict
 
@@ -92,10 +92,6 @@ class Verdict:
         ['lost', 'torn']
         """
         return [name for name in FINDINGS if getattr(self, name)]
-
-    def to_dict(self) -> dict[str, object]:
-        """Return all fields as JSON values."""
-        return asdict(self)
 
 
 #: Version of the log format, and of the algorithm that generates the test steps. Other versions are rejected.
@@ -433,10 +429,6 @@ class Report:
     def broken(self) -> int:
         """Number of power cuts after which a promise was broken."""
         return next(share.cuts for share in self.shares if share.finding == "broken")
-
-    def to_dict(self) -> dict[str, object]:
-        """Return all fields as JSON values."""
-        return asdict(self)
 
 
 def report_of(session: Session) -> Report:
