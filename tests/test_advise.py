@@ -137,6 +137,19 @@ def test_a_lifetime_is_that_of_a_device_in_use(trace: api.Trace) -> None:
     assert lives[0] > 0
 
 
+def test_the_years_of_a_used_device_are_those_of_its_own_daily_amount(trace: api.Trace) -> None:
+    device = Device.preset("small-1gb").set({"geometry.block_groups.0.erase_limit": 3000})
+    lives = [
+        advise(device, [trace], by="lifetime", wrap_addresses=True, precondition=f"used:30d,daily={daily}").life
+        for daily in ("500MB", "1GB")
+    ]
+    assert all(lives)
+    slow, fast = (life for life in lives if life is not None)
+    assert (slow.daily_gb, fast.daily_gb) == (500 / 1024, 1.0)
+    for life in (slow, fast):
+        assert life.years == pytest.approx(life.host_gb / (life.daily_gb or 0) / 365.25)
+
+
 def test_a_ranking_by_lifetime_shows_the_lifetime_of_each_option_beside_it() -> None:
     words = ("advise", SOURCE, "--device", "small-1gb", "--set", "geometry.block_groups.0.erase_limit=3000")
     words = (*words, "--wrap-addresses", "--new", "--by", "lifetime")

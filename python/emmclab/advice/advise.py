@@ -10,8 +10,9 @@ from os import fspath
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from emmclab.advice.device_state import State, collects, settle, state_of_life
+from emmclab.advice.device_state import State, collects, daily_bytes_of, settle, state_of_life
 from emmclab.advice.journal_modes import JournalAdvice, advise_journal
+from emmclab.advice.lifetime_load import DAY_S, RATES, YEAR_S
 from emmclab.comparison.seed_statistics import is_random_run, order_of, untested
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.runtime.document import change_pct, signed
@@ -26,7 +27,6 @@ from emmclab.traces.trace import Trace
 #: Result field with the lifetime, in bytes that the host can write.
 LIFETIME = result_field("wear.lifetime.even_host_bytes")
 GB = 1 << 30
-_YEAR_S = 365.25 * 86400
 #: Share of the capacity that replays must write for an estimate of the lifetime. There are at most `_MOST_PASSES`
 #: replays.
 _LIFE_SHARE = 0.01
@@ -42,9 +42,10 @@ class Life:
     #: Data that the host can write until all blocks of one kind have reached their erase limit, in GB (with perfect
     #: wear levelling).
     host_gb: float
-    #: Years until the host has written `host_gb` at the average write rate of the trace; None if the trace has no
-    #: duration.
+    #: Years until the host has written `host_gb` at `daily_gb` a day; None if the trace has no duration.
     years: float | None
+    #: Data written in a day: of a used device that was asked for its own, otherwise at the average rate of the trace.
+    daily_gb: float | None
     #: Number of replays of the trace until 1 % of the capacity was written.
     passes: int
     #: Data on the device before the run, as a value of the option `precondition`.
@@ -66,13 +67,18 @@ def lifetime_text(host_gb: float | None) -> str:
 
 
 def life_under(
-    device: Device, layers: Sequence[str], traces: Sequence[Trace], base: Result, replay: RunOptions
+    device: Device,
+    layers: Sequence[str],
+    traces: Sequence[Trace],
+    base: Result,
+    replay: RunOptions,
+    daily_bytes: float | None = None,
 ) -> Life | None:
     """Return the lifetime of a used device under traces.
 
     Return None if the traces write nothing, the device has no erase limit, or the run stops early. `base` is the run of
     the traces on the device without layers. `replay` contains the options of the run, including the state of the used
-    device.
+    device. With `daily_bytes`, the traces are stretched or compressed to this amount in a day.
     """
     bytes_written = base.requests.bytes_written
     if not bytes_written:
@@ -87,24 +93,29 @@ def life_under(
         "layers": layers,
         "wrap_addresses": True,
     }
+    # The request rate in the mode `back_to_back` is not that of the trace, so it determines no lifetime in years.
+    seconds = 0.0 if base.run.mode == "back_to_back" else base.run.simulated_s
+    own_bytes = bytes_written / seconds * DAY_S if seconds else None
+    if own_bytes and daily_bytes:
+        aged |= {"mode": "open", "rate": min(max(daily_bytes / own_bytes, RATES[0]), RATES[1])}
     run = device.simulate(*traces, **aged)
     lifetime = run.wear.lifetime
     host_bytes = lifetime.even_host_bytes if lifetime else None
     if host_bytes is None or run.run.stopped:
         return None
-    # The request rate in the mode `back_to_back` is not that of the trace, so it determines no lifetime in years.
-    seconds = 0.0 if base.run.mode == "back_to_back" else base.run.simulated_s
-    years = host_bytes / (bytes_written / seconds) / _YEAR_S if seconds else None
-    waf = run.write_amplification.waf
-    return Life(waf, host_bytes / GB, years, passes, str(run.options["precondition"]))
+    daily = daily_bytes or own_bytes
+    years = host_bytes / daily * DAY_S / YEAR_S if daily else None
+    waf, precondition = run.write_amplification.waf, str(run.options["precondition"])
+    return Life(waf, host_bytes / GB, years, daily / GB if daily else None, passes, precondition)
 
 
 def measurement_text(life: Life, base: Result) -> str:
     """Return a sentence that explains how a lifetime was measured."""
     times = "once" if life.passes == 1 else f"{life.passes} times"
-    rate = base.requests.bytes_written / base.run.simulated_s * 86400 / GB if base.run.simulated_s else 0.0
     left_out = f"; {text}" if (text := without_slc(base)) else ""
-    in_years = "" if life.years is None else f"; years at the trace's own rate of {rate:,.1f} GB a day"
+    own_gb = base.requests.bytes_written / base.run.simulated_s * DAY_S / GB if base.run.simulated_s else None
+    origin = "the trace's own rate of " if life.daily_gb == own_gb else ""
+    in_years = "" if life.daily_gb is None else f"; years at {origin}{life.daily_gb:,.1f} GB a day"
     return (
         "Lifetime: bytes that the host can write until all blocks of one kind (of a block group, or in SLC "
         "mode) have reached their erase limit, on a device in use "
@@ -379,6 +390,7 @@ def advise(
 
         state, base = settle(as_it_is_in, pool, run_options, collects=is_collecting)
         run_options["precondition"] = state.precondition
+        daily_bytes = daily_bytes_of(state)
         aged_life = state_of_life(state) if lifetime and is_collecting else None
         changed: list[Device] = []
         for option in list(candidates):
@@ -403,7 +415,7 @@ def advise(
             if aged_life is None or not collects(changed):
                 return None
             aged: RunOptions = {**run_options, "precondition": aged_life, "seed": seed}
-            return life_under(changed, layers, traces, base, aged)
+            return life_under(changed, layers, traces, base, aged, daily_bytes)
 
         def runs(changed: Device, first: Result | None = None) -> Runs:
             """Run a device with every seed, and measure its lifetime with the seeds in `aged`."""
@@ -498,6 +510,7 @@ class Runs(NamedTuple):
             sum(life.waf for life in lives) / len(lives),
             sum(life.host_gb for life in lives) / len(lives),
             sum(years) / len(years) if years else None,
+            lives[0].daily_gb,
             lives[0].passes,
             lives[0].precondition,
         )

@@ -1,5 +1,6 @@
 """Chooses how devices are preconditioned before options are compared: as requested, or to match the recording."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import asdict, dataclass
@@ -245,6 +246,12 @@ def state_of_life(state: State) -> str:
     """
     is_given = state.chosen == GIVEN and state.precondition != NEW
     return state.precondition if is_given else parse_text(USED)
+
+
+def daily_bytes_of(state: State) -> float | None:
+    """Return the bytes that a used device writes in a day, if the user requested its state; otherwise None."""
+    amount = re.search(r",daily=([\d.]+)([KMGT])B", state.precondition) if state.chosen == GIVEN else None
+    return None if amount is None else float(amount[1]) * 1024.0 ** (1 + "KMGT".index(amount[2]))
 
 
 def parse_text(precondition: str) -> str:

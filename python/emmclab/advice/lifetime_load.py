@@ -17,7 +17,7 @@ _SMALL = 4096
 #: Factor on the rate of arrivals that puts the writes of a day into an hour.
 _WITHIN_AN_HOUR = 24.0
 #: Range of the option `rate` of a run.
-_RATES = (1e-6, 1e6)
+RATES = (1e-6, 1e6)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def load_of_trace(trace: Trace, daily_bytes: float | None = None, flush_every: i
         )
     natural = written / seconds * DAY_S if has_times else 0.0
     rate = 1.0 if daily_bytes is None or not has_times else daily_bytes / natural
-    if not _RATES[0] <= rate <= _RATES[1]:
+    if not RATES[0] <= rate <= RATES[1]:
         raise ConfigError(
             f"{trace.name} writes {decimal_size(natural)} a day, which cannot be scaled to "
             f"{decimal_size(daily_bytes or 0)}",
