@@ -2,6 +2,7 @@
 
 import csv
 import importlib.resources
+import json
 import re
 import shutil
 import subprocess
@@ -33,6 +34,7 @@ from emmclab.papers.claims import (
     Check,
     Evidence,
     Rule,
+    _on_weakest_device,
     headline,
     judge_study,
     open_parts,
@@ -43,7 +45,7 @@ from emmclab.papers.claims import (
     verdict,
 )
 from emmclab.papers.iiswc15.hybrid import PRIMARY, readings
-from emmclab.papers.measures import find_measure, run_measure
+from emmclab.papers.measures import Measurement, find_measure, run_measure
 from emmclab.papers.registry import papers, studies
 from emmclab.simulation.device import Device
 from emmclab.studies import Results, Study
@@ -168,7 +170,7 @@ def test_claims_run_only_the_grids_that_they_read(tmp_path: Path) -> None:
     assert {cell["grid"] for cell in index["missing"]} == {"ordered_fua", "packed"}
     report = emmclab("report", "dsn17", "--results", tmp_path, "--html", tmp_path / "page.html")
     assert report.returncode == 1
-    assert "54 of 261 cells have no result" in report.stderr
+    assert "54 of 345 cells have no result" in report.stderr
     assert not (tmp_path / "page.html").exists()
     assert emmclab("run", "dsn17", "--jobs", 1, "--results", tmp_path).returncode == 0
     assert emmclab_json(*words) == result
@@ -327,6 +329,22 @@ def test_a_bound_of_the_paper_is_exact_and_a_bound_of_ours_is_not() -> None:
     assert verdict((Check("gain", at_least=1.001),), {"gain": 1.0}) == NOT
     assert verdict((Check("share", most=50),), {"share": 13}) == HOLDS
     assert verdict((Check("share", most=50),), {"share": 60}) == NOT
+
+
+def test_a_claim_on_several_devices_has_the_weakest_verdict() -> None:
+    rule = replace(BY_ID["iiswc-c1"], checks=(Check("gain", 10.0, within=1.0, neutral=0),), unchecked="")
+    by_device = {"near": {"gain": 10.5}, "far": {"gain": 16.0}}
+    weakest, text = _on_weakest_device(rule, Measurement("both", {"gain": 10.5}, by_device=by_device))
+    assert weakest.values == by_device["far"] and f"near: {REPRODUCED}; far: {DIRECTION}" in text
+    alone = Measurement("one", {"gain": 10.5})
+    assert _on_weakest_device(rule, alone) == (alone, "")
+
+
+def test_a_claim_that_comes_out_under_the_other_reading_says_under_which(ledger: list[dict[str, Any]]) -> None:
+    claims = {claim["id"]: claim for claim in ledger}
+    for name in ("advil-fig8-hotcold-gain", "advil-fig8-hotcold-loss"):
+        other = f"If only overwritten data counts as invalidated, the verdict would be: {REPRODUCED}."
+        assert claims[name]["verdict"] == NOT and other in claims[name]["reason"]
 
 
 def test_a_claim_with_a_part_that_is_not_checked_is_not_reproduced() -> None:
@@ -502,6 +520,20 @@ def test_the_log_of_the_papers_recorder_adds_what_the_ledger_says(loop: str) -> 
     assert done.returncode == 0, done.stderr
     added = float(re.findall(r'"added_per_log": ([\d.]+)', done.stdout)[0])
     assert 3 <= added < 6, done.stdout
+
+
+def test_the_fast_commits_of_a_mail_server_are_those_that_the_kernel_counts(loop: str) -> None:
+    """Repeats the measurement with few loops; it fails if the kernel's counter and events disagree."""
+    assert loop
+    need("mkfs.ext4")
+    bench = ROOT / "benches" / "fast_commits.py"
+    done = subprocess.run(
+        [sys.executable, bench, "--runs", "1", "--loops", "32"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    by_threads = json.loads(done.stdout)["by_threads"]
+    assert by_threads["1"]["one_block_pct"] == 100
+    assert by_threads["1"]["journal_pct"] > by_threads["16"]["journal_pct"] > 20
 
 
 def test_numbers_of_published_claims_are_in_their_sentences() -> None:

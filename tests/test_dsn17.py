@@ -9,18 +9,20 @@ import pytest
 from rich.console import Console
 
 import emmclab as lab
-from conftest import Reproduced
+from conftest import Reproduced, emmclab_json
 from crash_runs import cut_result
 from emmclab.cli.claims import results_of, show_claims
 from emmclab.papers import claims
 from emmclab.papers.claims import judge_study
-from emmclab.papers.dsn17.journaling import DEVICES, IDEAL, MODES, PROGRAMS, recovers, seconds
+from emmclab.papers.dsn17.journaling import DEVICES, IDEAL, JUDGED, MODES, PROGRAMS, SQLITE, recovers, seconds
 from emmclab.papers.measures import run_measure
 from emmclab.papers.pages import write_page
 from emmclab.papers.registry import papers
 from emmclab.studies import Results
 from emmclab.studies.input import Input
 from emmclab.studies.power_cut_settings import CutCell
+from nvram_journal import _COLUMNS as NVRAM_COLUMNS
+from nvram_journal import BORDER, in_nvram
 from record_journal import _join_commits
 
 TRACES = {path.stem: path for path in lab.bundled(annotated=True)}
@@ -69,7 +71,8 @@ def test_flushes_and_durable_writes_are_timed_as_the_workload_sees_them() -> Non
 
 def test_the_study_has_every_application_in_every_mode_on_every_device(results: Results) -> None:
     assert not results.failures
-    assert {*PROGRAMS, *(f"{name}-no-journal" for name in PROGRAMS)} == set(TRACES)
+    in_nvram = {f"{name}-nvram" for name in SQLITE}
+    assert {*PROGRAMS, *(f"{name}-no-journal" for name in PROGRAMS)} | in_nvram == set(TRACES)
     for device in DEVICES:
         for name in PROGRAMS:
             runs = {mode: results.run(mode, input=name, device=device) for mode in MODES}
@@ -92,6 +95,35 @@ def test_a_program_on_ext4_without_a_journal_writes_its_metadata_in_place(name: 
     roles = {role for row in rows if row["op"] == "write" for role in row["role"] or ()}
     assert "inode_table" in roles and "data" in roles
     assert not {role for role in roles if role.startswith("journal") or role == "commit"}
+
+
+@pytest.mark.parametrize("name", SQLITE)
+def test_a_journal_in_nvram_has_the_changed_sectors_and_leaves_all_other_requests(name: str) -> None:
+    rows, moved = (lab.read(TRACES[trace]).to_arrow().to_pylist() for trace in (name, f"{name}-nvram"))
+    assert [{key: row[key] for key in moved[0] if key in NVRAM_COLUMNS} for row in moved] == in_nvram(rows)
+    journal = [row for row in rows if {"logged", "commit", "journal_superblock"} & set(row["role"] or ())]
+    others = [row for row in rows if row not in journal]
+    on_flash, on_nvram = ([row for row in moved if (row["sector"] >= BORDER) is beyond] for beyond in (False, True))
+    assert len(on_nvram) == len(journal)
+    commits = sum("commit" in row["role"] for row in journal)
+    assert len(on_flash) == len(others) + commits, "each commit flushes the flash"
+    assert sum(row["sectors"] for row in on_flash) == sum(row["sectors"] for row in others)
+    assert sum(row["sectors"] for row in on_nvram) < sum(row["sectors"] for row in journal) / 3
+    assert all(row["flags"] == 0 for row in on_nvram)
+
+
+def test_claims_on_run_times_are_judged_on_devices_with_a_measured_write_and_flush(results: Results) -> None:
+    measured = ("a write, 4 KB", "a flush after it, 4 KB")
+    for device in DEVICES:
+        figures = {row["figure"]: row for row in emmclab_json("devices", "--check", device)["fitted_to"]}
+        known = all(figures.get(name, {}).get("published") for name in measured)
+        assert known == (device in JUDGED), device
+    by_device = {claim.id: claim for claim in judge_study(results) if "by_device" in claim.evidence}
+    assert len(by_device) == 6
+    for claim in by_device.values():
+        assert set(claim.evidence["by_device"]) == set(JUDGED)
+        assert claim.evidence["values"] in claim.evidence["by_device"].values()
+        assert DEVICES[-1] in claim.reason and "weakest verdict counts" in claim.reason
 
 
 def test_the_page_gives_answer_modes_and_origin(reproduced: Reproduced, results: Results, tmp_path: Path) -> None:

@@ -265,6 +265,8 @@ class Evidence(TypedDict, total=False):
     tables: list[str]
     devices: list[str]
     values: dict[str, float]
+    #: The values on each device, if the claim is judged on several; `values` are those of the weakest verdict.
+    by_device: Mapping[str, Mapping[str, float]]
     #: Workloads whose traces were recorded (`recorded`), and workloads whose traces were generated (`made`).
     recorded: list[str]
     made: list[str]
@@ -462,16 +464,39 @@ def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
         return claim(NOT_YET, rule.not_yet) if rule.not_yet else claim(CANNOT, rule.cannot)
     workload_of = stand_ins(results)
     measurement, reads = run_measure(find_measure(paper.name, rule.measure), in_place(results))
+    measurement, on_devices = _on_weakest_device(rule, measurement)
     claim_verdict, restatement, as_test = _weighed(rule, measurement, reads)
     evidence = _evidence(rule, measurement, reads)
     evidence["recorded"] = [workload_of[name] for name in workload_of if name in recorded_in(reads)]
     evidence["made"] = sorted(synthetic_workloads(reads))
     if evidence["recorded"]:
         on_synthetic, reads_made = run_measure(find_measure(paper.name, rule.measure), without(results))
+        on_synthetic, _ = _on_weakest_device(rule, on_synthetic)
         evidence["on_made"] = {"measured": on_synthetic.text, "verdict": _weighed(rule, on_synthetic, reads_made)[0]}
-    parts = [_judged_on(evidence), restatement, open_parts(rule, measurement.values), rule.reading, measurement.note]
+    beside = [
+        f"{reading}, the verdict would be: {verdict(rule.checks, values, full=not rule.unchecked)}."
+        for reading, values in measurement.beside.items()
+    ]
+    unchecked = open_parts(rule, measurement.values)
+    parts = [_judged_on(evidence), on_devices, restatement, unchecked, rule.reading, *beside, measurement.note]
     reason = " ".join(part for part in parts if part)
     return claim(claim_verdict, reason, measurement.text, as_test, evidence)
+
+
+def _on_weakest_device(rule: Rule, measurement: Measurement) -> tuple[Measurement, str]:
+    """Return a measurement with the values of the device with the weakest verdict, and a text with all verdicts.
+
+    Without values by device, the measurement is unchanged and the text empty.
+    """
+    if not measurement.by_device:
+        return measurement, ""
+    verdicts = {
+        device: verdict(rule.checks, values, full=not rule.unchecked)
+        for device, values in measurement.by_device.items()
+    }
+    weakest = max(verdicts, key=lambda device: TESTED.index(verdicts[device]))
+    listed = "; ".join(f"{device}: {of_device}" for device, of_device in verdicts.items())
+    return replace(measurement, values=dict(measurement.by_device[weakest])), f"The weakest verdict counts ({listed})."
 
 
 def _weighed(rule: Rule, measurement: Measurement, reads: Reads) -> tuple[str, str, str]:
@@ -521,6 +546,7 @@ def _evidence(rule: Rule, measurement: Measurement, reads: Reads) -> Evidence:
         "tables": list(reads.tables),
         "devices": list(reads.devices),
         "values": measurement.values,
+        **({"by_device": measurement.by_device} if measurement.by_device else {}),
     }
 
 

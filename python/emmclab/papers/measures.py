@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -22,11 +22,17 @@ from emmclab.traces.trace import Trace
 
 @dataclass(frozen=True)
 class Measurement:
-    """Result of measuring a claim: a text, the values that are checked, and a note for the reader."""
+    """Result of measuring a claim: a text, the values that are checked, and a note for the reader.
+
+    `by_device` has the values on each device if a claim is judged on several devices: the weakest verdict counts.
+    `beside` has the values under other readings of the paper, by their texts; they are shown with their verdicts.
+    """
 
     text: str
     values: dict[str, float]
     note: str = ""
+    by_device: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    beside: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 Measure = Callable[[Results], Measurement]

@@ -3,7 +3,7 @@
 import functools
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypedDict
 
 from emmclab.papers.measures import Measurement, measure, table
@@ -101,10 +101,34 @@ def _workloads(results: Results) -> list[str]:
     return [name for name in results.inputs if name in WORKLOADS and name != SEQUENTIAL]
 
 
-def _over_bare(results: Results, name: str, note: str) -> Measurement:
-    """Measure the gain in write bandwidth of Advil over the bare device for one workload."""
-    gain = gain_of(results, name)
-    return Measurement(f"{gain:.2f}x", {"gain": gain}, f"{note} {_other_readings(results, [name])}")
+def _in_both_readings(
+    results: Results,
+    names: Iterable[str],
+    values: Callable[[dict[str, float]], dict[str, float]],
+    over: str = "bare",
+    sign: str = "x",
+    note: str = "",
+) -> Measurement:
+    """Measure Advil's gains by workload as the paper's words have it, and beside them with the other hot region."""
+    names = list(names)
+    ratios, data = (gains(results, grid, over, names) for grid in ("advil", "data"))
+    text = f"{note} {_other_readings(results, names, over, sign)}".strip()
+    beside = {"If only overwritten data counts as invalidated": values(data)}
+    return Measurement(_gains_text(ratios, sign), values(ratios), text, beside=beside)
+
+
+def _gain(ratios: dict[str, float]) -> dict[str, float]:
+    """Return the gain for a single workload."""
+    (gain,) = ratios.values()
+    return {"gain": gain}
+
+
+def _range(ratios: dict[str, float]) -> dict[str, float]:
+    return {"least": min(ratios.values()), "most": max(ratios.values())}
+
+
+def _percent(ratios: dict[str, float]) -> dict[str, float]:
+    return {f"{name}_pct": 100 * (gain - 1) for name, gain in _range(ratios).items()}
 
 
 class LengthRow(TypedDict):
@@ -159,30 +183,26 @@ def advil_web(results: Results) -> Measurement:
         f"more: {long_gains}; there up to {_collecting(slowest)} is garbage collection. According to Table II, "
         f"logging gains at most {card / emmc:.2f}x, for small random writes alone."
     )
-    return _over_bare(results, "WebBench", note)
+    return _in_both_readings(results, ["WebBench"], _gain, note=note)
 
 
 @measure
 def advil_postmark(results: Results) -> Measurement:
     """Measure the gain in write bandwidth for Postmark (Figure 7)."""
     note = "With 72 to 290 log blocks the gain is 1.38 to 1.97 (docs/papers/advil12.md)."
-    return _over_bare(results, "Postmark", note)
+    return _in_both_readings(results, ["Postmark"], _gain, note=note)
 
 
 @measure
 def advil_phones(results: Results) -> Measurement:
     """Measure the gain in write bandwidth for the realistic workloads (Figure 7)."""
-    ratios = gains(results, "advil", names=PHONES)
-    values = {"least": min(ratios.values()), "most": max(ratios.values())}
-    return Measurement(_gains_text(ratios), values, _other_readings(results, PHONES))
+    return _in_both_readings(results, PHONES, _range)
 
 
 @measure
 def advil_range(results: Results) -> Measurement:
     """Measure the gain in write bandwidth for every workload but the sequential one (section V-C)."""
-    ratios = gains(results, "advil", names=_workloads(results))
-    values = {"least": min(ratios.values()), "most": max(ratios.values())}
-    return Measurement(_gains_text(ratios), values, _other_readings(results, ratios))
+    return _in_both_readings(results, _workloads(results), _range)
 
 
 @measure
@@ -207,8 +227,7 @@ def advil_sequential(results: Results) -> Measurement:
 @measure
 def advil_over_ressd(results: Results) -> Measurement:
     """Compare the write bandwidth of Advil with that of ReSSD (Figure 7)."""
-    ratios = gains(results, "advil", "ressd", _workloads(results))
-    return Measurement(_gains_text(ratios), {"least": min(ratios.values())}, _other_readings(results, ratios, "ressd"))
+    return _in_both_readings(results, _workloads(results), _range, "ressd")
 
 
 @measure
@@ -229,21 +248,13 @@ def advil_padding(results: Results) -> Measurement:
 @measure
 def advil_hot_gain(results: Results) -> Measurement:
     """Measure how much Advil gains on Phone_6H by separating hot data (Figure 8)."""
-    gain = 100 * (gain_of(results, DRAWN, over="padding") - 1)
-    return Measurement(f"{signed(gain)} %", {"gain_pct": gain}, _other_readings(results, [DRAWN], "padding", "%"))
+    return _in_both_readings(results, [DRAWN], _percent, "padding", "%")
 
 
 @measure
 def advil_hot_loss(results: Results) -> Measurement:
     """Measure how much workloads without hot data lose because Advil separates hot data (Figure 8)."""
-    names = ("RandomWrite", "Postmark")
-    ratios = gains(results, "advil", "padding", names)
-    changes = [100 * (gain - 1) for gain in ratios.values()]
-    return Measurement(
-        _gains_text(ratios, "%"),
-        {"most_pct": max(changes), "least_pct": min(changes)},
-        _other_readings(results, names, "padding", "%"),
-    )
+    return _in_both_readings(results, ("RandomWrite", "Postmark"), _percent, "padding", "%")
 
 
 @functools.cache

@@ -3,7 +3,18 @@
 from collections.abc import Mapping
 
 from emmclab.pages.plots import Rows
-from emmclab.papers.dsn17.journaling import BASE, CPU_FACTOR, DEVICES, MODES, SAFE, durable_pct, ideal_run, seconds
+from emmclab.papers.dsn17.journaling import (
+    BASE,
+    CPU_FACTOR,
+    DEVICES,
+    JUDGED,
+    MODES,
+    SAFE,
+    durable_pct,
+    ideal_run,
+    program_of,
+    seconds,
+)
 from emmclab.papers.pages import Drawing, PageContent, bars_by_trace, ledger_table
 from emmclab.runtime.document import Cells, Note, Number, TextTable, number_cell, signed
 from emmclab.studies.results import Results
@@ -25,8 +36,9 @@ def content(results: Results, measured: Mapping[str, str]) -> PageContent:
             "requests, and are replayed in closed loop: a request waits for the requests for which it waited "
             "in the recording. A run time is the time of the requests and of the processor between them, which "
             f"was measured on the recording machine and is assumed to be {CPU_FACTOR:g} times as long on a phone. "
-            "Claims are judged on four applications; benchmarks of SQLite and of new files are only shown. "
-            "Devices are new.",
+            "Claims of the paper are judged on four applications; benchmarks of SQLite and of new files are shown. "
+            f"They are judged on {' and '.join(JUDGED)}, of which both the time of a write and that of a flush were "
+            "measured, and the weakest verdict counts. Devices are new, and the kernel is Linux 3.10.",
         ],
         tables=[
             *(part for device in DEVICES for part in _gained(results, device).titled()),
@@ -47,8 +59,8 @@ def _commits(profile: Profile) -> Number:
 
 
 def _inputs(results: Results) -> list[str]:
-    """Return the programs and the user's own traces; recordings on ext4 without a journal are left out."""
-    return [name for name in results.inputs if name.removesuffix("-no-journal") == name]
+    """Return the programs and the user's own traces; recordings with the journal elsewhere or none are left out."""
+    return [name for name in results.inputs if program_of(name) == name]
 
 
 def _gained(results: Results, device: str) -> TextTable:

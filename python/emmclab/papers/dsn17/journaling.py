@@ -1,9 +1,11 @@
 """Compares modes of the journal layer, using the results of the studies `dsn17` and `dsn17-crash`."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from importlib.resources import files
 from statistics import fmean, median
+from typing import Any
 
 from emmclab.papers.measures import Measurement, measure
 from emmclab.runtime.document import signed
@@ -27,13 +29,21 @@ SAFE = ("ordered_fua", "delta", "packed", "aware")
 BASE, BOUND, AWARE = "legacy", "no_journal", "aware"
 #: Name of the grid that runs the programs on ext4 without a journal, and suffix of its input names.
 IDEAL, _NO_JOURNAL = "ext4-no-journal", "-no-journal"
-#: Device presets; claims are judged on the first one, which has a cache to flush, like the paper's prototype.
-DEVICES = ("emmc50-cache", "emmc50-write-through", "emmc51-cache")
+#: Name of the grid that runs SQLite with the journal of ext4 in NVRAM, and suffix of its input names.
+NVRAM, _IN_NVRAM = "nvram", "-nvram"
+#: Devices on which claims are judged: both the time of a write and that of a flush were measured on a real device.
+JUDGED = ("emmc50-write-through", "emmc51-cache")
+#: All devices; of the last one, only the sum of a write and a flush was measured.
+DEVICES = (*JUDGED, "emmc50-cache")
 #: Names of the recorded applications.
 APPLICATIONS = ("mail", "chat", "app-install", "camera")
-SQLITE = ("sqlite-delete", "sqlite-truncate", "sqlite-persist", "sqlite-wal")
+#: SQLite with each way to end a rollback journal, which is its default, and with a write-ahead log.
+ROLLBACK = ("sqlite-delete", "sqlite-truncate", "sqlite-persist")
+SQLITE = (*ROLLBACK, "sqlite-wal")
 BENCHMARKS = (*SQLITE, "create-files")
 PROGRAMS = (*BENCHMARKS, *APPLICATIONS)
+#: Transactions of each program of SQLite: the first half are inserts, the others updates.
+TRANSACTIONS = 240
 #: Assumed factor by which computing takes longer on a core of a phone of 2014 than on the recording machine.
 CPU_FACTOR = 4.0
 _KERNELS = "-kernels"
@@ -61,9 +71,14 @@ def _contents() -> dict[str, dict[str, float]]:
     return contents
 
 
+def program_of(name: str) -> str:
+    """Return the program of a recording, without the place of its journal."""
+    return name.removesuffix(_NO_JOURNAL).removesuffix(_IN_NVRAM)
+
+
 def seconds(run: Run, cpu_factor: float = CPU_FACTOR) -> float:
     """Return a program's run time in s: the time of its requests and the processor time between them."""
-    program = run.input.removesuffix(_NO_JOURNAL)
+    program = program_of(run.input)
     return float(run.run.simulated_s) + cpu_factor * _cpu_s().get(program, 0.0)
 
 
@@ -81,11 +96,7 @@ def ideal_run(results: Results, name: str, device: str) -> Run:
 
 
 def times(
-    results: Results,
-    mode: str,
-    device: str = DEVICES[0],
-    names: Iterable[str] = APPLICATIONS,
-    cpu_factor: float = CPU_FACTOR,
+    results: Results, mode: str, device: str, names: Iterable[str] = APPLICATIONS, cpu_factor: float = CPU_FACTOR
 ) -> dict[str, float]:
     """Return the run times of programs in a journal mode, or on ext4 without a journal, in s."""
     runs = {
@@ -101,11 +112,7 @@ def faster(before: dict[str, float], after: dict[str, float]) -> dict[str, float
 
 
 def gains(
-    results: Results,
-    mode: str,
-    device: str = DEVICES[0],
-    names: Iterable[str] = APPLICATIONS,
-    cpu_factor: float = CPU_FACTOR,
+    results: Results, mode: str, device: str, names: Iterable[str] = APPLICATIONS, cpu_factor: float = CPU_FACTOR
 ) -> dict[str, float]:
     """Return by how many percent each program is faster in a journal mode than in `legacy`."""
     names = tuple(names)
@@ -122,20 +129,19 @@ def _range(values: Iterable[float], text: Callable[[float], str] = _plain) -> st
 
 
 def _under_kernels(results: Results) -> str:
-    """Describe the gain of journal mode `aware` for each simulated kernel (setting `host.kernel`)."""
-    parts = []
-    runs = {grid: list(results.select(grid + _KERNELS)) for grid in (BASE, AWARE)}
-    for kernel in dict.fromkeys(run.settings["host.kernel"] for run in runs[BASE]):
-        before, after = (
-            {
-                run.input: seconds(run)
-                for run in runs[grid]
-                if run.settings["host.kernel"] == kernel and run.input in APPLICATIONS
-            }
-            for grid in (BASE, AWARE)
-        )
-        parts.append(f"under {kernel} {_range(faster(before, after).values(), signed)}")
-    return "; ".join(parts)
+    """Describe the gain of journal mode `aware` on each device under other kernels than the study's."""
+    runs: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
+    for grid in (BASE, AWARE):
+        for run in results.select(grid + _KERNELS, among=APPLICATIONS):
+            case = (str(run.settings["host.kernel"]), run.device)
+            runs.setdefault(case, {}).setdefault(grid, {})[run.input] = seconds(run)
+    kernels = dict.fromkeys(kernel for kernel, _ in runs)
+
+    def text(kernel: str) -> str:
+        by_device = {device: faster(*runs[kernel, device].values()) for device in JUDGED}
+        return f"{kernel} {_on_each(lambda device: _range(by_device[device].values(), signed))}"
+
+    return "; ".join(map(text, kernels))
 
 
 def _journals(results: Results, field: str, names: Iterable[str] = APPLICATIONS) -> dict[str, float]:
@@ -144,8 +150,9 @@ def _journals(results: Results, field: str, names: Iterable[str] = APPLICATIONS)
 
 def _recorded_shares(results: Results) -> dict[str, float]:
     """Return the share of the journal in each trace of the user whose journal is known by more than an upper bound."""
-    ours = {*PROGRAMS, *(name + _NO_JOURNAL for name in PROGRAMS)}
-    journals = {name: profile["journal"] for name, profile in results.profiles.items() if name not in ours}
+    journals = {
+        name: profile["journal"] for name, profile in results.profiles.items() if program_of(name) not in PROGRAMS
+    }
     return {
         name: journal["journal_pct"]
         for name, journal in journals.items()
@@ -190,27 +197,42 @@ def unchanged(results: Results) -> Measurement:
     )
 
 
+def _on_each(text: Callable[[str], str], devices: Iterable[str] = JUDGED) -> str:
+    """Return the text of each device, by default of those on which claims are judged, with its name."""
+    return ", ".join(f"{text(device)} on {device}" for device in devices)
+
+
+def _judged(text: Callable[[str], str], values: Mapping[str, Mapping[str, float]], note: str) -> Measurement:
+    """Return a measurement whose verdict is the weakest of the devices in `JUDGED`; the note has the others."""
+    beside = _on_each(text, DEVICES[len(JUDGED) :])
+    by_device = {device: values[device] for device in JUDGED}
+    return Measurement(
+        _on_each(text),
+        dict(values[JUDGED[0]]),
+        f"Not judged, as only the sum of a write and a flush was measured: {beside}. {note}",
+        by_device,
+    )
+
+
 @measure
 def barrier(results: Results) -> Measurement:
     """Measure the share of the run time that is spent in flushes and durable writes."""
-    shares_by_device = {
+    shares = {
         device: [durable_pct(results.run(BASE, input=name, device=device)) for name in APPLICATIONS]
         for device in DEVICES
     }
     dropped = [
         100 * (1 - after / before)
-        for before, after in zip(times(results, BASE).values(), times(results, "no_barrier").values(), strict=True)
+        for device in JUDGED
+        for before, after in zip(
+            times(results, BASE, device).values(), times(results, "no_barrier", device).values(), strict=True
+        )
     ]
-    judged_shares, *others = shares_by_device.values()
-    other_devices = "; ".join(
-        f"on {device} {median(shares):.0f} % ({_range(shares)})"
-        for device, shares in zip(DEVICES[1:], others, strict=True)
-    )
-    return Measurement(
-        f"{median(judged_shares):.0f} % (median of {len(judged_shares)}; {_range(judged_shares)})",
-        {"median_pct": median(judged_shares)},
-        f"Flushes and writes with preflush and FUA in the run time in mode legacy on {DEVICES[0]}; "
-        f"{other_devices}. Without any of them a run takes {_range(dropped)} less time. If a plain write leaves data "
+    return _judged(
+        lambda device: f"{median(shares[device]):.0f} % (median of {len(APPLICATIONS)}; {_range(shares[device])})",
+        {device: {"median_pct": median(shares[device])} for device in DEVICES},
+        "Flushes and writes with preflush and FUA in the run time in mode legacy. "
+        f"Without any of them a run takes {_range(dropped)} less time. If a plain write leaves data "
         "in the cache, programming it is part of the flush; if a device writes through, it is part of the write.",
     )
 
@@ -218,26 +240,25 @@ def barrier(results: Results) -> Measurement:
 @measure
 def gain(results: Results) -> Measurement:
     """Measure the gain of journal mode `aware` over `legacy`."""
-    judged_gains = gains(results, AWARE)
-    saved = [100 * percent / (100 + percent) for percent in judged_gains.values()]
-    alone = gains(results, AWARE, cpu_factor=0.0)
-    return Measurement(
-        f"{_range(judged_gains.values(), signed)} on {DEVICES[0]}",
-        {"least_pct": min(judged_gains.values()), "most_pct": max(judged_gains.values())},
-        f"{_values_text(judged_gains)}. As time saved {_range(saved)}; of the time of requests alone "
-        f"{_range(alone.values(), signed)}. {_on_other_devices(results, AWARE)}. "
-        f"On {DEVICES[0]} {_under_kernels(results)}. "
-        f"Benchmarks {_range(gains(results, AWARE, names=BENCHMARKS).values(), signed)}. {_ASSUMED_CPU}",
+    by_name = {device: gains(results, AWARE, device) for device in DEVICES}
+    alone = {device: gains(results, AWARE, device, cpu_factor=0.0) for device in DEVICES}
+    benchmarks = {device: gains(results, AWARE, device, BENCHMARKS) for device in DEVICES}
+    return _judged(
+        lambda device: _range(by_name[device].values(), signed),
+        {
+            device: {"least_pct": min(values.values()), "most_pct": max(values.values())}
+            for device, values in by_name.items()
+        },
+        f"{_on_each(lambda device: _values_text(by_name[device]))}. The least gain is that of the camera, which "
+        "writes little else than data; the programs of the paper are not known. Of the time of requests alone "
+        f"{_on_each(lambda device: _range(alone[device].values(), signed))}; benchmarks "
+        f"{_on_each(lambda device: _range(benchmarks[device].values(), signed))}. "
+        f"Under other kernels (`host.kernel`): {_under_kernels(results)}. {_ASSUMED_CPU}",
     )
 
 
 #: A note for figures that depend on a run time.
 _ASSUMED_CPU = f"The processor is assumed to take {CPU_FACTOR:g} times as long as on the machine of the recording."
-
-
-def _on_other_devices(results: Results, mode: str) -> str:
-    """Describe the gains of a journal mode on the devices on which no claims are checked."""
-    return "; ".join(f"on {device} {_range(gains(results, mode, device).values(), signed)}" for device in DEVICES[1:])
 
 
 def over_ideal(results: Results, device: str, ideal: str = IDEAL, *, mode: str = AWARE) -> dict[str, float]:
@@ -248,21 +269,19 @@ def over_ideal(results: Results, device: str, ideal: str = IDEAL, *, mode: str =
 @measure
 def ideal(results: Results) -> Measurement:
     """Measure how much longer programs run in journal mode `aware` than on ext4 without a journal."""
-    costs = over_ideal(results, DEVICES[0])
-    bound = fmean(over_ideal(results, DEVICES[0], BOUND).values())
-    other_devices = "; ".join(
-        f"on {device} {fmean(other_costs.values()):.0f} % ({_range(other_costs.values())})"
-        for device in DEVICES[1:]
-        for other_costs in (over_ideal(results, device),)
+    costs = {device: over_ideal(results, device) for device in DEVICES}
+    legacy, bound = (
+        {device: fmean(over_ideal(results, device, *of, mode=mode).values()) for device in DEVICES}
+        for mode, of in ((BASE, ()), (AWARE, (BOUND,)))
     )
-    legacy = fmean(over_ideal(results, DEVICES[0], mode=BASE).values())
-    return Measurement(
-        f"{fmean(costs.values()):.0f} % on {DEVICES[0]} ({_range(costs.values())})",
-        {"mean_pct": fmean(costs.values())},
-        f"{_values_text(costs)}; {other_devices}. The unchanged journal of ext4 costs {legacy:.0f} %, so that "
-        f"{legacy - fmean(costs.values()):.0f} points are saved. Without a journal, ext4 writes changed metadata "
-        f"to its place at each fsync; compared with a bound that writes no metadata, the cost is {bound:.0f} % "
-        f"instead of {fmean(costs.values()):.0f} %. A commit needs at least one durable write. {_ASSUMED_CPU}",
+    return _judged(
+        lambda device: f"{fmean(costs[device].values()):.0f} % ({_range(costs[device].values())})",
+        {device: {"mean_pct": fmean(costs[device].values())} for device in DEVICES},
+        f"{_on_each(lambda device: _values_text(costs[device]))}. The unchanged journal of ext4 costs "
+        f"{_on_each(lambda device: f'{legacy[device]:.0f} %')}. Without a journal, ext4 writes changed metadata "
+        "to its place at each fsync; compared with a bound that writes no metadata, the cost is "
+        f"{_on_each(lambda device: f'{bound[device]:.0f} %')}. A commit needs at least one durable write. "
+        f"{_ASSUMED_CPU}",
     )
 
 
@@ -270,24 +289,25 @@ def _values_text(value_by_name: dict[str, float], text: Callable[[float], str] =
     return ", ".join(f"{name} {text(value)} %" for name, value in value_by_name.items())
 
 
+def rates(results: Results, device: str) -> dict[str, float]:
+    """Return the transactions per second of SQLite in each journal mode."""
+    return {name: TRANSACTIONS / time_s for name, time_s in times(results, BASE, device, SQLITE).items()}
+
+
 @measure
 def wal_truncate(results: Results) -> Measurement:
-    """Compare SQLite's transactions per second with a write-ahead log and with a truncated rollback journal."""
-    ratios = {}
-    for device in DEVICES:
-        program_times = times(results, BASE, device, SQLITE)
-        ratios[device] = program_times["sqlite-truncate"] / program_times["sqlite-wal"]
-    judged_ratio, *others = ratios.values()
-    other_devices = "; ".join(f"on {device} {ratio:.1f}x" for device, ratio in zip(DEVICES[1:], others, strict=True))
-    durable = {
-        name: results.run(BASE, input=name, device=DEVICES[0])["durable.requests"]
-        for name in ("sqlite-truncate", "sqlite-wal")
-    }
-    return Measurement(
-        f"{judged_ratio:.1f}x",
-        {"ratio": judged_ratio},
-        f"{other_devices}. Both run 240 transactions; flushes and durable writes are "
-        f"{durable['sqlite-truncate']:,} and {durable['sqlite-wal']:,}. The figure does not say whether the "
+    """Measure SQLite's transactions per second with a write-ahead log and with a truncated rollback journal."""
+    per_s = {device: rates(results, device) for device in DEVICES}
+    wal, truncate = "sqlite-wal", "sqlite-truncate"
+    durable = (results.run(BASE, input=name, device=JUDGED[0])["durable.requests"] for name in (truncate, wal))
+    return _judged(
+        lambda device: (
+            f"{per_s[device][wal]:,.0f} and {per_s[device][truncate]:,.0f} a second "
+            f"({per_s[device][wal] / per_s[device][truncate]:.1f}x)"
+        ),
+        {device: {"wal_per_s": of[wal], "truncate_per_s": of[truncate]} for device, of in per_s.items()},
+        f"Both run {TRANSACTIONS} transactions, of which half are inserts and half updates; flushes and durable "
+        f"writes are {' and '.join(f'{count:,}' for count in durable)}. The figure does not say whether the "
         "published write-ahead log was synced only at checkpoints or at each commit; here it is synced at each commit.",
     )
 
@@ -295,42 +315,72 @@ def wal_truncate(results: Results) -> Measurement:
 @measure
 def journal_of_journal(results: Results) -> Measurement:
     """Measure how much longer SQLite takes because the file system has a journal, too."""
-    costs, *others = (
-        faster(times(results, BASE, device, SQLITE), times(results, IDEAL, device, SQLITE)) for device in DEVICES
-    )
-    others_text = "; ".join(
-        f"on {device} {_range(other_costs.values())}" for device, other_costs in zip(DEVICES[1:], others, strict=True)
-    )
-    return Measurement(
-        f"up to {max(costs.values()):.0f} %",
-        {"most_pct": max(costs.values())},
-        f"Time that the journal adds, in percent of the time without a journal: {_values_text(costs)}; {others_text}.",
+    costs = {
+        device: faster(times(results, BASE, device, SQLITE), times(results, IDEAL, device, SQLITE))
+        for device in DEVICES
+    }
+    return _judged(
+        lambda device: f"up to {max(costs[device].values()):.0f} %",
+        {device: {"most_pct": max(costs[device].values())} for device in DEVICES},
+        "Time that the journal adds, in percent of the time without a journal: "
+        f"{_on_each(lambda device: _values_text(costs[device]), DEVICES)}.",
     )
 
 
 @measure
 def delta_gain(results: Results) -> Measurement:
-    """Measure the gain from logging only the changed sectors of a block."""
-    judged_gains = gains(results, "delta")
-    return Measurement(
-        f"{signed(fmean(judged_gains.values()))} % (mean; {_range(judged_gains.values(), signed)})",
-        {"mean_pct": fmean(judged_gains.values())},
-        f"{_on_other_devices(results, 'delta')}. Fewer sectors do not save programs if each "
-        "of a few small writes ends in a flush: the device programs pages of 16 KB, and a commit waits for a "
-        "flush and a durable write.",
+    """Measure how much faster SQLite is if the journal of ext4 stores the changed sectors of a block in NVRAM."""
+    by_name = {}
+    for device in DEVICES:
+        moved = {name: seconds(results.run(NVRAM, input=name + _IN_NVRAM, device=device)) for name in SQLITE}
+        by_name[device] = faster(times(results, BASE, device, SQLITE), moved)
+    means = {device: fmean(values[name] for name in ROLLBACK) for device, values in by_name.items()}
+    on_flash = {device: gains(results, "delta", device, ROLLBACK) for device in DEVICES}
+    return _judged(
+        lambda device: f"{signed(means[device])} %",
+        {device: {"mean_pct": mean} for device, mean in means.items()},
+        f"{_on_each(lambda device: _values_text(by_name[device]), DEVICES)}. A commit still flushes the flash, because "
+        "its data must be durable first. The times of the NVRAM (pcm-16mb) are assumed. With the changed sectors in "
+        f"a log on the flash the gain is {_on_each(lambda device: _range(on_flash[device].values(), signed))}.",
     )
+
+
+@cache
+def _mail_server() -> dict[str, Any]:
+    """Return what the journal of ext4 wrote under Filebench's mail server (benches/fast_commits.py)."""
+    measured: dict[str, Any] = json.loads(files(__package__).joinpath("fast-commits.json").read_text("utf-8"))
+    return measured
+
+
+def _by_threads(text: Callable[[dict[str, Any]], str]) -> tuple[str, dict[str, Any], str]:
+    """Return text and figures for the first number of threads, which is judged, and a note with the others."""
+    measured = _mail_server()
+    (first, judged), *others = measured["by_threads"].items()
+    beside = ", ".join(f"{threads} {text(figures)}" for threads, figures in others)
+    note = (
+        f"By threads: {beside}. Medians of {measured['runs']} runs of {measured['loops']:,} loops on a served "
+        f"emmc51-cache under Linux {measured['kernel']} (benches/fast_commits.py)."
+    )
+    return f"{text(judged)} with {first} threads", judged, note
 
 
 @measure
-def journal_bytes(results: Results) -> Measurement:
-    """Measure the journal's share of the written bytes if each file is synced separately."""
-    shares = _journals(results, "journal_pct", PROGRAMS)
-    return Measurement(
-        f"{shares['create-files']:.0f} %",
-        {"share_pct": shares["create-files"]},
-        "Creation of files of 4 KB, each with fsync, represents the published synchronous workload; mail "
-        f"{shares['mail']:.0f} %, all programs {_range(shares.values())}.",
+def journal_bytes(_results: Results) -> Measurement:
+    """Measure the journal's share of the written bytes under Filebench's mail server, without fast commits."""
+    text, judged, by_threads = _by_threads(lambda figures: f"{figures['journal_pct']:.0f} %")
+    note = "Threads that wait at the same time share a commit. Behind NFS each change is synced alone."
+    return Measurement(text, {"share_pct": judged["journal_pct"]}, f"{note} {by_threads}")
+
+
+@measure
+def commit_sizes(_results: Results) -> Measurement:
+    """Measure the share of fast commits that fit one block, by the kernel's own count."""
+    text, judged, by_threads = _by_threads(
+        lambda figures: f"{figures['one_block_pct']:.0f} % of {figures['fast_commits']:,.0f} fast commits"
     )
+    low, high = judged["one_block_range_pct"]
+    note = f"The runs have {low:.0f} to {high:.0f} %: a commit has the changes of all threads that wait."
+    return Measurement(text, {"one_block_pct": judged["one_block_pct"]}, f"{note} {by_threads}")
 
 
 #: Names of two groups of runs (grids): the tested group, and a control group. The test is valid only if data is lost in

@@ -139,12 +139,16 @@ def network(results: Results) -> Measurement:
         for name in APPLICATIONS
     }
     most = max(change.values(), key=abs)
+    running = {
+        card: 100 * run.app.states["running"] / run.app.runtime_ns for card, run in wifi.items() if card in change
+    }
     return Measurement(
         f"{signed(min(change.values()))} to {signed(max(change.values()))} %",
         {"most_pct": abs(most)},
         "How much longer it takes over WiFi. Below 0 it is faster: the network affects when write-back "
         "coincides with a sync, which takes seconds on these cards. Median over the cards, for each "
-        f"application: {_values_text(others)}.",
+        f"application: {_values_text(others)}. Share of the browser's assumed processor time: "
+        f"{_values_text(running, '{:.0f}'.format)}.",
     )
 
 

@@ -5,7 +5,14 @@ from collections.abc import Mapping
 import altair as alt
 
 from emmclab.pages.plots import Rows, dots
-from emmclab.papers.iiswc15.implications import by_input, by_routing, change_pct, unevenness, waf_by_pages
+from emmclab.papers.iiswc15.implications import (
+    by_input,
+    by_routing,
+    change_pct,
+    queued_changes,
+    unevenness,
+    waf_by_pages,
+)
 from emmclab.papers.iiswc15.recorded_workload import origin
 from emmclab.papers.pages import Drawing, PageContent
 from emmclab.runtime.document import Charts, Section
@@ -62,8 +69,9 @@ def drawings(results: Results) -> list[Drawing]:
         for name, run in by_input(results, grid).items()
     ]
     queues = [
-        {"trace": name, "option": "32 requests at once", "value": change_pct(new[name], run)}
-        for name, run in by_input(results, "queues").items()
+        {"trace": name, "option": f"32 requests at once, {loop} loop", "value": change}
+        for loop in ("closed", "open")
+        for name, change in queued_changes(results, closed=loop == "closed").items()
     ]
     pages = [
         {"trace": name, "option": size, "value": waf}
