@@ -41,7 +41,7 @@ THREADS = (16, 4, 1)
 #: The served device, whose clock is that of this machine.
 DEVICE = "emmc51-cache"
 JOURNAL = ("journal_superblock", "descriptor", "logged", "revoke", "commit", "fast_commit")
-EVENTS = Path("/sys/kernel/tracing/instances/emmclab-fast-commits")
+EVENTS = Path(f"/sys/kernel/tracing/instances/emmclab-fast-commits-{os.getpid()}")
 
 
 class MailServer:
@@ -103,12 +103,14 @@ def measured(features: str, threads: int, loops: int) -> dict[str, float]:
             raise SystemExit("error: mkfs.ext4 failed")
         disk.mount(mounted, options="noatime")
         server, info = MailServer(mounted), Path("/proc/fs/ext4", Path(disk.path).name, "fc_info")
+        number = Path(disk.path).stat().st_rdev
+        commit = rf"ext4_fc_commit_stop: dev {os.major(number)},{os.minor(number)} nblks (\d+), reason 0"
         before, prepared = counted(info), disk.result().requests.total
         EVENTS.mkdir()
         try:
             Path(EVENTS, "events/ext4/ext4_fc_commit_stop/enable").write_text("1")
             server.run(threads, loops)
-            events = re.findall(r"ext4_fc_commit_stop: .*? nblks (\d+), reason 0", Path(EVENTS, "trace").read_text())
+            events = re.findall(commit, Path(EVENTS, "trace").read_text())
         finally:
             EVENTS.rmdir()
         commits, blocks = (after - old for after, old in zip(counted(info), before, strict=True))
@@ -150,7 +152,7 @@ def main() -> None:
         by_threads[threads]["one_block_range_pct"] = [f(one["one_block_pct"] for one in runs) for f in (min, max)]
     figures = {**vars(options), "kernel": platform.release(), "by_threads": by_threads}
     del figures["write"]
-    text = json.dumps(figures, indent=2)
+    text = json.dumps(figures)
     print(text)
     if options.write:
         KEPT.write_text(text + "\n")

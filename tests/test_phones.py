@@ -181,7 +181,8 @@ def test_every_question_has_an_answer_with_values_or_needs_traces(answers: dict[
     for name, finding in answers.items():
         assert bool(finding["answer"]) == (name not in WITH_TRACES), name
         assert bool(finding["values"]) == bool(finding["answer"]), name
-        assert finding["method"] and finding["limits"] and finding["command"].startswith("emmclab "), name
+        assert all(finding[text] for text in ("method", "limits", "refuted_by")), name
+        assert finding["command"].startswith("emmclab "), name
 
 
 def test_findings_have_figures_of_the_ledger(answers: dict[str, dict[str, Any]], ledger: list[dict[str, Any]]) -> None:

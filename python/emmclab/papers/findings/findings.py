@@ -24,7 +24,6 @@ from emmclab.papers.iiswc15.implications import (
 )
 from emmclab.runtime.document import signed
 from emmclab.studies.results import Results
-from emmclab.studies.stored_types import Run
 from emmclab.traces.profile import Profile
 
 
@@ -83,32 +82,6 @@ def queues_help(results: Results) -> Answer:
         rows_of({"32 requests at once": changes}),
         "change of the mean response from one request at a time, %",
     )
-
-
-def two_at_once(results: Results) -> Answer:
-    """Compare the throughput of two applications at once with the sum of both alone."""
-    alone = {(run.input, run.device): run for run in results.select("cards", network="wifi")}
-    over: dict[str, dict[str, float]] = {}
-    longer = []
-    for run in results.select("at-once"):
-        first, second = (alone[name, run.device] for name in run.input.split(" + "))
-        over.setdefault(run.device, {})[run.input] = _rate(run) / (_rate(first) + _rate(second))
-        longer.append(run.app.runtime_s / first.app.runtime_s)
-    ratios = [value for by_pair in over.values() for value in by_pair.values()]
-    more = sum(value > 1 for value in ratios)
-    return Answer(
-        f"In {more} of {len(ratios)} cases: at once they transfer x{median(ratios):.2f} of the sum (median, "
-        f"{min(ratios):.2f} to {max(ratios):.2f}), and the user waits x{median(longer):.2f} as long for the "
-        f"first one (up to x{max(longer):.2f}).",
-        rows_of(over),
-        "data per second at once over the sum of both alone",
-    )
-
-
-def _rate(run: Run) -> float:
-    """Return the bytes per second that an application reads from and writes to the device."""
-    requests = run.requests
-    return float((requests.bytes_read + requests.bytes_written) / run.app.runtime_s)
 
 
 def tax_left(results: Results) -> Answer:
@@ -220,6 +193,8 @@ class Finding:
     question: str
     method: str
     limits: str
+    #: The observation that would refute the answer.
+    refuted_by: str
     #: Function that computes the answer, as `MODULE.FUNCTION` in this package.
     measure: str
     command: str
@@ -255,6 +230,6 @@ def studies() -> list[str]:
     """Return the studies that the findings need, without duplicates.
 
     >>> studies()
-    ['iiswc15', 'implications', 'fast12', 'dsn17', 'advil12', 'phones']
+    ['iiswc15', 'implications', 'dsn17', 'advil12', 'phones']
     """
     return list(dict.fromkeys(finding.study for finding in declared() if finding.study))

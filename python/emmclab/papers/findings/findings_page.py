@@ -56,8 +56,9 @@ def render(answered: Answered, results: Mapping[str, Results]) -> str:
         head=Head(
             answer=f"{count} of {len(answered)} questions that none of the papers answers have an answer",
             lead=[
-                "Each finding has a question, an answer with its figures, the method, its limits, and the "
-                f"command that reproduces it. To cite: emmclab {__version__}, with the name of the finding."
+                "Each finding has a question, an answer with its figures, the method, its limits, what would "
+                "refute it, and the command that reproduces it. "
+                f"To cite: emmclab {__version__}, with the name of the finding."
             ],
             tiles=[Tile("Findings", f"{count:,}"), Tile("Studies", f"{len(results):,}")],
         ),
@@ -68,7 +69,8 @@ def render(answered: Answered, results: Mapping[str, Results]) -> str:
 
 def _section(finding: Finding, answer: Answer | None) -> Section:
     missing = "– This needs recorded traces: `emmclab reproduce findings --trace FILE`."
-    terms = [("Method", finding.method, ""), ("Limits", finding.limits, ""), ("Command", f"`{finding.command}`", "")]
+    texts = {"Method": finding.method, "Limits": finding.limits, "What would refute it": finding.refuted_by}
+    terms = [(label, text, "") for label, text in (texts | {"Command": f"`{finding.command}`"}).items()]
     parts: list[Part] = [Note(answer.answer if answer else missing, "lead"), Terms(terms), Charts(only=[finding.id])]
     return Section(f"finding-{finding.id}", finding.question, parts, finding.id)
 
@@ -81,6 +83,7 @@ class AnsweredFinding(TypedDict):
     answer: str | None
     method: str
     limits: str
+    refuted_by: str
     study: str | None
     command: str
     axis: str | None
@@ -96,6 +99,7 @@ def to_dict(answered: Answered) -> list[AnsweredFinding]:
             "answer": None if answer is None else answer.answer,
             "method": finding.method,
             "limits": finding.limits,
+            "refuted_by": finding.refuted_by,
             "study": finding.study or None,
             "command": finding.command,
             "axis": None if answer is None else answer.axis,
