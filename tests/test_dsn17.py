@@ -21,8 +21,7 @@ from emmclab.papers.registry import papers
 from emmclab.studies import Results
 from emmclab.studies.input import Input
 from emmclab.studies.power_cut_settings import CutCell
-from nvram_journal import _COLUMNS as NVRAM_COLUMNS
-from nvram_journal import BORDER, in_nvram
+from nvram_journal import BORDER, COLUMNS, in_nvram
 from record_journal import _join_commits
 
 TRACES = {path.stem: path for path in lab.bundled(annotated=True)}
@@ -100,7 +99,7 @@ def test_a_program_on_ext4_without_a_journal_writes_its_metadata_in_place(name: 
 @pytest.mark.parametrize("name", SQLITE)
 def test_a_journal_in_nvram_has_the_changed_sectors_and_leaves_all_other_requests(name: str) -> None:
     rows, moved = (lab.read(TRACES[trace]).to_arrow().to_pylist() for trace in (name, f"{name}-nvram"))
-    assert [{key: row[key] for key in moved[0] if key in NVRAM_COLUMNS} for row in moved] == in_nvram(rows)
+    assert [{key: row[key] for key in moved[0] if key in COLUMNS} for row in moved] == in_nvram(rows)
     journal = [row for row in rows if {"logged", "commit", "journal_superblock"} & set(row["role"] or ())]
     others = [row for row in rows if row not in journal]
     on_flash, on_nvram = ([row for row in moved if (row["sector"] >= BORDER) is beyond] for beyond in (False, True))

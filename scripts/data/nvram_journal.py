@@ -22,8 +22,9 @@ PROGRAMS = ("sqlite-delete", "sqlite-truncate", "sqlite-persist", "sqlite-wal")
 #: First sector of the NVRAM: the end of the recorded partition of 16 GB.
 BORDER = 16 << 21
 _NVRAM_SECTORS = 16 << 11
-_TIMES = ("arrival_ns", "start_ns", "issue_ns", "complete_ns")
-_COLUMNS = (*_TIMES, "sector", "sectors", "op", "flags")
+COLUMNS = ("arrival_ns", "complete_ns", "sector", "sectors", "op", "flags")
+#: Times and addresses are stored as differences, which takes a quarter of the space.
+_ENCODING = dict.fromkeys(("arrival_ns", "complete_ns", "sector"), "DELTA_BINARY_PACKED")
 
 
 def in_nvram(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -31,7 +32,7 @@ def in_nvram(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     moved: list[dict[str, Any]] = []
     at = BORDER
     for row in rows:
-        plain = {name: row[name] for name in _COLUMNS}
+        plain = {name: row[name] for name in COLUMNS}
         roles = row["role"] or []
         journal = [part in ("descriptor", "logged", "revoke", "commit", "journal_superblock") for part in roles]
         if not any(journal):
@@ -44,7 +45,7 @@ def in_nvram(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if "commit" in roles:
             middle = (row["arrival_ns"] + row["complete_ns"]) // 2
             moved.append({**plain, "complete_ns": middle, "op": "flush", "flags": 0, "sector": 0, "sectors": 0})
-            plain |= dict.fromkeys(("arrival_ns", "start_ns", "issue_ns"), middle)
+            plain["arrival_ns"] = middle
         moved.append({**plain, "flags": 0, "sector": at, "sectors": sectors})
         at += sectors
     if at > BORDER + _NVRAM_SECTORS:
@@ -65,10 +66,11 @@ def main() -> None:
         rows = in_nvram(table.to_pylist())
         ledger |= {"kept": len(rows), "seen": len(rows), "merged": 0, "filtered": 0}
         metadata |= {b"emmclab.header": json.dumps(header).encode(), b"emmclab.ledger": json.dumps(ledger).encode()}
-        schema = pyarrow.schema([table.schema.field(column) for column in _COLUMNS], metadata)
+        schema = pyarrow.schema([table.schema.field(column) for column in COLUMNS], metadata)
         target = Path(sys.argv[1] if len(sys.argv) > 1 else sources[name].parent) / f"{name}-nvram.parquet"
         moved = pyarrow.Table.from_pylist(rows, schema=schema)
-        pyarrow.parquet.write_table(moved, target, compression="zstd", compression_level=19)
+        compact: dict[str, Any] = {"compression": "zstd", "compression_level": 19, "column_encoding": _ENCODING}
+        pyarrow.parquet.write_table(moved, target, use_dictionary=["op"], **compact)
         print(f"{target}: {len(rows):,} requests")
 
 
