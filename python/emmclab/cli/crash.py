@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -74,6 +75,19 @@ def crash(
     html: Annotated[
         Path | None, option("Also write the page of the findings.", LOGS_PANEL, callback=in_a_folder)
     ] = None,
+    junit: Annotated[
+        Path | None,
+        option(
+            "Also write the results as JUnit XML, for continuous integration.",
+            LOGS_PANEL,
+            callback=in_a_folder,
+            advanced=True,
+        ),
+    ] = None,
+    sarif: Annotated[
+        Path | None,
+        option("Also write the findings as SARIF, for code scanning.", LOGS_PANEL, callback=in_a_folder, advanced=True),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Cut the power of a device under real software, and report the level that loses acknowledged data.
@@ -100,7 +114,26 @@ def crash(
         for number, stored in enumerate(recordings, 1):
             if path is not None:
                 write(stored, path if number == 1 else path.with_stem(f"{path.stem}-{number}"))
-    _end(explored(run, options, recordings), options, as_json, html, run.results)
+    tried = explored(run, options, recordings)
+    if junit is not None or sarif is not None:
+        _write_reports(tried, options, junit, sarif)
+    _end(tried, options, as_json, html, run.results)
+
+
+def _write_reports(
+    tried: Sequence[ExploredRecording], options: Options, junit: Path | None, sarif: Path | None
+) -> None:
+    from emmclab.crash import ci_reports
+    from emmclab.runtime.files import write_atomically
+
+    reports: list[tuple[Path, str]] = []
+    if junit is not None:
+        reports.append((junit, ci_reports.junit(tried, options)))
+    if sarif is not None:
+        reports.append((sarif, json.dumps(ci_reports.sarif(tried, options, _status(tried, options)), indent=2) + "\n"))
+    for path, text in reports:
+        write_atomically(path, text.encode())
+        print_stderr(f"report: {path}")
 
 
 def _end(tried: Sequence[ExploredRecording], options: Options, as_json: bool, html: Path | None, results: Path) -> None:
