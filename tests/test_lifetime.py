@@ -1,5 +1,6 @@
 """Estimated lifetimes agree with devices that are written until they are worn out, and with a calculation by hand."""
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +219,50 @@ def test_a_used_device_has_less_left_than_a_new_one() -> None:
     new, used = (emmclab_json("lifetime", *load, *more) for more in ((), ("--used", "1y,daily=100MB")))
     assert used["left_bytes"] < used["host_bytes"]["value"] == pytest.approx(new["host_bytes"]["value"], rel=0.25)
     assert any(kind["used_now_pct"] > 1 for kind in used["kinds"])
+
+
+def bounds_by_trial(values: dict[int, int]) -> tuple[float, float, float, float]:
+    """Return the extreme rates a year and ends in years of all lines of a fine grid that agree with the readings."""
+    lines = [
+        (rate, (1 - offset) / rate)
+        for rate in (step / 400 for step in range(1, 800))
+        for offset in (step / 400 for step in range(-800, 800))
+        if all((value - 1) / 10 <= offset + rate * years <= value / 10 for years, value in values.items())
+    ]
+    rates, ends = zip(*lines, strict=True)
+    return min(rates), max(rates), min(ends), max(ends)
+
+
+@pytest.mark.parametrize("values", [{0: 2, 1: 4}, {0: 1, 1: 3, 2: 4}, {0: 3, 2: 5, 3: 6}, {0: 1, 1: 2, 2: 3, 3: 5}])
+def test_bounds_of_dated_registers_are_those_of_every_constant_rate(tmp_path: Path, values: dict[int, int]) -> None:
+    sources = []
+    for years, value in values.items():
+        path = register(tmp_path, b268=1, b269=value)
+        sources.append(f"{path.rename(tmp_path / f'{years}.txt')}@{2020 + years}-01-01")
+    done = emmclab_json("lifetime", "--registers", *sources)
+    (trend,) = (one for one in done["registers"] if one["register"].endswith("TYP_B"))
+    least, most, earliest, latest = bounds_by_trial(values)
+    assert trend["rate_pct"] == pytest.approx([100 * least, 100 * most], abs=0.6)
+    ends = [(date.fromisoformat(text) - date(2020, 1, 1)).days / 365.25 for text in trend["end"]]
+    assert ends == pytest.approx([earliest, latest], rel=0.03)
+
+
+def test_dated_registers_are_compared_with_the_simulated_device(tmp_path: Path) -> None:
+    old = register(tmp_path, b268=1, b269=1).rename(tmp_path / "old.txt")
+    new = register(tmp_path, b268=1, b269=2)
+    sources = ("lifetime", "--registers", f"{old}@2025-06-01", f"{new}@2026-06-01")
+    done = emmclab("lifetime", *sources[1:], "--daily", "2GB", "--size", "64KB", "--seeds", "1", "--like", "emmc51-tlc")
+    assert done.returncode == 0 and "does not end before" in done.stdout and "Simulated" in done.stdout, done.stderr
+    assert_fails(emmclab(*sources[:2], sources[3]), "two or more different dates")
+    assert_fails(emmclab(*sources[:2], f"{new}@2025-01-01", f"{old}@2026-01-01"), "went back, from 0x02 to 0x01")
+    assert_fails(emmclab(*sources[:2], str(old), f"{new}@2026-06-01"), "has no date")
+    uneven = [
+        f"{register(tmp_path, b269=value).rename(tmp_path / f'{value}')}@{year}-01-01"
+        for year, value in ((2020, 3), (2022, 5), (2023, 8))
+    ]
+    assert "contradict a constant rate" in emmclab(*sources[:2], *uneven).stdout
+    bigger = register(tmp_path, b269=3, b215=7)
+    assert_fails(emmclab(*sources[:3], f"{bigger}@2026-06-01"), "another device")
 
 
 def test_a_page_has_the_answer_and_the_registers(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ REGISTERS = {
     "ufs": ("bDeviceLifeTimeEstA", "bDeviceLifeTimeEstB"),
 }
 #: Value of a life-time register beyond the life.
-_BEYOND = 11
+BEYOND = 11
 _COLD = "data that is never written again stays in its blocks"
 
 
@@ -70,12 +70,12 @@ def starting_wear(report: RegisterReport) -> tuple[StartingWear, list[str]]:
     intervals, notes = [], []
     for name in names:
         value = values.get(name)
-        if not isinstance(value, int) or not 1 <= value <= _BEYOND:
+        if not isinstance(value, int) or not 1 <= value <= BEYOND:
             intervals.append((0.0, 0.0))
             notes.append(f"{name} does not state how much life is used; none is assumed")
         else:
             intervals.append(((value - 1) / 10, min(value, 10) / 10))
-            if value == _BEYOND:
+            if value == BEYOND:
                 notes.append(f"{name} is 0x0B: the device has exceeded the life that its manufacturer states")
     return StartingWear(intervals[0], intervals[1], is_of_own_limit=True), notes
 
@@ -471,7 +471,7 @@ def _register(
 
     def steps(used: float, factor: float) -> int:
         share = used + per_year * years / factor if is_share else (used + per_year * years) / factor
-        return min(_BEYOND, max(1, math.ceil(10 * share - 1e-9)))
+        return min(BEYOND, max(1, math.ceil(10 * share - 1e-9)))
 
     return Interval(steps(sum(start) / 2, 1.0), steps(start[0], factor), steps(start[1], 1 / factor))
 

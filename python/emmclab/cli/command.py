@@ -37,7 +37,7 @@ NEEDS: dict[str, _Others] = {
     "compare": _BINNED,
     "devices": {"--figures": ("--check",), "--assume": ("--figures",), "--fio-host": ("--check",)},
     "advise": {"--budget": ("--deep",), "--results": ("--deep",)},
-    "lifetime": {"--like": ("--ext-csd", "--ufs")},
+    "lifetime": {"--like": ("--ext-csd", "--ufs", "--registers")},
     "probe": {"--yes": ("--write",)},
     "explain": {"--images": ("--trace", "--one-at-a-time")},
     "serve": {
@@ -63,6 +63,10 @@ EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
         *(("--ext-csd", other) for other in ("--ufs", "--device", "--used")),
         *(("--ufs", other) for other in ("--device", "--used")),
         ("--used", "--filled"),
+        *(
+            ("--registers", other)
+            for other in ("--ext-csd", "--ufs", "--device", "--used", "--over", "--disk", "--html")
+        ),
     ),
     **dict.fromkeys((f"apps {name}" for name in ("run", "compare", "solutions", "live")), _STATES_BEFORE),
     **dict.fromkeys(("record", "top"), _MACHINES),

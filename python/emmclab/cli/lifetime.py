@@ -1,13 +1,16 @@
 """`emmclab lifetime SOURCE`."""
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 from emmclab.advice.lifetime import FILLED_PCT, LIMIT_FACTOR, Lifetime, estimate_lifetime, starting_wear
 from emmclab.advice.lifetime_load import Load, load_of_pattern, load_of_trace
 from emmclab.advice.lifetime_text import bounds, cautions, headline, most_important, remarks, tables
+from emmclab.advice.register_wear import RegisterTrend, trends, trends_headline, trends_table
 from emmclab.calibration.registers import Registers
+from emmclab.calibration.registers import registers as read_any_registers
 from emmclab.cli.command import command
 from emmclab.cli.console import in_a_folder, print_json, print_stderr, stdout
 from emmclab.cli.machine_options import parse_duration
@@ -45,6 +48,7 @@ _PATTERN, _SIZE, _SPAN = "random", "4KB", "1GB"
 @command(
     "emmclab lifetime trace.parquet --device emmc51-cache --daily 5GB",
     "emmclab lifetime monday.txt tuesday.txt --over 1d --disk mmcblk0 --ext-csd ext_csd.txt # /proc/diskstats twice",
+    "emmclab lifetime --registers old.txt@2025-06-01 new.txt@2026-06-01 # life-time registers at two dates",
     "emmclab lifetime --daily 5GB --pattern sequential --size 512KB --device ufs31 --html life.html",
 )
 def lifetime(
@@ -54,7 +58,7 @@ def lifetime(
         argument(
             "SOURCE...",
             "Traces of any format, or one or two files with two readings of /proc/diskstats or /sys/block/DISK/stat; "
-            "none with --daily.",
+            "none with --daily. With --registers: FILE@DATE.",
             callback=one_per_recording,
         ),
     ] = None,
@@ -92,6 +96,15 @@ def lifetime(
         option("Disk of the readings; default: the only one that was written.", "Load", advanced=True, metavar="NAME"),
     ] = None,
     flush_every: FlushEvery = 0,
+    dated: Annotated[
+        bool,
+        option(
+            "The sources are registers of one device at several dates, as FILE@DATE: bound its wear by them, and with "
+            "--daily compare it with the simulated device.",
+            None,
+            "--registers",
+        ),
+    ] = False,
     device: DeviceName = "nexus5",
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
@@ -107,7 +120,7 @@ def lifetime(
         ),
     ] = None,
     filled: Annotated[
-        float, option("Share of the capacity that holds other data, percent.", "State", min=0, max=100)
+        float, option("Share of the capacity that holds other data, percent.", "State", advanced=True, min=0, max=100)
     ] = FILLED_PCT,
     used: Used = None,
     limit_factor: Annotated[
@@ -129,6 +142,12 @@ def lifetime(
     """
     paths = sources or []
     daily_bytes = None if daily is None else _daily_bytes(daily)
+    readings = [_dated(path) for path in paths] if dated else []
+    found = trends(readings) if dated else []
+    if dated and daily_bytes is None:
+        _show_trends(found, None, as_json)
+        return
+    paths = [] if dated else paths
     trace = None
     if paths and not holds_counters(paths[0]):
         _refuse_with_a_trace(pattern=pattern, size=size, span=span, over=over, disk=disk)
@@ -139,6 +158,8 @@ def lifetime(
         reading.refuse("this load")
         load = _load_without_a_trace(paths, daily_bytes, pattern, size, span, over, disk, flush_every)
     registers = read_registers(ext_csd, ufs) if ext_csd or ufs else None
+    if dated:
+        registers = max(readings, key=lambda reading: reading[0])[1]
     start, notes = None, list[str]()
     if registers is None:
         configuration = configured(device, settings, capacity)
@@ -168,12 +189,37 @@ def lifetime(
 
         write_lifetime(life, html)
         print_stderr(f"report: {html}")
-    if as_json:
+    if dated:
+        _show_trends(found, life, as_json)
+    elif as_json:
         for text in cautions(life):
             print_stderr(f"warning: {text}")
         print_json(life.to_dict())
     else:
         _show(life)
+
+
+def _dated(path: Path) -> tuple[datetime, Registers]:
+    """Read the registers of FILE@DATE."""
+    file, _, text = str(path).rpartition("@")
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"`{path}` has no date", field="--registers", hint="write FILE@DATE, for example ext_csd.txt@2026-06-01"
+        ) from None
+    return (date.astimezone(UTC).replace(tzinfo=None) if date.tzinfo else date), read_any_registers(file)
+
+
+def _show_trends(found: list[RegisterTrend], life: Lifetime | None, as_json: bool) -> None:
+    if as_json:
+        rows = [trend.to_dict() for trend in found]
+        print_json({"registers": rows, "simulated": None if life is None else life.to_dict()})
+        return
+    console = stdout()
+    print_line(console, trends_headline(found), "bold")
+    show_table(console, trends_table(found, life))
+    print_line(console, "Each reading is an interval of 10 %; the bounds hold for a constant rate.", "dim")
 
 
 def _show(life: Lifetime) -> None:
