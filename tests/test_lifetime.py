@@ -265,6 +265,24 @@ def test_dated_registers_are_compared_with_the_simulated_device(tmp_path: Path) 
     assert_fails(emmclab(*sources[:3], f"{bigger}@2026-06-01"), "another device")
 
 
+def test_changes_are_ranked_by_the_years_gained_and_have_a_price() -> None:
+    device = ("--device", "emmc51-cache", "--capacity", "4GB", "--seeds", "1")
+    life = emmclab_json("lifetime", "--daily", "1GB", "--flush-every", "1", *device, "--changes")
+    gained = [change["gained_years"] for change in life["changes"]]
+    assert gained == sorted(gained, reverse=True) and all(change["price"] for change in life["changes"])
+    factors = {change["name"]: change["years"] / life["years"]["value"] for change in life["changes"]}
+    # Twice as many SLC blocks are erased half as often. Eight writes of 4 KB at once fill two pages of 16 KB.
+    assert factors["SLC cache"] == pytest.approx(2, rel=0.05)
+    assert factors["batching"] == pytest.approx(4, rel=0.05)
+    prices = {change["name"]: change["price"] for change in life["changes"]}
+    # 1 GB a day are 2.83 writes of 4 KB a second.
+    assert prices["batching"] == "the application loses up to 2.83 s of data with the power"
+    assert prices["over-provisioning"].startswith("-") and "of the capacity" in prices["over-provisioning"]
+    trace = next(path for path in lab.bundled() if path.stem == "messages-wal")
+    traced = emmclab_json("lifetime", trace, "--daily", "1GB", *device, "--changes")["changes"][-1]
+    assert (traced["name"], traced["years"]) == ("batching", None) and "not known" in traced["price"]
+
+
 def test_a_page_has_the_answer_and_the_registers(tmp_path: Path) -> None:
     page = tmp_path / "life.html"
     device = ("--device", "ufs22", "--capacity", "4GB", "--seeds", "1")

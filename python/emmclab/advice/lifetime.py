@@ -251,7 +251,7 @@ def estimate_lifetime(
         )
     state = used or f"sequential:{filled_pct:g}"
     all_seeds = range(1, 1 + seeds) if load.is_random or is_random(settings, state) else range(1, 2)
-    with _stored(images) as folder, threads(jobs) as pool:
+    with shared_images(images) as folder, threads(jobs) as pool:
 
         def simulator(seed: int, precondition: str) -> WearSimulator:
             options: RunOptions = {"precondition": precondition, "seed": seed, "percentiles": [99]}
@@ -282,7 +282,7 @@ def estimate_lifetime(
                 found.append(future.result())
             except EmmclabError as error:
                 found.append(error)
-    start = registers or _start(base, used)
+    start = registers or starting_wear_of(base, used)
     estimate = _Estimate(load, start)
     by_seed = {seed: estimate.years(rate) for seed, rate in zip(all_seeds, rates, strict=True)}
     years = sum(by_seed.values()) / len(by_seed)
@@ -352,6 +352,11 @@ def estimate_lifetime(
     )
 
 
+def years_left(rate: WearRate, load: Load, start: StartingWear) -> float:
+    """Return the years until the first kind of block is worn out."""
+    return _Estimate(load, start).years(rate)
+
+
 @dataclass(frozen=True)
 class _Trial:
     """A run with another assumption."""
@@ -385,7 +390,7 @@ def _years_of(trial: _Trial, rate: WearRate | EmmclabError, start: StartingWear)
     """Return the years of a trial, or the reason why they are not known."""
     if isinstance(rate, EmmclabError):
         return None, str(rate)
-    years = _Estimate(trial.load, start).years(rate)
+    years = years_left(rate, trial.load, start)
     return (years, "") if math.isfinite(years) else (None, "it wears no block with an erase limit")
 
 
@@ -396,7 +401,7 @@ def _effect(assumption: Assumption, years: float) -> float:
     return abs(math.log(assumption.years / years)) if assumption.years > 0 and years > 0 else math.inf
 
 
-def _start(base: WearRate, used: str | None) -> StartingWear:
+def starting_wear_of(base: WearRate, used: str | None) -> StartingWear:
     """Return the wear of a used device before the run; none for a device that was only filled."""
     if used is None:
         return StartingWear()
@@ -512,7 +517,7 @@ def _require_limit(settings: Mapping[str, Any], name: str) -> None:
 
 
 @contextlib.contextmanager
-def _stored(images: str | None) -> Iterator[str]:
+def shared_images(images: str | None) -> Iterator[str]:
     """Provide the folder of preconditioned devices, which the runs share."""
     if images is not None:
         yield images

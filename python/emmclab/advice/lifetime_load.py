@@ -37,6 +37,8 @@ class Load:
         is_random: whether the trace depends on the seed.
         touched_bytes: bytes of the addresses that are written; None if not known.
         hours: recorded time that stands for a day, in hours; None if the daily amount is given.
+        write_bytes: bytes of each write of a pattern; 0 for a trace.
+        batched: returns the load with so many writes of a pattern at once; None for a trace.
         others: loads that are equally possible, each with the assumption and what is assumed here and there.
     """
 
@@ -52,6 +54,8 @@ class Load:
     is_random: bool = False
     touched_bytes: float | None = None
     hours: float | None = None
+    write_bytes: int = 0
+    batched: Callable[[int], "Load"] | None = None
     others: tuple[tuple[str, str, str, "Load"], ...] = ()
 
     @property
@@ -155,6 +159,15 @@ def load_of_pattern(
             touched_bytes=float(span),
         )
 
+    def batched(writes: int) -> Load:
+        return load_of_pattern(
+            daily_bytes,
+            is_sequential=is_sequential,
+            size=writes * size,
+            span=span,
+            flush_every=max(1, flush_every // writes) if flush_every else 0,
+        )
+
     words = ("sequential", "random") if is_sequential else ("random", "sequential")
     load = made(sequential=is_sequential, size=size)
     other = made(sequential=not is_sequential, size=size)
@@ -170,7 +183,7 @@ def load_of_pattern(
     if is_mean_size and size > _SMALL:
         small = made(sequential=is_sequential, size=_SMALL)
         others.append(("sizes", f"all writes have the mean size of {size / 1024:g} KB", "they have 4 KB", small))
-    return replace(load, others=tuple(others))
+    return replace(load, others=tuple(others), write_bytes=size, batched=batched)
 
 
 def hours_text(hours: float) -> str:

@@ -1,6 +1,9 @@
 """The estimate of a lifetime in words and tables, for the terminal and for pages."""
 
+from collections.abc import Sequence
+
 from emmclab.advice.lifetime import REGISTERS, Assumption, Interval, Lifetime
+from emmclab.advice.lifetime_changes import LifetimeChange
 from emmclab.advice.lifetime_load import YEAR_S
 from emmclab.advice.wear_rate import WAF_PARTS
 from emmclab.runtime.document import (
@@ -177,6 +180,29 @@ def assumptions_table(life: Lifetime) -> TextTable:
     )
 
 
-def tables(life: Lifetime) -> list[TextTable]:
+def changes_table(changes: Sequence[LifetimeChange]) -> TextTable:
+    """Return what would lengthen the life, by the years gained."""
+    return TextTable(
+        "What would help",
+        ["Change", "Price", "Years", "Gained"],
+        [
+            [Cell(one.name, one.about), one.price, "–" if one.years is None else years_text(one.years), _gain_text(one)]
+            for one in changes
+        ],
+        2,
+        "matrix folds",
+    )
+
+
+def _gain_text(change: LifetimeChange) -> str:
+    """Return the years gained, with a minus sign if the life is shorter, and none if it changes by less than 0.1 %."""
+    years, gained = change.years, change.gained_years
+    if years is None or gained is None:
+        return "–"
+    return "none" if abs(gained) < years / 1000 else f"{'-' if gained < 0 else ''}{years_text(abs(gained))}"
+
+
+def tables(life: Lifetime, changes: Sequence[LifetimeChange] = ()) -> list[TextTable]:
     """Return all tables in the order of their importance."""
-    return [kinds_table(life), waf_table(life), registers_table(life), assumptions_table(life)]
+    help_table = [changes_table(changes)] if changes else []
+    return [kinds_table(life), waf_table(life), registers_table(life), *help_table, assumptions_table(life)]

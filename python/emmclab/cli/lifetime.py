@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from emmclab.advice.lifetime import FILLED_PCT, LIMIT_FACTOR, Lifetime, estimate_lifetime, starting_wear
+from emmclab.advice.lifetime_changes import LifetimeChange, lifetime_changes
 from emmclab.advice.lifetime_load import Load, load_of_pattern, load_of_trace
 from emmclab.advice.lifetime_text import bounds, cautions, headline, most_important, remarks, tables
 from emmclab.advice.register_wear import RegisterTrend, trends, trends_headline, trends_table
@@ -127,6 +128,10 @@ def lifetime(
         float,
         option("Factor within which the erase limits are known; 1: exactly.", "State", advanced=True, metavar="FACTOR"),
     ] = LIMIT_FACTOR,
+    changes: Annotated[
+        bool,
+        option("Also simulate what would lengthen the life (over-provisioning, buffers, other parts), with its price."),
+    ] = False,
     seeds: Annotated[int, option("Number of seeds, where a run has random choices.", advanced=True, min=1)] = 3,
     images: Images = None,
     html: Annotated[Path | None, option("Also write a page.", callback=in_a_folder)] = None,
@@ -183,20 +188,26 @@ def lifetime(
             jobs=jobs,
             progress=lambda done, total: counter(done, total, 0),
         )
+        helps = []
+        if changes:
+            kept = None if images is None else str(images)
+            helps = lifetime_changes(
+                configuration, load, life, filled_pct=filled, registers=start, images=kept, jobs=jobs
+            )
     life.notes.extend(notes)
     if html is not None:
         from emmclab.pages.lifetime import write_lifetime
 
-        write_lifetime(life, html)
+        write_lifetime(life, html, helps)
         print_stderr(f"report: {html}")
     if dated:
         _show_trends(found, life, as_json)
     elif as_json:
         for text in cautions(life):
             print_stderr(f"warning: {text}")
-        print_json(life.to_dict())
+        print_json(life.to_dict() | ({"changes": [one.to_dict() for one in helps]} if changes else {}))
     else:
-        _show(life)
+        _show(life, helps)
 
 
 def _dated(path: Path) -> tuple[datetime, Registers]:
@@ -222,7 +233,7 @@ def _show_trends(found: list[RegisterTrend], life: Lifetime | None, as_json: boo
     print_line(console, "Each reading is an interval of 10 %; the bounds hold for a constant rate.", "dim")
 
 
-def _show(life: Lifetime) -> None:
+def _show(life: Lifetime, helps: list[LifetimeChange]) -> None:
     console = stdout()
     for text in cautions(life):
         print_line(console, f"warning: {text}", "yellow")
@@ -231,7 +242,7 @@ def _show(life: Lifetime) -> None:
         print_line(console, f"  {text}")
     if text := most_important(life):
         print_line(console, text)
-    for table in tables(life):
+    for table in tables(life, helps):
         show_table(console, table)
     console.print()
     for text in remarks(life):
