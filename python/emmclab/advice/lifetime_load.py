@@ -190,7 +190,7 @@ def hours_text(hours: float) -> str:
     """Return a recorded time as text.
 
     >>> hours_text(0.0097), hours_text(6), hours_text(48)
-    ('35 s', '6 h', '2 days')
+    ('34.9 s', '6 h', '2 days')
     """
     if hours >= 48:
         return f"{hours / 24:.3g} days"
