@@ -159,7 +159,7 @@ def test_a_ranking_by_lifetime_shows_the_lifetime_of_each_option_beside_it() -> 
     lives = [advice["life"], *(option["life"] for option in advice["options"])]
     # Two lines of headings and a rule precede the options.
     for line, life in zip(lines[first + 4 : first + 4 + len(lives)], lives, strict=True):
-        assert f" {life['host_gb'] / 1024:,.2f} " in line, line
+        assert f" {life['host_gb'] * 2**30 / 1e12:,.2f} " in line, line
 
 
 def test_a_lifetime_is_measured_in_the_state_that_was_asked_for(trace: api.Trace) -> None:

@@ -61,7 +61,7 @@ def lifetime_text(host_gb: float | None) -> str:
     """Format bytes that the host can write as the lifetime of a run; a dash if unknown.
 
     >>> lifetime_text(5120.0), lifetime_text(None)
-    ('5.00', '–')
+    ('5.50', '–')
     """
     return LIFETIME.text(None if host_gb is None else host_gb * GB)
 

@@ -11,8 +11,8 @@ from emmclab.runtime.document import Column, Number, significant
 
 #: File with the result fields of the core, which `make generate` writes from the structs of `crates/replay/src/result`.
 _FILE = Path(__file__).parents[1] / "data" / "result-fields.json"
-#: Display units for bytes.
-_BYTES = {"MB": 1 << 20, "TB": 1 << 40}
+#: Display units for bytes. TB is that of lifetimes, which is decimal in data sheets (TBW).
+_BYTES = {"MB": 1 << 20, "TB": 10**12}
 #: Display units that differ from the stored units; empty if the label already contains the unit.
 _SHOWN_AS = {"byte": "MB", "block": "", "map unit": ""}
 #: Unit and decimals of a count of a layer, by the suffix of the count's name.
@@ -90,7 +90,7 @@ class ResultField(NamedTuple):
         >>> result_field("response.p99_ms").text(1234.5), result_field("response.p99_ms").text(None)
         ('1,234.500', '–')
         >>> [result_field("wear.lifetime.even_host_bytes").text(value) for value in (5e12, 1.77e9, 0)]
-        ['4.55', '0.002', '0.00']
+        ['5.00', '0.002', '0.00']
         """
         return "–" if value is None else self._number(value, self.digits)
 
