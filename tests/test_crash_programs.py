@@ -257,7 +257,7 @@ root = pytest.mark.usefixtures("root")
 
 
 @root
-@pytest.mark.parametrize("lie", ["flush", "early_flush", "reorder", "recent", "late_trim"])
+@pytest.mark.parametrize("lie", ["flush", "early_flush", "reorder", "recent", "late_trim", "paired_pages"])
 def test_generated_programs_lose_nothing_on_an_honest_device_and_all_on_a_liar(tmp_path: Path, lie: str) -> None:
     words = ("crash", "--device", "emmc51-cache", "--workload", "ace:2:25", "--cuts", "150", "--json")
     if lie == "late_trim":

@@ -13,7 +13,7 @@ use emmclab_device::LateTrims;
 use emmclab_device::contract::Version;
 use emmclab_layers::DiskZones;
 use rustc_hash::FxHashMap;
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 
 use crate::log_index::{CrashLogIndex, LoggedCommand, SectorSource, Spool};
 
@@ -192,6 +192,8 @@ pub enum DevicePromise {
     Whole,
     /// Data that was erased securely never reappears after a power cut.
     Erased,
+    /// Data that is on the flash is not damaged by a power cut during the program of another page.
+    Paired,
 }
 
 impl DevicePromise {
@@ -204,6 +206,7 @@ impl DevicePromise {
             Self::Order => "order",
             Self::Whole => "whole",
             Self::Erased => "erased",
+            Self::Paired => "paired",
         }
     }
 }
@@ -219,7 +222,8 @@ pub struct PromiseViolation {
     pub sectors: u64,
     /// The promised version of the data, numbered by the write that produced it.
     pub version: Version,
-    /// The version of the data on the disk; 0 if the sectors were never written.
+    /// The version of the data on the disk; 0 if the sectors were never written. Of [`DevicePromise::Paired`]: the damaged version, which is
+    /// on the disk if the device protects paired pages.
     pub present: Version,
 }
 
@@ -235,6 +239,8 @@ pub(crate) struct DurableCells {
     /// Page programs in progress: command, first sector and number of sectors of each. Recorded only if the device leaves interrupted
     /// writes half done.
     in_progress: Vec<(u32, u64, u32)>,
+    /// Whole map units that a power cut now damages.
+    pub endangered: Vec<Range<u64>>,
     /// Recent discards that a power cut may repeat; `None` unless the device repeats discards after a power cut.
     repeated: Option<RepeatedDiscards>,
 }
@@ -280,6 +286,7 @@ impl DurableCells {
             discards: Vec::new(),
             missing: BTreeMap::new(),
             in_progress: Vec::new(),
+            endangered: Vec::new(),
             repeated: repeats.then(RepeatedDiscards::default),
         }
     }
@@ -299,12 +306,26 @@ impl DurableCells {
         self.in_progress.push((command, sector, sectors));
     }
 
+    /// Called when a power cut no longer damages a map unit.
+    pub fn safe(&mut self, unit: &Range<u64>) {
+        if let Some(place) = self.endangered.iter().position(|other| other == unit) {
+            self.endangered.swap_remove(place);
+        }
+    }
+
+    /// The sectors with data that a power cut now damages.
+    fn damaged(&self) -> impl Iterator<Item = u64> {
+        let sectors: BTreeSet<u64> = self.endangered.iter().cloned().flatten().collect();
+        sectors.into_iter().filter(|sector| self.contents.block(sector / BLOCK)[(sector % BLOCK) as usize] != SectorSource::ZEROS)
+    }
+
     /// Called when `command` discards sectors. Afterwards they contain no data, and the device promises nothing about their contents.
     pub fn discarded(&mut self, spool: &Spool, command: u32, at: Nanos, (first, end): (u64, u64)) {
         let version = Version::from(command) + 1;
         if let Some(late) = &mut self.repeated {
             late.discarded(at, (first, end), version);
         }
+        self.endangered.retain(|unit| unit.end <= first || end <= unit.start);
         self.discards.retain(|(from, to, _)| *from < first || *to > end);
         self.discards.push((first, end, version));
         Arc::make_mut(&mut self.contents).clear(spool, first, end);
@@ -323,6 +344,7 @@ impl DurableCells {
                 let block = self.versions.entry(sector / BLOCK).or_default();
                 block[(sector % BLOCK) as usize] = version;
                 Arc::make_mut(&mut self.contents).set(spool, sector, logged.source_of(sector));
+                self.endangered.retain(|unit| !unit.contains(&sector));
                 if let Some((promised, promise)) = self.missing.get(&sector).copied()
                     && promised <= version
                 {
@@ -358,16 +380,18 @@ impl DurableCells {
                 taken.insert(*sector);
             }
         }
-        for (sector, (version, promise)) in lost.as_ref() {
-            let present = if taken.contains(sector) { 0 } else { self.version(*sector) };
+        let lost = lost.iter().map(|(sector, (version, promise))| (*sector, *promise, *version));
+        let damaged = self.damaged().map(|sector| (sector, DevicePromise::Paired, self.version(sector)));
+        for (sector, promise, version) in lost.chain(damaged) {
+            let present = if taken.contains(&sector) { 0 } else { self.version(sector) };
             match all.last_mut() {
                 Some(last)
-                    if last.sector + last.sectors == *sector
-                        && (last.promise, last.version, last.present) == (*promise, *version, present) =>
+                    if (last.sector + last.sectors, last.promise, last.version, last.present)
+                        == (sector, promise, version, present) =>
                 {
                     last.sectors += 1;
                 }
-                _ => all.push(PromiseViolation { promise: *promise, sector: *sector, sectors: 1, version: *version, present }),
+                _ => all.push(PromiseViolation { promise, sector, sectors: 1, version, present }),
             }
         }
         let torn = self.in_progress.iter().filter(|(command, _, sectors)| *sectors > 1 && reliable(*command));
@@ -382,7 +406,7 @@ impl DurableCells {
     }
 
     /// Returns the blocks that a power cut changes, with their contents afterwards. A program operation in progress leaves the first half
-    /// of its sectors. The device may also repeat discards, which leaves zeros.
+    /// of its sectors. The device may also repeat discards, which leaves zeros, or damage paired pages, which leaves garbage.
     pub fn cut(&self, cut: Nanos, commands: &[LoggedCommand]) -> BTreeMap<u64, Block> {
         let mut changes = BTreeMap::new();
         for range in self.repeated.iter().flat_map(|late| late.discarded_again(cut)) {
@@ -392,6 +416,10 @@ impl DurableCells {
                     sources[(sector % BLOCK) as usize] = SectorSource::ZEROS;
                 }
             }
+        }
+        for sector in self.damaged() {
+            let block = changes.entry(sector / BLOCK).or_insert_with(|| self.contents.block(sector / BLOCK));
+            block[(sector % BLOCK) as usize] = SectorSource::garbage(xxh3_64_with_seed(&sector.to_le_bytes(), cut.0 as u64));
         }
         for (command, first, sectors) in &self.in_progress {
             for sector in *first..first + u64::from(sectors / 2) {

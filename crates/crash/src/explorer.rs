@@ -333,6 +333,8 @@ impl Explorer {
                 RunEvent::Discarded { command, sector, sectors } => {
                     self.durable.discarded(spool, command, moment.at, (sector, sector + sectors));
                 }
+                RunEvent::Endangered { sector, sectors } => self.durable.endangered.push(sector..sector + sectors),
+                RunEvent::Safe { sector, sectors } => self.durable.safe(&(sector..sector + sectors)),
                 RunEvent::Acknowledged(_) => self.acknowledged += 1,
                 RunEvent::Arrives(CommandPort::Host, command) => {
                     if let Some(host) = &mut self.host {
@@ -540,5 +542,5 @@ fn possible(run: &CrashLogIndex, from: usize, idle: &[usize]) -> Vec<usize> {
 /// Whether power can be cut directly after a moment of the log. Flash programs that end at the same time count as one moment.
 pub(crate) fn is_cut(run: &CrashLogIndex, place: usize) -> bool {
     let (this, next) = (&run.moments()[place], run.moments().get(place + 1));
-    !next.is_some_and(|next| next.at == this.at && matches!(next.event, RunEvent::Programmed { .. }))
+    !next.is_some_and(|next| next.at == this.at && next.event.is_end_of_program())
 }

@@ -55,10 +55,21 @@ pub enum RunEvent {
     Begins { command: u32, sector: u64, sectors: u32 },
     /// Sectors were discarded.
     Discarded { command: u32, sector: u64, sectors: u64 },
+    /// From now on, a power cut damages sectors.
+    Endangered { sector: u64, sectors: u64 },
+    /// A power cut no longer damages sectors.
+    Safe { sector: u64, sectors: u64 },
     /// The workload acknowledged data as safe; the value is the index of its output line.
     Acknowledged(u32),
     /// A named mark in the log; the value is the index of the mark.
     Mark(u32),
+}
+
+impl RunEvent {
+    /// Whether the event is an effect of the end of a page program.
+    pub(crate) fn is_end_of_program(self) -> bool {
+        matches!(self, Self::Programmed { .. } | Self::Safe { .. })
+    }
 }
 
 /// An event with its time.
@@ -264,6 +275,11 @@ impl CrashLogIndexBuilder {
                 let Some(command) = self.find(CommandPort::Device, number)? else { return Ok(()) };
                 self.add_moment(at, RunEvent::Discarded { command, sector, sectors });
             }
+            CrashLogRecord::Endangered { sector, sectors, begin, end } => {
+                self.check_range(CommandPort::Device, sector, sectors)?;
+                self.add_moment(begin, RunEvent::Endangered { sector, sectors });
+                self.add_moment(end, RunEvent::Safe { sector, sectors });
+            }
             CrashLogRecord::Acknowledged { at, text } => {
                 let place = self.acknowledgements.len() as u32;
                 self.acknowledgements.push(text.into());
@@ -281,7 +297,7 @@ impl CrashLogIndexBuilder {
     pub fn finish(self, header: CrashLogHeader, path: &Path, identity: u64, truncated: bool) -> Result<CrashLogIndex> {
         let Self { spool, base, commands, mut moments, acknowledgements, marks, .. } = self;
         // At equal times, completed page programs come before all other events.
-        let rank = |what: &RunEvent| !matches!(what, RunEvent::Programmed { .. });
+        let rank = |what: &RunEvent| !what.is_end_of_program();
         moments.sort_by_key(|moment| (moment.at, rank(&moment.event)));
         let spool = spool.finish()?;
         let mut contents = DiskContents::default();

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::geometry::Geometry;
-use emmclab_settings::{DeviceSettings, InterfaceKind};
+use emmclab_settings::{CacheLie, DeviceSettings, InterfaceKind};
 
 /// Capabilities that a device reports to its host in registers or descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -24,6 +24,9 @@ pub struct DeviceCapabilities {
     pub barrier: bool,
     /// Whether reliable writes of any length are supported (`WR_REL_PARAM [166]` bit 2, `EN_REL_WR`).
     pub reliable_write: bool,
+    /// The partitions in which an interrupted write does not damage older data, one bit each (`WR_REL_SET [167]`).
+    #[serde(skip)]
+    pub protected_partitions: u32,
     /// Maximum number of entries of a packed write (`MAX_PACKED_WRITES [500]`); 0 = not supported.
     pub packed_writes: u32,
     /// Maximum number of entries of a packed read (`MAX_PACKED_READS [501]`); 0 = not supported.
@@ -73,6 +76,7 @@ impl DeviceCapabilities {
             cache_in_order: cache.promises_write_order(),
             barrier: features.barrier && cache.size_kb > 0,
             reliable_write: features.reliable_write,
+            protected_partitions: if cache.lies == CacheLie::PairedPages { 0 } else { 0x1f },
             packed_writes: features.packed_writes,
             packed_reads: features.packed_reads,
             // A `queue_depth` of 0 means an unlimited number of commands, which the standard cannot express, so 1 (no queue) is reported.
@@ -87,8 +91,8 @@ impl DeviceCapabilities {
 
     /// The fields of the `EXT_CSD` register of an eMMC, in order of their bytes; empty for a UFS, which has no such register.
     ///
-    /// [`emmclab_base::DeviceHealth`] contains the fields that change in use. `WR_REL_SET [167]` reports for every partition that an
-    /// interrupted write does not damage older data. A device that breaks its promises (`cache.lies`) reports the same values.
+    /// [`emmclab_base::DeviceHealth`] contains the fields that change in use. `WR_REL_SET [167]` reports for every partition whether
+    /// an interrupted write leaves older data intact. A device that breaks any other promise (`cache.lies`) reports the same values.
     pub fn ext_csd(&self) -> Vec<ExtCsdField> {
         if self.interface == InterfaceKind::Ufs {
             return Vec::new();
@@ -96,7 +100,7 @@ impl DeviceCapabilities {
         let field = |of: RegisterField, value| ExtCsdField { name: of.name, byte: of.byte, bytes: of.bytes, value };
         vec![
             field(fields::WR_REL_PARAM, u32::from(self.reliable_write) << 2),
-            field(fields::WR_REL_SET, 0x1f),
+            field(fields::WR_REL_SET, self.protected_partitions),
             field(fields::SEC_COUNT, u32::try_from(self.sectors).unwrap_or(u32::MAX)),
             field(fields::CACHE_FLUSH_POLICY, self.cache_in_order.into()),
             field(fields::CACHE_SIZE, self.cache_kb.saturating_mul(8)),
@@ -141,6 +145,8 @@ mod tests {
             let lies = of(&[("cache.size_kb", "512"), ("cache.policy", "fifo"), ("cache.lies", lie)]);
             assert_eq!(lies.ext_csd(), honest.ext_csd(), "{lie}");
         }
+        let unprotected = of(&[("cache.lies", "paired_pages")]);
+        assert_eq!((value(of(&[]), "WR_REL_SET"), value(unprotected, "WR_REL_SET")), (0x1f, 0));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Structure of the flash and address arithmetic, computed once from the settings.
 
+use std::ops::Range;
+
 use emmclab_base::{ByteCount, Nanos, SECTOR_BYTES};
 
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
@@ -21,6 +23,8 @@ pub struct GroupGeometry {
     pub spare_blocks: u32,
     /// Number of pages in a block.
     pub pages_per_block: u32,
+    /// Number of pages of a word line: the bits of a cell.
+    pub word_line_pages: u32,
     /// Size of a page in bytes.
     pub page_bytes: u32,
     /// Base-2 logarithm of the number of map units in a page.
@@ -51,6 +55,13 @@ pub struct PageTimes {
 }
 
 impl GroupGeometry {
+    /// The pages in the word line of a page. They follow each other in program order, as where 3D flash programs a word line in one pass; in
+    /// planar MLC flash they are some pages apart (6 in the table of a Micron L95B in the emulator FEMU, `hw/femu/nand`).
+    pub fn word_line(&self, page: u32) -> Range<u32> {
+        let first = page - page % self.word_line_pages;
+        first..(first + self.word_line_pages).min(self.pages_per_block)
+    }
+
     /// Map units in a page.
     #[inline]
     pub const fn units_per_page(&self) -> u32 {
@@ -66,7 +77,7 @@ impl GroupGeometry {
     /// The type of a page: its position in its word line; 0 if all pages take the same times.
     #[inline(always)]
     pub fn type_of(&self, page: u32) -> u32 {
-        if self.page_types.is_empty() { 0 } else { page % self.page_types.len() as u32 }
+        if self.page_types.is_empty() { 0 } else { page % self.word_line_pages }
     }
 
     /// Array times of the pages of a type.
@@ -249,6 +260,7 @@ impl Geometry {
             blocks: group.blocks,
             spare_blocks: group.spare_blocks,
             pages_per_block: group.pages_per_block,
+            word_line_pages: group.cell_mode.bits(),
             page_bytes: group.page_kb * clustered * 1024,
             page_shift: (group.page_kb * clustered / unit_kb).trailing_zeros(),
             page: PageTimes { read: nanos(group.read_us), program: nanos(group.program_us) },

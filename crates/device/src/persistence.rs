@@ -12,6 +12,7 @@ use crate::contract::{BrokenPromise, ContractRules, DurabilityPromises, SectorCo
 use crate::device::{Device, DeviceCommand};
 use crate::events::{Observer, OperationCause, PageProgrammed, RequestCompleted, UnitCached, UnitsTrimmed};
 use crate::ids::Lpn;
+use crate::paired_pages::PairedPageTracker;
 
 #[derive(Debug)]
 enum CommandReport {
@@ -59,6 +60,8 @@ pub struct PersistenceTracker {
     flash: SectorRangeMap<Vec<ContentsVersion>>,
     /// Versions of the data in the volatile cache.
     cached: SectorRangeMap<Version>,
+    /// The word lines of a device that does not protect paired pages.
+    paired: Option<PairedPageTracker>,
 }
 
 impl PersistenceTracker {
@@ -75,6 +78,7 @@ impl PersistenceTracker {
             commands: VecDeque::new(),
             flash: SectorRangeMap::default(),
             cached: SectorRangeMap::default(),
+            paired: PairedPageTracker::of(device),
         }
     }
 
@@ -112,8 +116,18 @@ impl PersistenceTracker {
         self.promises(at).promised(sector)
     }
 
+    /// The sectors that a power loss at `at` damages although no command in flight writes them, as (first sector, end), in any order: data
+    /// in the same word line as a page program in progress.
+    pub fn damaged(&self, at: Nanos) -> impl Iterator<Item = (u64, u64)> {
+        let units = self.paired.iter().flat_map(move |paired| paired.damaged(at));
+        units.map(|unit| (u64::from(unit.0) * u64::from(self.unit_sectors), u64::from(unit.0 + 1) * u64::from(self.unit_sectors)))
+    }
+
     /// The version on the flash after a power loss at `at`; 0 = none.
     pub fn survives(&self, sector: u64, at: Nanos) -> Version {
+        if self.damaged(at).any(|(first, end)| (first..end).contains(&sector)) {
+            return 0;
+        }
         let steps = self.flash.get(sector).map_or(&[][..], Vec::as_slice);
         match newest(steps, at) {
             Some(ContentsVersion { content: SectorContent::Data(version), .. }) => version,
@@ -162,6 +176,11 @@ impl PersistenceTracker {
                 Some(steps)
             });
         }
+        if let Some(paired) = &mut self.paired {
+            // Every sector may come into a word line that is still programmed, so its version is never forgotten.
+            paired.retire(now);
+            return;
+        }
         for (first, end, steps) in self.flash.iter() {
             if let [step] = steps[..]
                 && step.from <= now
@@ -177,13 +196,16 @@ impl PersistenceTracker {
         }
     }
 
-    /// The flash contents after a power loss at `at`.
+    /// The flash contents after a power loss at `at`; damaged sectors contain no version.
     pub fn contents_after_cut(&self, at: Nanos) -> SectorRangeMap<SectorContent> {
         let mut left = SectorRangeMap::default();
         for (first, end, steps) in self.flash.iter() {
             if let Some(step) = newest(steps, at) {
                 left.set(first, end, step.content);
             }
+        }
+        for (first, end) in self.damaged(at) {
+            left.update(first, end, |content| content.filter(|content| matches!(content, SectorContent::Nothing(_))));
         }
         left
     }
@@ -246,6 +268,7 @@ impl Observer for PersistenceTracker {
     }
 
     fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
+        self.paired.page_programmed(event);
         if event.cause != OperationCause::Host {
             return;
         }
@@ -266,6 +289,7 @@ impl Observer for PersistenceTracker {
     }
 
     fn trimmed(&mut self, event: &UnitsTrimmed) {
+        self.paired.trimmed(event);
         let Some((version, command)) = self.commands.back().copied() else { return };
         let unit = u64::from(self.unit_sectors);
         let (first, end) = (u64::from(event.first.0), u64::from(event.first.0) + u64::from(event.count));

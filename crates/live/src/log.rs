@@ -249,6 +249,11 @@ impl DeviceEventSink for LoggingPort {
         let sector = self.first + sector;
         self.add(number, |number| CrashLogRecord::Discarded { number, sector, sectors, at });
     }
+
+    fn endangered(&mut self, (sector, sectors): (u64, u64), begin: Nanos, end: Nanos) {
+        let sector = self.first + sector;
+        lock(&self.shared).add(&CrashLogRecord::Endangered { sector, sectors, begin, end });
+    }
 }
 
 /// Maximum length of a logged line in bytes; the rest of a longer line is not logged.

@@ -5,7 +5,11 @@ use std::collections::BinaryHeap;
 use std::io;
 
 use emmclab_base::{Nanos, SECTOR_BYTES, SectorRangeMap};
-use emmclab_device::{CacheLie, Device, LateTrims, Lpn, Observer, OperationCause, PageProgrammed, UnitCached, UnitsTrimmed};
+use emmclab_device::{
+    CacheLie, Device, LateTrims, Lpn, Observer, OperationCause, PageProgrammed, PairedPageTracker, UnitCached, UnitsTrimmed,
+};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
 use rustc_hash::FxHashMap;
 
 use crate::image::{DataRun, RawImage};
@@ -81,6 +85,17 @@ pub enum ContentsChange {
         /// Length in sectors.
         sectors: u64,
     },
+    /// A power cut from `begin` on and before `end` damages sectors ([`CacheLie::PairedPages`]).
+    Endangered {
+        /// First sector.
+        sector: u64,
+        /// Length in sectors.
+        sectors: u64,
+        /// Time from which a power cut damages the sectors.
+        begin: Nanos,
+        /// Time from which they are safe.
+        end: Nanos,
+    },
 }
 
 /// The contents of a device.
@@ -101,6 +116,8 @@ pub struct DeviceContents {
     numbered: u64,
     /// First sector and end of each discard that a power loss may repeat (`CacheLie::LateTrim`).
     trims: LateTrims<(u64, u64)>,
+    /// The word lines of a device that does not protect paired pages.
+    paired: Option<PairedPageTracker>,
     /// The first error on the image during a discard.
     failed: Option<io::Error>,
     /// The changes since they were last taken; `None` unless [`DeviceContents::watch`] was called.
@@ -119,9 +136,15 @@ impl DeviceContents {
             landings: BinaryHeap::new(),
             numbered: 0,
             trims: LateTrims::default(),
+            paired: PairedPageTracker::of(device),
             failed: None,
             changes: None,
         }
+    }
+
+    /// Follows the word lines of the device anew: after a power cut, or a change of [`CacheLie`].
+    pub fn follow_pages(&mut self, device: &Device) {
+        self.paired = PairedPageTracker::of(device);
     }
 
     /// Starts to record changes for [`DeviceContents::take_changes`].
@@ -200,6 +223,9 @@ impl DeviceContents {
             return Err(error);
         }
         self.trims.retire(now);
+        if let Some(paired) = &mut self.paired {
+            paired.retire(now);
+        }
         while let Some(Reverse(landing)) = self.landings.peek().copied().filter(|next| next.0.durable <= now) {
             let DurableSectors { command, first, last, .. } = landing;
             self.write(command, first, last)?;
@@ -214,14 +240,20 @@ impl DeviceContents {
     }
 
     /// Simulates a power loss at the time `at`: data that is not programmed is lost. A device whose cache lies about durability keeps the
-    /// first half of each program in progress ([`CacheLie::Tear`]) or repeats discards ([`CacheLie::LateTrim`]). Errors: as
-    /// [`DeviceContents::apply_durable`].
+    /// first half of each program in progress ([`CacheLie::Tear`]), repeats discards ([`CacheLie::LateTrim`]) or leaves
+    /// undefined data in paired pages ([`CacheLie::PairedPages`]). Errors: as [`DeviceContents::apply_durable`].
     pub fn cut(&mut self, at: Nanos, lies: CacheLie) -> io::Result<()> {
         self.apply_durable(at)?;
         if lies == CacheLie::LateTrim {
             for (first, end) in self.trims.repeated(at) {
                 self.image.discard(*first, end - first)?;
             }
+        }
+        for unit in self.paired.iter().flat_map(|paired| paired.damaged(at)) {
+            let (first, end) = self.sectors_of(unit, 1);
+            let mut undefined = vec![0; ((end - first) * SECTOR_BYTES) as usize];
+            Pcg64Mcg::seed_from_u64(first ^ (at.0 as u64) << 24).fill_bytes(&mut undefined);
+            self.image.write(first, &undefined)?;
         }
         if lies == CacheLie::Tear {
             for DurableSectors { begin, end, command, first, last, .. } in self.in_order() {
@@ -308,6 +340,16 @@ impl Observer for DeviceContents {
     }
 
     fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
+        if let Some(paired) = &mut self.paired {
+            paired.page_programmed(event);
+            if let Some(changes) = &mut self.changes {
+                let sectors = u64::from(self.unit_sectors);
+                changes.extend(paired.newly_endangered(event).map(|unit| {
+                    let (sector, begin, end) = (u64::from(unit.lpn.0) * sectors, unit.begin, unit.end);
+                    ContentsChange::Endangered { sector, sectors, begin, end }
+                }));
+            }
+        }
         if event.cause != OperationCause::Host {
             return;
         }
@@ -350,6 +392,7 @@ impl Observer for DeviceContents {
     }
 
     fn trimmed(&mut self, event: &UnitsTrimmed) {
+        self.paired.trimmed(event);
         let (first, end) = self.sectors_of(event.first, event.count);
         if let Some(changes) = &mut self.changes {
             changes.push(ContentsChange::Discarded { sector: first, sectors: end - first });

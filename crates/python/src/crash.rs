@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use emmclab_crash::log::{CommandPort, dm_log_writes};
 use emmclab_crash::{
-    ChoiceMethods, CrashLogIndex, CrashState, CutLines, ExploreOptions, Explorer, HostView, PromiseLevel, PromiseViolation,
-    RecoveredState, RecoveryReadCache, RunEvent, StateJudge, StateViolation, journal_rules,
+    ChoiceMethods, CrashLogIndex, CrashState, CutLines, DevicePromise, ExploreOptions, Explorer, HostView, PromiseLevel,
+    PromiseViolation, RecoveredState, RecoveryReadCache, RunEvent, StateJudge, StateViolation, journal_rules,
 };
 use emmclab_trace::{AtomicFile, Error, ErrorClass, SECTOR_BYTES, open_seekable};
 use pyo3::prelude::*;
@@ -109,8 +109,16 @@ impl PromiseBreach {
             0 => "no data of the run".to_owned(),
             present => format!("the data of command {}", number(*present)),
         };
-        let promised = number(*version);
-        let detail = format!("{sectors} sectors from {sector} on contain {contents}; the data of command {promised} is promised");
+        let detail = if *promise == DevicePromise::Paired {
+            let damaged = if *present == 0 { "data from before the run".to_owned() } else { contents };
+            format!(
+                "{sectors} sectors from {sector} on, which were durable, are damaged by the interrupted program of another page of their \
+                 word line; if the device protects paired pages, the same cut leaves {damaged} there"
+            )
+        } else {
+            let promised = number(*version);
+            format!("{sectors} sectors from {sector} on contain {contents}; the data of command {promised} is promised")
+        };
         Self { level: PromiseLevel::Device.name(), promise: promise.name(), detail }
     }
 }

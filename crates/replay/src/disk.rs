@@ -131,8 +131,11 @@ impl SimulatedDisk {
     /// Changes the settings of the device at time `at`. Returns the changed settings.
     pub fn reconfigure(&mut self, from: &DeviceConfig, to: &DeviceConfig, at: Nanos) -> Result<Vec<SettingChange>> {
         let changes = self.device.reconfigure(from, to, at)?;
-        if let Some(contents) = &mut self.contents {
+        if let Some(contents) = &mut self.contents
+            && contents.lies != to.settings().cache.lies
+        {
             contents.lies = to.settings().cache.lies;
+            contents.media.follow_pages(&self.device);
         }
         Ok(changes)
     }
@@ -151,6 +154,7 @@ impl SimulatedDisk {
         if let Some(contents) = &mut self.contents {
             contents.media.cut(at, contents.lies)?;
             self.device.cut(at, &mut contents.undo);
+            contents.media.follow_pages(&self.device);
         }
         if self.checker.is_some() {
             self.checker = Some(Box::new(DeviceChecker::of(&self.device)));
@@ -414,6 +418,8 @@ pub trait DeviceEventSink: Send {
     fn programmed(&mut self, number: u64, sectors: (u64, u32), begin: Nanos, end: Nanos);
     /// Called for sectors that a command discards at `at`.
     fn discarded(&mut self, number: u64, sectors: (u64, u64), at: Nanos);
+    /// Called for sectors that a power cut damages from `begin` on and before `end`.
+    fn endangered(&mut self, sectors: (u64, u64), begin: Nanos, end: Nanos);
 }
 
 /// An event sink that is attached to a disk.
@@ -456,6 +462,9 @@ impl AttachedEventSink {
             match change {
                 ContentsChange::Programmed { command, sector, sectors, begin, end } => {
                     self.tap.programmed(command, (sector, sectors), begin, end);
+                }
+                ContentsChange::Endangered { sector, sectors, begin, end } => {
+                    self.tap.endangered((sector, sectors), begin, end);
                 }
                 ContentsChange::Discarded { sector, sectors } => {
                     let of = |(_, first, end): &&(u64, u64, u64)| *first <= sector && sector + sectors <= *end;

@@ -154,6 +154,10 @@ pub enum CacheLie {
     /// A power cut reverts what was programmed in the last 10 ms (`RECENT_MS`), even if it is promised to be durable, as with firmware that
     /// saves its map only from time to time.
     Recent,
+    /// A power cut during a page program damages the data in the earlier pages of the same word line, which share its cells, even if it is
+    /// promised to be durable; blocks in SLC mode are not affected. Tseng et al. (DAC 2011) measured this on flash chips. The standard
+    /// permits a device without this protection, which then says so (`EXT_CSD` `WR_REL_SET` [167]); the other lies change no register.
+    PairedPages,
 }
 
 /// Which written data leaves the cache first.

@@ -35,7 +35,7 @@ pub struct BlockGroup {
     pub blocks: u32,
     /// Pages in a block.
     pub pages_per_block: u32,
-    /// Bits per cell. Results print it; the times below determine its effect.
+    /// Bits per cell, and so the pages of a word line. Results print it; the times below determine its effect on speed.
     pub cell_mode: CellMode,
     /// Array time of a page read. With `page_types` it is their mean.
     pub read_us: f64,

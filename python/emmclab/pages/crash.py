@@ -39,6 +39,7 @@ _BROKEN = {
     ("device", "order"): "a write was present without an earlier write that a barrier orders before it",
     ("device", "whole"): "a reliable write was only partly present",
     ("device", "erased"): "data came back after a secure erase",
+    ("device", "paired"): "data that was durable was damaged: the device does not protect paired pages",
     ("layer", "recovery"): "the layer did not recover",
     ("layer", "contents"): "sectors contained neither the promised data nor data that was written later",
     ("journal", "commit"): "a commit block was written while blocks of its transaction could still be lost",

@@ -215,6 +215,8 @@ pub enum CrashLogRecord<'a> {
         #[serde(borrow)]
         text: &'a str,
     },
+    /// A power cut from `begin` on and before `end` damages these sectors, unless a newer version of their map unit is durable before.
+    Endangered { sector: u64, sectors: u64, begin: Nanos, end: Nanos },
 }
 
 impl<'a> CrashLogRecord<'a> {

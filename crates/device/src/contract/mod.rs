@@ -57,9 +57,12 @@
 //! The device promises nothing else. In particular, plain writes in a cache that is not FIFO reach the flash in any order, and either of
 //! two overlapping requests in flight may win.
 //!
-//! Not modelled: damage to earlier pages in the same cells (paired pages); loss of the device's own map, which is assumed to be rebuilt
-//! from metadata in the pages; sanitize (a secure erase of all discarded data). An overwritten version is assumed to stay until its
-//! successor is programmed.
+//! All rules assume that an interrupted program damages no other page, as `EXT_CSD` `WR_REL_SET` [167] = 0x1f and a UFS with
+//! `bDataReliability` = 1 state. A device with `cache.lies = "paired_pages"` breaks them for data in the earlier pages of the same word line,
+//! whenever it was made durable ([`PairedPageTracker`](crate::PairedPageTracker)).
+//!
+//! Not modelled: loss of the device's own map, which is assumed to be rebuilt from metadata in the pages; sanitize (a secure erase of all
+//! discarded data). An overwritten version is assumed to stay until its successor is programmed.
 //!
 //! [`DurabilityPromises`] is the current state of the contract, derived from commands and completions without a device.
 //! [`Persistence`](crate::persistence::PersistenceTracker) compares it with the flash contents of a simulated device.

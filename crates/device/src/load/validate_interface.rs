@@ -1,9 +1,9 @@
 //! Checks of the controller, cache, idle collection, SLC mode and wake-up, and of settings that only one of the interfaces has.
 
 use emmclab_settings::{
-    ALWAYS, BoosterFlush, BoosterResize, BusMode, CacheLie, CachePolicy, ControllerSettings, DeviceSettings, FeatureSettings,
-    InterfaceSettings, KernelEra, LinkGear, MOST_PACKED, MOST_STAGES, PageScheduling, PartialFlush, PowerSettings, SlcMode,
-    SlcSettings, TimeQuantile, WHOLE, WriteBackMode,
+    ALWAYS, BoosterFlush, BoosterResize, BusMode, CacheLie, CachePolicy, CellMode, ControllerSettings, DeviceSettings,
+    FeatureSettings, InterfaceSettings, KernelEra, LinkGear, MOST_PACKED, MOST_STAGES, PageScheduling, PartialFlush,
+    PowerSettings, SlcMode, SlcSettings, TimeQuantile, WHOLE, WriteBackMode,
 };
 
 use super::validate::SettingFaults;
@@ -152,6 +152,10 @@ fn cache(settings: &DeviceSettings, faults: &mut SettingFaults) {
         && cache.size_kb == 0
     {
         faults.add("`cache.lies` is about data in a cache: set cache.size_kb");
+    }
+    if cache.lies == CacheLie::PairedPages && settings.geometry.block_groups.iter().all(|group| group.cell_mode == CellMode::Slc)
+    {
+        faults.add("`cache.lies` = \"paired_pages\" damages data that shares cells: set geometry.block_groups.0.cell_mode to mlc, tlc or qlc");
     }
     if (cache.size_kb > 0 || cache.read_kb > 0) && settings.controller.scheduling == PageScheduling::ReadFirst {
         faults.add("`cache` contradicts controller.scheduling = \"read_first\", which keeps writes in a separate queue");

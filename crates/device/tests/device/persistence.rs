@@ -275,6 +275,9 @@ impl Rig {
         if rules.fifo && !matches!(config.settings().cache.lies, CacheLie::Barrier | CacheLie::Reorder) {
             facts.in_order = Some(Nanos::MIN);
         }
+        if config.settings().cache.lies == CacheLie::PairedPages {
+            facts.pair(config.settings().geometry.block_groups[0].cell_mode.bits());
+        }
         Self {
             sectors: device.geometry().sectors(),
             persistence: PersistenceTracker::of(&device),
@@ -425,11 +428,16 @@ proptest! {
         channels in prop::sample::select(vec!["1", "2"]),
         depth in prop::sample::select(vec!["0", "1", "4"]),
         reads_first in any::<bool>(),
-        lie in prop::sample::select(vec!["none", "none", "none", "flush", "fua", "barrier", "early_flush", "reorder", "recent"]),
+        lie in prop::sample::select(vec!["none", "none", "none", "flush", "fua", "barrier", "early_flush", "reorder", "recent", "paired_pages"]),
+        (cell_mode, times, types) in prop::sample::select(vec![
+            ("mlc", ("100", "1000"), "[]"),
+            ("qlc", ("100", "1000"), "[]"),
+            ("tlc", ("0", "0"), "[{read_us=50,program_us=400},{read_us=70,program_us=900},{read_us=90,program_us=2000}]"),
+        ]),
         (reliable, barrier) in prop::sample::select(vec![("true", "true"), ("true", "true"), ("false", "true"), ("false", "false")]),
         steps in prop::collection::vec(any::<Step>(), 1..60),
     ) {
-        let lie = if kb == 0 { "none" } else { lie };
+        let lie = if kb == 0 && lie != "paired_pages" { "none" } else { lie };
         // A cache or a limited queue contradicts "read_first".
         let scheduling = if reads_first && kb == 0 && depth == "0" { "read_first" } else { "fifo" };
         let config = config(&[
@@ -443,6 +451,10 @@ proptest! {
             ("timing.bus_ns_per_byte", "5"),
             ("geometry.channels", channels),
             ("geometry.block_groups.0.page_kb", page_kb),
+            ("geometry.block_groups.0.cell_mode", cell_mode),
+            ("geometry.block_groups.0.read_us", times.0),
+            ("geometry.block_groups.0.program_us", times.1),
+            ("geometry.block_groups.0.page_types", types),
             ("controller.queue_depth", depth),
             ("controller.scheduling", scheduling),
             ("gc.policy", "greedy"),
@@ -454,6 +466,61 @@ proptest! {
         }
         rig.end()?;
     }
+}
+
+#[test]
+fn a_cut_damages_the_earlier_pages_of_the_word_line_that_is_programmed() {
+    // Pages of a block in program order, 4 KB each: 0, 1, 2, 3, ... The cut is in the middle of the last program.
+    let cases: [(&str, &str, u64, &[u64]); 9] = [
+        ("mlc", "paired_pages", 1, &[]),
+        ("mlc", "paired_pages", 2, &[0]),
+        ("mlc", "paired_pages", 3, &[]),
+        ("mlc", "paired_pages", 4, &[2]),
+        ("tlc", "paired_pages", 3, &[0, 1]),
+        ("tlc", "paired_pages", 5, &[3]),
+        ("qlc", "paired_pages", 4, &[0, 1, 2]),
+        ("qlc", "none", 4, &[]),
+        ("mlc", "none", 2, &[]),
+    ];
+    for (cell_mode, lie, pages, damaged) in cases {
+        let pages_per_block = ("geometry.block_groups.0.pages_per_block", "6");
+        let config = config(&[("geometry.block_groups.0.cell_mode", cell_mode), ("cache.lies", lie), pages_per_block]);
+        let writes: Vec<_> = (0..pages).map(|page| command(2000 * page as i64, Op::Write, 4 * page, 4)).collect();
+        let (mut persistence, done) = run(&config, &writes);
+        let (last, end) = (*writes.last().unwrap(), *done.last().unwrap());
+        let during = last.arrival + Nanos((end - last.arrival).0 / 2);
+        for at in [last.arrival - MOMENT, end] {
+            assert_eq!(persistence.damaged(at).count(), 0, "{cell_mode}, {lie}, {pages} pages, not during a program");
+            assert_eq!(persistence.broken(at), None);
+        }
+        for retired in [Nanos::MIN, last.arrival] {
+            persistence.retire(retired);
+            let mut found: Vec<_> = persistence.damaged(during).map(|(first, end)| (first / 8, end / 8)).collect();
+            found.sort_unstable();
+            assert_eq!(
+                found,
+                damaged.iter().map(|page| (*page, page + 1)).collect::<Vec<_>>(),
+                "{cell_mode}, {lie}, {pages} pages"
+            );
+            let broken =
+                damaged.first().map(|page| BrokenPromise { first: page * 8, end: page * 8 + 8, actual: 0, promised: page + 1 });
+            assert_eq!(persistence.broken(during), broken);
+        }
+    }
+}
+
+#[test]
+fn a_unit_that_left_its_word_line_is_not_damaged() {
+    let base = [("cache.lies", "paired_pages"), ("geometry.block_groups.0.cell_mode", "tlc")];
+    let discard = DeviceCommand::new(Nanos::from_millis(2), Op::Discard, 0, 8);
+    for (second, damaged) in [(command(2000, Op::Write, 0, 4), 1), (discard, 0), (command(2000, Op::Write, 8, 4), 2)] {
+        let (persistence, done) = run(&config(&base), &[command(0, Op::Write, 0, 4), second, command(4000, Op::Write, 4, 4)]);
+        let mut found: Vec<_> = persistence.damaged(done[2] - MOMENT).collect();
+        found.dedup();
+        assert_eq!(found.len(), damaged, "{second:?}");
+    }
+    let slc = config(&[("geometry.block_groups.0.cell_mode", "slc")]).set_all(&[("cache.lies", "paired_pages")]);
+    assert!(slc.is_err(), "there are no shared cells");
 }
 
 /// Whether the contract is broken at some time of a run, on a device with this lie.

@@ -39,6 +39,10 @@ impl DeviceEventSink for Written {
     fn discarded(&mut self, number: u64, (sector, sectors): (u64, u64), at: Nanos) {
         self.add(&CrashLogRecord::Discarded { number, sector, sectors, at });
     }
+
+    fn endangered(&mut self, (sector, sectors): (u64, u64), begin: Nanos, end: Nanos) {
+        self.add(&CrashLogRecord::Endangered { sector, sectors, begin, end });
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -156,7 +160,9 @@ fn each_lie_is_caught_as_the_promise_that_it_breaks() {
     let early = [Ask::Flush, Ask::Write(0, 8, plain), Ask::Flush, Ask::Write(8, 8, plain)];
     let erased = [Ask::Write(0, 8, plain), Ask::Flush, Ask::SecureErase(0, 8), Ask::Write(8, 8, plain), Ask::Flush];
     let late = [Ask::Write(0, 8, plain), Ask::Discard(0, 8), Ask::Write(0, 8, plain), Ask::Flush, Ask::Write(8, 8, plain)];
-    let cases: [(&str, &[Ask], DevicePromise); 9] = [
+    let paired: Vec<_> = (0..16).map(|write| Ask::Write(16 * write, 16, CommandFlags::RELIABLE)).collect();
+    let cases: [(&str, &[Ask], DevicePromise); 10] = [
+        ("paired_pages", &paired, DevicePromise::Paired),
         ("late_trim", &late, DevicePromise::Flush),
         ("early_flush", &early, DevicePromise::Flush),
         ("reorder", &one, DevicePromise::Flush),

@@ -216,6 +216,29 @@ fn a_tearing_device_leaves_half_of_a_write_that_was_cut() {
     assert!(result[..4 * SECTOR] == stamp(1, 8)[..4 * SECTOR] && result[4 * SECTOR..] == [0; 4 * SECTOR]);
 }
 
+#[test]
+fn a_cut_during_the_second_page_of_a_word_line_damages_the_first_unless_the_device_protects_it() {
+    for (lie, kept) in [("none", true), ("paired_pages", false)] {
+        let config = config(&[("geometry.channels", "1"), ("cache.lies", lie)]);
+        let device = LiveDevice::new(&config, &options(), None).unwrap();
+        let client = Client::of(&device);
+        client.write(0, stamp(1, 16)).unwrap();
+        device.set_pace(ClockPace::Scaled(1000.0));
+        client.send(vec![write_of(2, 16, CommandFlags::empty())]);
+        device.cut().unwrap();
+        assert_eq!(client.take(1)[0].outcome, Err(RequestFailure::Io));
+        device.set_pace(ClockPace::Free);
+        device.restore();
+        let result = client.read(0, 16);
+        assert_eq!(result == stamp(1, 16), kept, "{lie}");
+        assert!(kept || result.chunks(SECTOR).all(|sector| sector.iter().any(|byte| *byte != 0)), "undefined data, not zeros");
+        client.write(0, stamp(3, 16)).unwrap();
+        client.write(16, stamp(4, 16)).unwrap();
+        assert_eq!(client.read(0, 32), [stamp(3, 16), stamp(4, 16)].concat());
+        device.stop().unwrap();
+    }
+}
+
 /// The error of a device that cannot be created.
 fn refused(config: &DeviceConfig, options: &LiveOptions) -> String {
     LiveDevice::new(config, options, None).err().unwrap().to_string()

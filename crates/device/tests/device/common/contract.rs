@@ -7,7 +7,8 @@ use std::ops::Range;
 use emmclab_base::{Nanos, Op};
 use emmclab_device::contract::{ContractRules, SectorContent, Version};
 use emmclab_device::{
-    CommandFlags, Device, DeviceCommand, InterfaceKind, Lpn, Observer, OperationCause, PageProgrammed, UnitCached, UnitsTrimmed,
+    BlockId, CommandFlags, Device, DeviceCommand, GroupGeometry, InterfaceKind, Lpn, Observer, OperationCause, PageProgrammed,
+    UnitCached, UnitsTrimmed,
 };
 
 /// Commands in order of arrival, each with its completion; the first has version 1.
@@ -120,8 +121,21 @@ impl Contract {
     }
 }
 
+/// A page program, in the order of the events.
+struct Program {
+    block: BlockId,
+    page: u32,
+    /// Time in which a power cut damages the other pages of its word line.
+    damages: Range<Nanos>,
+    durable: Nanos,
+    units: Vec<Lpn>,
+}
+
 /// All contents of every sector of a new device, each with the time from which its page survives a cut.
 pub struct Facts {
+    /// All programs of a device with `cache.lies = "paired_pages"`, and its pages in a word line; `None` for other devices.
+    paired: Option<(u32, Vec<Program>)>,
+    group: GroupGeometry,
     unit_sectors: u64,
     /// End of the latest page, if pages become durable only in order.
     pub in_order: Option<Nanos>,
@@ -136,6 +150,8 @@ pub struct Facts {
 impl Facts {
     pub fn of(device: &Device) -> Self {
         Self {
+            paired: None,
+            group: device.geometry().groups[0].clone(),
             unit_sectors: u64::from(device.geometry().unit_sectors),
             in_order: None,
             counts_after: Nanos::ZERO,
@@ -145,13 +161,31 @@ impl Facts {
         }
     }
 
+    /// Lets power cuts damage paired pages, of which a word line has `pages`.
+    pub fn pair(&mut self, pages: u32) {
+        self.paired = Some((pages, Vec::new()));
+    }
+
+    /// Whether a cut at `at` damages a unit: the last durable program with the unit is of an earlier page of the word line that is programmed.
+    fn damages(&self, unit: Lpn, at: Nanos) -> bool {
+        let Some((pages, programs)) = &self.paired else { return false };
+        let holds = |program: &&Program| program.durable <= at && program.units.contains(&unit);
+        let Some(place) = programs.iter().rposition(|program| holds(&program)) else { return false };
+        let held = &programs[place];
+        let same_block = programs[place + 1..].iter().filter(|later| later.block == held.block);
+        let before_erase = same_block.take_while(|later| later.page > held.page);
+        before_erase.filter(|later| later.page / pages == held.page / pages).any(|later| later.damages.contains(&at))
+    }
+
     pub fn expect(&mut self, version: Version, command: &DeviceCommand) {
         self.command = Some((version, command.arrival));
     }
 
     pub fn left(&self, sector: u64, at: Nanos) -> Option<SectorContent> {
         let steps = self.flash.get(&sector)?.iter().filter(|(from, _)| *from <= at);
-        steps.map(|(_, content)| *content).max_by_key(|content| content.version())
+        let content = steps.map(|(_, content)| *content).max_by_key(|content| content.version())?;
+        let is_data = matches!(content, SectorContent::Data(_));
+        (!is_data || !self.damages(Lpn((sector / self.unit_sectors) as u32), at)).then_some(content)
     }
 
     fn sectors(&self, unit: Lpn, covered: u32) -> impl Iterator<Item = u64> + use<> {
@@ -168,6 +202,12 @@ impl Observer for Facts {
     }
 
     fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
+        if let Some((_, programs)) = &mut self.paired {
+            let &PageProgrammed { block, page, begin, end, durable, .. } = event;
+            let begin = if event.cause == OperationCause::Host { begin } else { end - self.group.times(page).program };
+            let units = event.units.iter().map(|unit| unit.lpn).collect();
+            programs.push(Program { block, page, damages: begin..end, durable, units });
+        }
         if event.cause != OperationCause::Host {
             return;
         }
