@@ -89,12 +89,12 @@ impl DeviceCapabilities {
         self.reliable_write || self.interface == InterfaceKind::Ufs
     }
 
-    /// The fields of the `EXT_CSD` register of an eMMC, in order of their bytes; empty for a UFS, which has no such register.
+    /// The fields of the `EXT_CSD` register of an eMMC, in order of their bytes; empty for other devices, which have no such register.
     ///
     /// [`emmclab_base::DeviceHealth`] contains the fields that change in use. `WR_REL_SET [167]` reports for every partition whether
     /// an interrupted write leaves older data intact. A device that breaks any other promise (`cache.lies`) reports the same values.
     pub fn ext_csd(&self) -> Vec<ExtCsdField> {
-        if self.interface == InterfaceKind::Ufs {
+        if self.interface != InterfaceKind::Emmc {
             return Vec::new();
         }
         let field = |of: RegisterField, value| ExtCsdField { name: of.name, byte: of.byte, bytes: of.bytes, value };

@@ -351,7 +351,7 @@ impl Device {
 
     /// Interface of the device.
     pub fn interface(&self) -> InterfaceKind {
-        self.controller.interface()
+        self.controller.interface
     }
 
     /// Whether a single write can be durable on completion despite a cache: by a reliable write, or by FUA.

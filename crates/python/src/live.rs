@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use emmclab_device::{CHANGEABLE, DeviceCapabilities};
+use emmclab_device::{CHANGEABLE, DeviceCapabilities, InterfaceKind};
 use emmclab_live::{ClockPace, LiveDevice, LiveOptions};
 use emmclab_replay::ReplayOptions;
 use emmclab_serve::nbd::{ListenAddress, NbdExportOptions, NbdServer};
@@ -56,7 +56,7 @@ pub(crate) struct PyLive {
     device: Arc<LiveDevice>,
     exports: Mutex<LiveExports>,
     name: String,
-    is_emmc: bool,
+    kind: InterfaceKind,
     /// Properties that the device reports when it is exported as an eMMC card.
     card: CardSettings,
     /// Messages of the exports that `news` has not returned yet.
@@ -113,12 +113,12 @@ impl PyLive {
             let options = LiveOptions { layers, second, pace, think, image, second_image, replay, check, record, log };
             let store = images.map(|folder| store(folder, images_limit)).transpose()?;
             let device = Arc::new(LiveDevice::new(config, &options, store.as_ref())?);
-            let is_emmc = !config.settings().interface.is_ufs();
+            let kind = config.settings().interface.kind;
             let DeviceCapabilities { cache_kb, cache_in_order, barrier, reliable_write, .. } =
                 DeviceCapabilities::of(config.settings());
             let cache_bytes = u64::from(cache_kb) * 1024;
             let card = CardSettings { cache_bytes, cache_in_order, barrier, reliable_write, ..CardSettings::default() };
-            Ok(Self { device, exports: Mutex::default(), name: config.name().to_owned(), card, is_emmc, news: Arc::default() })
+            Ok(Self { device, exports: Mutex::default(), name: config.name().to_owned(), card, kind, news: Arc::default() })
         })
     }
 
@@ -166,9 +166,12 @@ impl PyLive {
     /// Provides the device to QEMU as an eMMC card behind an SD host controller, over vfio-user at a unix socket.
     fn serve_sdhci(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         run(py, || {
-            if !self.is_emmc {
-                return Err(Error::new(ErrorClass::Config, format!("`{}` is a UFS, not an eMMC card", self.name))
-                    .hint("serve the device as a file, over NBD or by ublk; an SD host controller supports only an eMMC"));
+            if self.kind != InterfaceKind::Emmc {
+                return Err(Error::new(
+                    ErrorClass::Config,
+                    format!("`{}` is {}, not an eMMC card", self.name, self.kind.device()),
+                )
+                .hint("serve the device as a file, over NBD or by ublk; an SD host controller supports only an eMMC"));
             }
             let (news, strangers) = (self.news.clone(), AtomicU64::new(0));
             let tell = move |event: SessionEvent| {

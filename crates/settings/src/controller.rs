@@ -12,7 +12,7 @@ pub struct ControllerSettings {
     /// Which page operation is executed first.
     pub scheduling: PageScheduling,
     /// Maximum number of requests inside the device; 0 = no limit. eMMC: 1 without a command queue, up to 32 with one (`EXT_CSD`
-    /// `CMDQ_DEPTH`, eMMC 5.1). UFS: number of tags, up to 32, or up to 255 with `interface.queues`.
+    /// `CMDQ_DEPTH`, eMMC 5.1). SD: 1, or up to 32 for a card of class A2 whose queue is on. UFS: number of tags, up to 32, or up to 255 with `interface.queues`.
     pub queue_depth: u32,
     /// Fixed time of a read command before the flash is accessed.
     pub read_overhead_us: f64,
@@ -48,7 +48,7 @@ pub enum PageScheduling {
     ReadFirst,
 }
 
-/// Data rate of the bus between host and device, eight bits wide (`EXT_CSD` `HS_TIMING` and `BUS_WIDTH`).
+/// Data rate of the bus between host and device: eight bits wide for an eMMC (`EXT_CSD` `HS_TIMING` and `BUS_WIDTH`), four for an SD card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BusMode {
@@ -63,6 +63,14 @@ pub enum BusMode {
     Hs200,
     /// Double data rate at 200 MHz (eMMC 5.0): 400 million bytes a second.
     Hs400,
+    /// SD: high speed at 50 MHz: 25 million bytes a second.
+    Sdr25,
+    /// SD: UHS-I, single data rate at 100 MHz: 50 million bytes a second.
+    Sdr50,
+    /// SD: UHS-I, double data rate at 50 MHz: 50 million bytes a second.
+    Ddr50,
+    /// SD: UHS-I, single data rate at 208 MHz: 104 million bytes a second.
+    Sdr104,
 }
 
 impl BusMode {
@@ -71,9 +79,21 @@ impl BusMode {
         match self {
             BusMode::Given => None,
             BusMode::Hs52 => Some(52_000_000),
-            BusMode::Ddr52 => Some(104_000_000),
+            BusMode::Ddr52 | BusMode::Sdr104 => Some(104_000_000),
             BusMode::Hs200 => Some(200_000_000),
             BusMode::Hs400 => Some(400_000_000),
+            BusMode::Sdr25 => Some(25_000_000),
+            BusMode::Sdr50 | BusMode::Ddr50 => Some(50_000_000),
+        }
+    }
+
+    /// Clock of the command line of an SD card in MHz; `None` for [`BusMode::Given`] and the modes of an eMMC.
+    pub const fn sd_clock_mhz(self) -> Option<u32> {
+        match self {
+            BusMode::Sdr25 | BusMode::Ddr50 => Some(50),
+            BusMode::Sdr50 => Some(100),
+            BusMode::Sdr104 => Some(208),
+            _ => None,
         }
     }
 }

@@ -1,15 +1,15 @@
-//! The interface between host and device (eMMC or UFS), its optional capabilities, and the driver above it.
+//! The interface between host and device (eMMC, SD card or UFS), its optional capabilities, and the driver above it.
 
 use emmclab_base::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The interface between host and device. All settings except `kind` apply to UFS (JESD220; UFSHCI, JESD223); the bus of an eMMC is set in
-/// `controller`.
+/// The interface between host and device. All settings except `kind` apply to UFS (JESD220; UFSHCI, JESD223); the bus of an eMMC or SD card
+/// is set in `controller`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct InterfaceSettings {
-    /// The kind of interface: eMMC or UFS. Settings of the other kind are refused.
+    /// The kind of interface: eMMC, SD or UFS. Settings that only another kind has are refused.
     pub kind: InterfaceKind,
     /// UFS: lanes of the link in each direction, 1 or 2. Both directions carry data at once.
     pub lanes: u32,
@@ -43,9 +43,23 @@ pub enum InterfaceKind {
     /// An eMMC: one bus for commands and data of both directions.
     #[default]
     Emmc,
+    /// An SD card: a bus of four bits that carries one transfer at a time, and a line for commands. A card of application class A2 has a
+    /// command queue (SD Physical Layer 6.00), others execute one command at a time: see `controller.queue_depth`.
+    Sd,
     /// A UFS: a link that transfers data in both directions at once, tagged commands that complete in any order, and FUA and SYNCHRONIZE
     /// CACHE instead of reliable writes and barriers.
     Ufs,
+}
+
+impl InterfaceKind {
+    /// A device of this kind, for messages.
+    pub const fn device(self) -> &'static str {
+        match self {
+            Self::Emmc => "an eMMC",
+            Self::Sd => "an SD card",
+            Self::Ufs => "a UFS",
+        }
+    }
 }
 
 /// Gear of a lane in high-speed rate series B (M-PHY). The rates are bytes a second after 8b10b decoding.

@@ -1,8 +1,9 @@
 //! The fixed times of a command, and the slots of the command queue.
 
-use emmclab_base::{Nanos, SECTOR_BYTES};
-use emmclab_settings::{DeviceSettings, TimeQuantile};
+use emmclab_base::Nanos;
+use emmclab_settings::{DeviceSettings, InterfaceKind, TimeQuantile};
 
+use super::link::sector_time;
 use crate::geometry::nanos;
 use crate::nand::mix;
 
@@ -35,11 +36,8 @@ impl CommandPath {
         Self {
             read_overhead: nanos(controller.read_overhead_us),
             write_overhead: nanos(controller.write_overhead_us),
-            // On a UFS device, `Link` adds the transfer time of the serial link.
-            sector_time: match controller.bus_mode.bytes_per_s() {
-                Some(rate) => (SECTOR_BYTES as f64 * 1e9 / rate as f64 * 1024.0).round() as i64,
-                None => (controller.host_us_per_kb * 1000.0 * 1024.0 / 2.0).round() as i64,
-            },
+            // The transfer time of other devices belongs to their link or bus.
+            sector_time: if settings.interface.kind == InterfaceKind::Emmc { sector_time(settings) } else { 0 },
             fetch: settings.host.fetch(),
             issue: nanos(settings.host.issue_us),
             reliable: nanos(if settings.interface.is_ufs() { settings.interface.fua_us } else { controller.reliable_write_us }),

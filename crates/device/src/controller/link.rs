@@ -1,8 +1,14 @@
-//! The path of commands and data between host and UFS: the queues of the host controller, which transfer commands, and a full-duplex link.
+//! The path of commands and data between host and device. UFS: the queues of the host controller, which transfer commands, and a full-duplex
+//! link. SD card: the command line, and a bus for the data of both directions.
 //!
-//! Each direction of the link carries one transfer at a time. A transfer uses the first gap that is long enough, so that data does not wait
-//! for an earlier command whose data is not ready. Command and response UPIUs take no time on the link, because they have only a few dozen
-//! bytes.
+//! Each direction of the link, and the bus, carries one transfer at a time. A transfer uses the first gap that is long enough, so that data
+//! does not wait for an earlier command whose data is not ready. Command and response UPIUs take no time on the link, because they have only a
+//! few dozen bytes.
+//!
+//! Commands of an SD card (Physical Layer Simplified Specification 6.00): CMD23 sets the number of blocks, and CMD18 or CMD25
+//! transfers them. With the command queue, CMD44 and CMD45 add a task while other data may be on the bus, and when the bus is free CMD13 asks
+//! which tasks are ready, and CMD46 or CMD47 transfers the data of one. Each has a command and a response of 48 bits, and waits for at least two
+//! clocks before the response and eight after it.
 
 use emmclab_base::{Nanos, SECTOR_BYTES};
 
@@ -10,31 +16,41 @@ use crate::events::{CommandFetched, LinkTransfer, Observer, TransferDirection};
 use crate::ftl::request_state::RequestState;
 use crate::geometry::nanos;
 use crate::nand::BusTimeline;
-use emmclab_settings::{DeviceSettings, InterfaceSettings};
+use emmclab_settings::{DeviceSettings, InterfaceKind};
+
+/// Clocks of a command of an SD card and its response.
+const COMMAND_CLOCKS: i64 = 48 + 2 + 48 + 8;
 
 #[derive(Clone, Debug)]
-pub(crate) struct UfsLink {
-    /// Transfer time of a sector on the link, in 1/1024 ns.
+pub(crate) struct HostLink {
+    kind: InterfaceKind,
+    /// Transfer time of a sector, in 1/1024 ns.
     sector_time: i64,
-    /// Time that a queue needs to transfer a command.
+    /// Time that a queue or the command line needs to transfer a command.
     command: Nanos,
+    /// Time for which the commands before the data of a queued task keep the bus of an SD card.
+    execute: Nanos,
     /// For each queue, the time at which it can transfer its next command.
     queues: Vec<Nanos>,
     /// Index of the queue for the next command.
     next: usize,
     /// Time at which the link has left hibernation.
     pub awake: Nanos,
+    /// Transfers to the device; of an SD card, all transfers.
     to_device: BusTimeline,
     to_host: BusTimeline,
 }
 
-impl UfsLink {
-    /// Creates the link of a UFS device; `None` for other devices.
+impl HostLink {
+    /// Creates the link of a UFS, or the bus of an SD card; `None` for an eMMC.
     pub fn new(settings: &DeviceSettings) -> Option<Self> {
         let interface = &settings.interface;
-        interface.is_ufs().then(|| Self {
-            sector_time: sector_time(interface),
-            command: nanos(interface.command_us),
+        let (command, execute) = command_times(settings);
+        (interface.kind != InterfaceKind::Emmc).then(|| Self {
+            kind: interface.kind,
+            sector_time: sector_time(settings),
+            command,
+            execute,
             queues: vec![Nanos::MIN; interface.queues.max(1) as usize],
             next: 0,
             awake: Nanos::MIN,
@@ -45,7 +61,8 @@ impl UfsLink {
 
     /// Replaces the link times for commands that arrive from now on.
     pub fn reconfigure(&mut self, settings: &DeviceSettings) {
-        self.command = nanos(settings.interface.command_us);
+        self.sector_time = sector_time(settings);
+        (self.command, self.execute) = command_times(settings);
     }
 
     /// Resets the link after a power loss or for a new run, so that no transfers are in progress.
@@ -57,7 +74,7 @@ impl UfsLink {
         self.to_host = BusTimeline::default();
     }
 
-    /// Transfers a command through a queue between host and device. The queues are used in turn. The command has a tag, and `in_flight` is
+    /// Transfers a command through a queue or the command line between host and device. The queues are used in turn. The command has a tag, and `in_flight` is
     /// the number of commands that have a tag.
     pub fn hand_over<L: Observer>(&mut self, request: &mut RequestState, in_flight: u32, log: &mut L) {
         let waited = request.before.queue;
@@ -87,7 +104,8 @@ impl UfsLink {
     /// Transfers the data of a read over the link.
     pub fn send<L: Observer>(&mut self, request: &mut RequestState, sectors: u32, log: &mut L) {
         let (ready, time) = (request.event.complete, self.time(sectors));
-        let begin = self.to_host.reserve(ready, time);
+        let lane = if self.kind == InterfaceKind::Sd { &mut self.to_device } else { &mut self.to_host };
+        let begin = lane.reserve(ready, time);
         request.complete_by(begin);
         request.spend_after(time);
         let direction = TransferDirection::ToHost;
@@ -95,10 +113,25 @@ impl UfsLink {
     }
 
     fn time(&self, sectors: u32) -> Nanos {
-        Nanos((i64::from(sectors) * self.sector_time) >> 10)
+        self.execute + Nanos((i64::from(sectors) * self.sector_time) >> 10)
     }
 }
 
-fn sector_time(interface: &InterfaceSettings) -> i64 {
-    (SECTOR_BYTES as f64 * 1e9 / interface.link_bytes_per_s() as f64 * 1024.0).round() as i64
+/// Transfer time of a sector between host and device, in 1/1024 ns.
+pub(super) fn sector_time(settings: &DeviceSettings) -> i64 {
+    let (interface, controller) = (&settings.interface, &settings.controller);
+    let link = interface.is_ufs().then(|| interface.link_bytes_per_s());
+    match link.or(controller.bus_mode.bytes_per_s()) {
+        Some(rate) => (SECTOR_BYTES as f64 * 1e9 / rate as f64 * 1024.0).round() as i64,
+        None => (controller.host_us_per_kb * 1000.0 * 1024.0 / 2.0).round() as i64,
+    }
+}
+
+/// Time of a command until the device has it, and time of the commands that keep the bus before its data.
+fn command_times(settings: &DeviceSettings) -> (Nanos, Nanos) {
+    let Some(mhz) = settings.controller.bus_mode.sd_clock_mhz() else {
+        return (nanos(settings.interface.command_us), Nanos::ZERO);
+    };
+    let two = Nanos(2 * COMMAND_CLOCKS * 1000 / i64::from(mhz));
+    (two, if settings.controller.queue_depth > 1 { two } else { Nanos::ZERO })
 }

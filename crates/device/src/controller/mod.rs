@@ -27,7 +27,7 @@ use crate::zones::{ZoneAction, ZoneState};
 use background::BackgroundScheduler;
 use buffered_io::ReadCache;
 use commands::CommandPath;
-use link::UfsLink;
+use link::HostLink;
 use power::{SleepEnd, SleepTiming};
 use queue::{InFlightRequest, WriteQueue};
 use write_buffer::WriteBuffer;
@@ -67,7 +67,9 @@ impl ControllerClock {
 pub(crate) struct DeviceController {
     commands: CommandPath,
     power: SleepTiming,
-    link: Option<Box<UfsLink>>,
+    /// Interface of the device.
+    pub interface: InterfaceKind,
+    link: Option<Box<HostLink>>,
     /// Queue of writes that reads may overtake; `None` if the device executes commands in order.
     queue: Option<Box<WriteQueue>>,
     pub write_buffer: Option<Box<WriteBuffer>>,
@@ -91,11 +93,6 @@ pub(crate) struct DeviceController {
 }
 
 impl DeviceController {
-    /// Interface of the device.
-    pub fn interface(&self) -> InterfaceKind {
-        if self.link.is_some() { InterfaceKind::Ufs } else { InterfaceKind::Emmc }
-    }
-
     /// Executes a zone management command of the host.
     pub fn manage_zone<L: CountingObserver>(
         &mut self, zone: u32, action: ZoneAction, below: &mut LowerLayers<'_, L>,
@@ -125,7 +122,8 @@ impl DeviceController {
         Self {
             commands: CommandPath::new(settings),
             power: SleepTiming::new(settings),
-            link: UfsLink::new(settings).map(Box::new),
+            interface: settings.interface.kind,
+            link: HostLink::new(settings).map(Box::new),
             queue: match settings.controller.scheduling {
                 PageScheduling::Fifo => None,
                 PageScheduling::ReadFirst => Some(Box::default()),
@@ -339,7 +337,7 @@ impl DeviceController {
         self.commands.start(arrival)
     }
 
-    /// Whether the device is a UFS with commands whose completion time is not known yet.
+    /// Whether the device has commands whose completion time is not known yet.
     fn is_at_work(&self) -> bool {
         self.link.is_some() && self.queue.as_ref().is_some_and(|queue| !queue.requests.is_empty())
     }
@@ -464,7 +462,7 @@ impl DeviceController {
         let end: Nanos = if modifiers.contains(CommandFlags::BARRIER) && self.barriers {
             self.barrier(request.ready, below);
             request.ready
-        } else if self.link.is_some() && request.event.sectors > 0 {
+        } else if self.interface == InterfaceKind::Ufs && request.event.sectors > 0 {
             self.flush_range(request, below)
         } else {
             self.flush_command(request.ready, below)

@@ -260,7 +260,8 @@ fn zones(settings: &DeviceSettings, faults: &mut SettingFaults) {
         return;
     }
     if !settings.interface.is_ufs() {
-        faults.add(format!("`zones.blocks` is {blocks}, but an eMMC has no zones: set interface.kind = \"ufs\", or remove it"));
+        let device = settings.interface.kind.device();
+        faults.add(format!("`zones.blocks` is {blocks}, but {device} has no zones: set interface.kind = \"ufs\", or remove it"));
     }
     if max_active > 0 && (max_open == 0 || max_open > max_active) {
         faults.add(format!("`zones.max_open` is {max_open}, but open zones count as active, and `zones.max_active` is {max_active}: set it to 1 to {max_active}"));

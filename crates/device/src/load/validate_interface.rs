@@ -2,8 +2,8 @@
 
 use emmclab_settings::{
     ALWAYS, BoosterFlush, BoosterResize, BusMode, CacheLie, CachePolicy, CellMode, ControllerSettings, DeviceSettings,
-    FeatureSettings, InterfaceSettings, KernelEra, LinkGear, MOST_PACKED, MOST_STAGES, PageScheduling, PartialFlush,
-    PowerSettings, SlcMode, SlcSettings, TimeQuantile, WHOLE, WriteBackMode,
+    FeatureSettings, InterfaceKind, InterfaceSettings, KernelEra, LinkGear, MOST_PACKED, MOST_STAGES, PageScheduling,
+    PartialFlush, PowerSettings, SlcMode, SlcSettings, TimeQuantile, WHOLE, WriteBackMode,
 };
 
 use super::validate::SettingFaults;
@@ -104,7 +104,11 @@ fn kernel(settings: &DeviceSettings, faults: &mut SettingFaults) {
             host.packed_reads
         ));
     }
-    if depth > 1 && !rules.queues && !settings.interface.is_ufs() {
+    if depth > 1 && settings.interface.kind == InterfaceKind::Sd {
+        faults.add(format!(
+            "`controller.queue_depth` is {depth}, but of all kernels only that of Raspberry Pi OS (6.6 and later) supports the command queue of an SD card: set it to 1, or host.kernel = \"given\""
+        ));
+    } else if depth > 1 && !rules.queues && !settings.interface.is_ufs() {
         faults.add(format!(
             "`controller.queue_depth` is {depth}, but the kernel of `host.kernel` does not support command queues (Linux 4.16 and later do): set it to 1"
         ));
@@ -356,32 +360,45 @@ const MOST_QUEUES: u32 = 32;
 /// Checks the settings that only a UFS has, and those that a UFS does not have.
 pub(super) fn one_interface(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let interface = &settings.interface;
+    let (kind, device) = (interface.kind, interface.kind.device());
     faults.amount("interface.command_us", interface.command_us);
     faults.amount("interface.fua_us", interface.fua_us);
+    let (mode, depth) = (settings.controller.bus_mode, settings.controller.queue_depth);
+    if mode != BusMode::Given && mode.sd_clock_mhz().is_some() != (kind == InterfaceKind::Sd) && !interface.is_ufs() {
+        let modes = if kind == InterfaceKind::Sd { "sdr25, sdr50, ddr50 or sdr104" } else { "hs52, ddr52, hs200 or hs400" };
+        faults.add(format!("`controller.bus_mode` is {}, which {device} does not have: set it to {modes}", word(mode)));
+    }
+    if kind == InterfaceKind::Sd && depth == 0 {
+        faults.add(
+            "`controller.queue_depth` is 0, but an SD card has no endless queue: set it to 1, or to 32 for the queue of class A2",
+        );
+    }
     if interface.is_ufs() {
         link(settings, faults);
         booster(settings, faults);
-        functions_of_emmc(settings, faults);
     } else {
-        functions_of_ufs(interface, faults);
+        functions_of_ufs(interface, device, faults);
         for (key, value, is_set) in of_booster(&settings.slc) {
             if is_set {
                 faults.add(format!(
-                    "`slc.{key}` is {value}, but an eMMC has no WriteBooster: set interface.kind = \"ufs\", or remove it"
+                    "`slc.{key}` is {value}, but {device} has no WriteBooster: set interface.kind = \"ufs\", or remove it"
                 ));
             }
         }
         let hints = settings.mapping.options.get(HPB_PAGES.key).copied().unwrap_or(0);
         if hints > 0 {
             faults.add(format!(
-                "`mapping.{}` is {hints}, but an eMMC has no HPB: set interface.kind = \"ufs\", or remove it",
+                "`mapping.{}` is {hints}, but {device} has no HPB: set interface.kind = \"ufs\", or remove it",
                 HPB_PAGES.key
             ));
         }
     }
+    if kind != InterfaceKind::Emmc {
+        functions_of_emmc(settings, faults);
+    }
 }
 
-fn functions_of_ufs(interface: &InterfaceSettings, faults: &mut SettingFaults) {
+fn functions_of_ufs(interface: &InterfaceSettings, device: &str, faults: &mut SettingFaults) {
     let InterfaceSettings { lanes, gear, queues, command_us, fua_us, .. } = *interface;
     let gear = if gear == LinkGear::None { String::new() } else { format!("{gear:?}") };
     for (key, value, is_set) in [
@@ -393,7 +410,7 @@ fn functions_of_ufs(interface: &InterfaceSettings, faults: &mut SettingFaults) {
     ] {
         if is_set {
             faults.add(format!(
-                "`interface.{key}` is {value}, which an eMMC does not have: set interface.kind = \"ufs\", or remove it"
+                "`interface.{key}` is {value}, which {device} does not have: set interface.kind = \"ufs\", or remove it"
             ));
         }
     }
@@ -538,7 +555,7 @@ fn link(settings: &DeviceSettings, faults: &mut SettingFaults) {
     }
 }
 
-/// Finds settings of the eMMC standard that the UFS standard does not have.
+/// Finds settings of the eMMC standard that the standard of a UFS or SD card does not have.
 fn functions_of_emmc(settings: &DeviceSettings, faults: &mut SettingFaults) {
     let ControllerSettings { bus_mode, host_us_per_kb, reliable_write_us, .. } = settings.controller;
     let FeatureSettings { reliable_write, barrier, packed_writes, packed_reads } = settings.features;
@@ -549,48 +566,63 @@ fn functions_of_emmc(settings: &DeviceSettings, faults: &mut SettingFaults) {
             "controller.bus_mode",
             format!("{bus_mode:?}"),
             bus_mode != BusMode::Given,
-            "its link is set by interface.gear and interface.lanes: set it to \"given\"",
+            "its link is set by interface.gear and interface.lanes: ",
+            "set it to \"given\"",
         ),
         (
             "controller.host_us_per_kb",
             host_us_per_kb.to_string(),
             host_us_per_kb > 0.0,
-            "its link is set by interface.gear and interface.lanes: set it to 0",
+            "its link is set by interface.gear and interface.lanes: ",
+            "set it to 0",
         ),
         (
             "controller.reliable_write_us",
             reliable_write_us.to_string(),
             reliable_write_us > 0.0,
-            "the time of its FUA is interface.fua_us: set it to 0",
+            "the time of its FUA is interface.fua_us: ",
+            "set it to 0",
         ),
-        ("features.reliable_write", reliable_write.to_string(), reliable_write, "it has FUA: set it to false"),
-        ("features.barrier", barrier.to_string(), barrier, "it has SYNCHRONIZE CACHE: set it to false"),
-        ("features.packed_writes", packed_writes.to_string(), packed_writes > 0, "its commands have tags: set it to 0"),
-        ("features.packed_reads", packed_reads.to_string(), packed_reads > 0, "its commands have tags: set it to 0"),
-        ("gc.hpi", gc.hpi.to_string(), !gc.hpi, "any command interrupts its background operations: set it to true"),
-        ("gc.hpi_us", gc.hpi_us.to_string(), gc.hpi_us > 0.0, "any command interrupts its background operations: set it to 0"),
+        ("features.reliable_write", reliable_write.to_string(), reliable_write, "it has FUA: ", "set it to false"),
+        ("features.barrier", barrier.to_string(), barrier, "it has SYNCHRONIZE CACHE: ", "set it to false"),
+        ("features.packed_writes", packed_writes.to_string(), packed_writes > 0, "its commands have tags: ", "set it to 0"),
+        ("features.packed_reads", packed_reads.to_string(), packed_reads > 0, "its commands have tags: ", "set it to 0"),
+        ("gc.hpi", gc.hpi.to_string(), !gc.hpi, "any command interrupts its background operations: ", "set it to true"),
+        (
+            "gc.hpi_us",
+            gc.hpi_us.to_string(),
+            gc.hpi_us > 0.0,
+            "any command interrupts its background operations: ",
+            "set it to 0",
+        ),
         (
             "cache.policy",
             "\"fifo\"".to_owned(),
             cache.policy == CachePolicy::Fifo && cache.size_kb > 0,
+            "",
             "its cache promises no order: set it to \"lru\"",
         ),
         (
             "cache.lies",
             "\"barrier\"".to_owned(),
             cache.lies == CacheLie::Barrier,
+            "",
             "it promises no order: use flush, fua or tear, or another value",
         ),
         (
             "host.kernel",
             format!("{kernel:?}"),
             of_mmc,
-            "that is the MMC driver: use linux_5.10, or linux_no_fua for its BROKEN_FUA quirk",
+            "that is the MMC driver: ",
+            "use linux_5.10, or linux_no_fua for its BROKEN_FUA quirk",
         ),
     ];
-    for (key, value, is_set, cure) in cases {
-        if is_set {
-            faults.add(format!("`{key}` is {value}, which a UFS does not have: {cure}"));
+    let of_sd = ["controller.bus_mode", "controller.host_us_per_kb", "gc.hpi", "gc.hpi_us", "host.kernel"];
+    let kind = settings.interface.kind;
+    for (key, value, is_set, reason_of_ufs, cure) in cases {
+        let (has, reason) = if kind == InterfaceKind::Sd { (of_sd.contains(&key), "") } else { (false, reason_of_ufs) };
+        if is_set && !has {
+            faults.add(format!("`{key}` is {value}, which {} does not have: {reason}{cure}", kind.device()));
         }
     }
 }

@@ -17,6 +17,7 @@ mod persistence;
 mod promises;
 mod reconfigure;
 mod reference_model;
+mod sd_card;
 mod ufs;
 mod victim_policies;
 mod zones;

@@ -13,10 +13,10 @@ use crate::common::model::{Step, command};
 
 /// All events of the link and the queues.
 #[derive(Default)]
-struct Traffic {
-    completed: Vec<RequestCompleted>,
+pub struct Traffic {
+    pub completed: Vec<RequestCompleted>,
     taken: Vec<CommandFetched>,
-    transfers: Vec<LinkTransfer>,
+    pub transfers: Vec<LinkTransfer>,
 }
 
 impl Observer for Traffic {
@@ -34,7 +34,7 @@ impl Observer for Traffic {
 }
 
 /// The maximum number of intervals that contain the same time.
-fn most_at_once(spans: impl Iterator<Item = (Nanos, Nanos)>) -> usize {
+pub fn most_at_once(spans: impl Iterator<Item = (Nanos, Nanos)>) -> usize {
     let mut moments: Vec<_> =
         spans.filter(|(begin, end)| begin < end).flat_map(|(begin, end)| [(begin, 1i32), (end, -1)]).collect();
     moments.sort_unstable();
@@ -45,7 +45,7 @@ fn most_at_once(spans: impl Iterator<Item = (Nanos, Nanos)>) -> usize {
     at_once.max().unwrap_or(0) as usize
 }
 
-fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<Traffic, TestCaseError> {
+pub fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<Traffic, TestCaseError> {
     let mut device = Device::new(config);
     let (mut checker, mut traffic, mut now) = (DeviceChecker::of(&device), Traffic::default(), 0);
     let mut commands = Vec::new();
@@ -76,7 +76,7 @@ fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<Traffic, TestCaseError
 }
 
 /// Checks the traffic of a run against the rules of queues and link.
-fn check(config: &DeviceConfig, traffic: &Traffic) -> Result<(), TestCaseError> {
+pub fn check(config: &DeviceConfig, traffic: &Traffic) -> Result<(), TestCaseError> {
     let tags = config.settings().controller.queue_depth as usize;
     let in_flight = most_at_once(traffic.completed.iter().map(|event| (event.start, event.complete)));
     prop_assert!(in_flight <= tags, "{in_flight} commands in flight with {tags} tags");

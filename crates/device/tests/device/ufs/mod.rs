@@ -1,6 +1,6 @@
 //! Properties of a UFS.
 
-mod any_schedule;
+pub mod any_schedule;
 mod by_hand;
 mod faults;
 mod promises;
