@@ -66,7 +66,7 @@ pub struct DeviceCounters {
     pub gc_idle_ns: u64,
     /// Blocks moved by wear levelling.
     pub wear_moves: u64,
-    /// Blocks whose data was refreshed because they were read often.
+    /// Blocks whose data was refreshed because they were read often or were old.
     pub refreshes: u64,
     /// Time that flash ways spent on garbage collection, in ns.
     pub gc_ns: u64,

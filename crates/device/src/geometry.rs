@@ -43,6 +43,8 @@ pub struct GroupGeometry {
     pub retries: Vec<RetryPoint>,
     /// Reads of a block after which its data is refreshed; 0 = never.
     pub read_disturb_limit: u32,
+    /// Age of data at which it is refreshed; 0 = never.
+    pub refresh_after: Nanos,
 }
 
 /// Array times of a page.
@@ -270,6 +272,7 @@ impl Geometry {
             retry: nanos(group.retry_us),
             retries: group.retries.clone(),
             read_disturb_limit: group.read_disturb_limit,
+            refresh_after: nanos(group.refresh_days * 86_400e6),
         }
     }
 

@@ -67,6 +67,9 @@ pub struct BlockGroup {
     /// Reads of a block since its erase after which the device moves its data elsewhere (refresh, read reclaim), because reads disturb the
     /// cells beside them; 0 = never. Blocks in SLC mode are not refreshed.
     pub read_disturb_limit: u32,
+    /// Age in days of the oldest data of a block at which the device moves the data of the block elsewhere (retention refresh), because cells
+    /// lose charge; 0 = never. Blocks in SLC mode are not refreshed.
+    pub refresh_days: f64,
 }
 
 /// Mean number of read retries at one state of wear and age.
@@ -101,6 +104,7 @@ impl Default for BlockGroup {
             retry_uj: 0.0,
             retries: Vec::new(),
             read_disturb_limit: 0,
+            refresh_days: 0.0,
         }
     }
 }

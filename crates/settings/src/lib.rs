@@ -155,6 +155,7 @@ impl DeviceSettings {
                 spare_blocks: 0,
                 retries: Vec::new(),
                 read_disturb_limit: 0,
+                refresh_days: 0.0,
                 ..from.clone()
             };
             groups.push(group);

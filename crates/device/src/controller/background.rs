@@ -8,7 +8,7 @@
 //! time. Without HPI, the request waits for the whole block. If very few blocks are free (`EXT_CSD` `BKOPS_STATUS` level 3), collection
 //! starts at once and is not interrupted.
 //!
-//! Data that was read often is refreshed by collection page by page, after the same idle time. A host that leaves no such time does not
+//! Data that was read often or is old is refreshed by collection page by page, after the same idle time. A host that leaves no such time does not
 //! prevent it: then the move of a page begins with a command that arrives when the previous move has ended.
 
 use emmclab_base::Nanos;
@@ -101,7 +101,7 @@ impl BackgroundScheduler {
         let collects = gc.policy != gc::NONE;
         let collect_after = nanos(gc.idle_after_us);
         let collect_after = (collects && collect_after > Nanos::ZERO).then_some(collect_after);
-        let refreshes = geometry.groups.iter().any(|group| group.read_disturb_limit > 0);
+        let refreshes = geometry.groups.iter().any(|group| group.read_disturb_limit > 0 || group.refresh_after > Nanos::ZERO);
         let urgent = (collects && gc.urgent_free_blocks > 0).then_some(gc.urgent_free_blocks);
         Self {
             works: buffered || collect_after.is_some() || urgent.is_some() || fold_after.is_some() || refreshes,
@@ -156,8 +156,8 @@ impl BackgroundScheduler {
         if below.ftl.core.stop.is_none() && self.is_urgent(below) {
             self.step(at, BackgroundTask::Urgent, buffer.as_deref_mut(), below);
         }
-        let refresh = below.ftl.refreshes(below.nand).next().filter(|_| below.ftl.core.stop.is_none());
-        if let (Some((pool, block)), Some(gap)) = (refresh, self.gap)
+        let refresh = below.ftl.refreshes(below.nand).find(|(from, ..)| *from <= at && below.ftl.core.stop.is_none());
+        if let (Some((_, pool, block)), Some(gap)) = (refresh, self.gap)
             && plus(gap.collect, self.collect_after.unwrap_or_default()) >= at
             && self.busy_until <= at
         {
@@ -196,9 +196,9 @@ impl BackgroundScheduler {
         if gap.collect < soonest.before && self.is_urgent(below) {
             soonest.consider(gap.collect, BackgroundTask::Urgent);
         }
-        for (pool, block) in below.ftl.refreshes(below.nand) {
+        for (due, pool, block) in below.ftl.refreshes(below.nand) {
             let (plane, _) = below.ftl.core.geometry.of_pool(pool);
-            let from = plus(gap.collect, self.collect_after.unwrap_or_default());
+            let from = plus(gap.collect, self.collect_after.unwrap_or_default()).max(due);
             soonest.consider(below.nand.timelines.plane_free(plane).max(from), BackgroundTask::Refresh(pool, block));
         }
         if let Some(after) = self.collect_after {

@@ -27,7 +27,7 @@ pub enum OperationCause {
     Gc = 2,
     /// Wear levelling.
     Wear = 3,
-    /// Refresh of data that was read often.
+    /// Refresh of data that was read often or is old.
     Refresh = 4,
     /// Access to pages in which the mapping scheme stores its table.
     Map = 5,
@@ -238,7 +238,7 @@ pub enum CollectionPurpose {
     Fold,
     /// To level wear.
     Wear,
-    /// To refresh data that was read often.
+    /// To refresh data that was read often or is old.
     Refresh,
 }
 

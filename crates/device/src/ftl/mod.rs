@@ -178,11 +178,16 @@ impl Ftl {
         self.core.tables.pools.len() as u32
     }
 
-    /// The blocks that need a refresh and can be refreshed now (they are no longer open, and a free block exists), with their pools.
-    pub fn refreshes<'a>(&'a self, nand: &'a Nand) -> impl Iterator<Item = (PoolId, BlockId)> + 'a {
-        let closed = nand.disturbed().iter().filter(|block| nand.state(**block) != BlockState::Open);
-        let places = closed.map(|block| (self.core.tables.pool_of(*block), *block));
-        places.filter(|(pool, _)| self.collects_now(*pool) || self.free_blocks(*pool) > 0)
+    /// The blocks that were read often, and then the block whose data becomes too old first, with the times from which they need a refresh and
+    /// their pools. Blocks that cannot be refreshed now (they are open, or no block is free) are left out.
+    pub fn refreshes<'a>(&'a self, nand: &'a Nand) -> impl Iterator<Item = (Nanos, PoolId, BlockId)> + 'a {
+        let closed = move |(from, block): (Nanos, BlockId)| {
+            let pool = self.core.tables.pool_of(block);
+            let has_room = self.collects_now(pool) || self.free_blocks(pool) > 0;
+            (has_room && nand.state(block) != BlockState::Open).then_some((from, pool, block))
+        };
+        let disturbed = nand.disturbed().iter().map(|block| (Nanos::MIN, *block));
+        disturbed.filter_map(closed).chain(nand.due().filter_map(closed).take(1))
     }
 
     /// Moves up to one page of valid data of the victim (the block that is being collected) in a pool; first chooses a victim if there is

@@ -111,8 +111,12 @@ fn geometry(settings: &DeviceSettings, collects: bool, faults: &mut SettingFault
         }
         retries(&key("retries"), group, faults);
         page_types(group, &key(""), faults);
-        if group.read_disturb_limit > 0 && (!collects || maps_blocks(&settings.mapping.scheme) || settings.zones.is_zoned()) {
-            let (key, limit) = (key("read_disturb_limit"), group.read_disturb_limit);
+        faults.amount(&key("refresh_days"), group.refresh_days);
+        let refreshes = collects && !maps_blocks(&settings.mapping.scheme) && !settings.zones.is_zoned();
+        let limits = [("read_disturb_limit", f64::from(group.read_disturb_limit)), ("refresh_days", group.refresh_days)];
+        for (key, limit) in
+            limits.into_iter().filter(|(_, limit)| *limit > 0.0 && !refreshes).map(|(name, limit)| (key(name), limit))
+        {
             faults.add(format!("`{key}` is {limit}, but only garbage collection of a device without zones refreshes data: set gc.policy and mapping.scheme = \"page\", or remove it"));
         }
         if group.spare_blocks > 0 && group.erase_limit == 0 {

@@ -1,4 +1,6 @@
-//! What happens to data that stays in a block: reads of old data need retries, and data that was read often needs a refresh.
+//! What happens to data that stays in a block: reads of old data need retries, and data that was read often or is old needs a refresh.
+
+use std::collections::BTreeSet;
 
 use emmclab_base::Nanos;
 use emmclab_settings::{DeviceSettings, RetryPoint};
@@ -72,17 +74,21 @@ pub(super) struct BlockAging {
     reads: Vec<u32>,
     /// Blocks that have reached their limit of reads, in this order.
     pub disturbed: Vec<BlockId>,
+    /// Blocks with data of a limited age, with the times at which they reach it.
+    pub due: BTreeSet<(Nanos, BlockId)>,
 }
 
 impl BlockAging {
-    /// The state of a new device; `None` if its settings have neither a table of retries nor a limit of reads.
+    /// The state of a new device; `None` if its settings have neither a table of retries nor a limit of reads or age.
     pub fn new(settings: &DeviceSettings, geometry: &Geometry) -> Option<Box<Self>> {
         let blocks = geometry.blocks() as usize;
         let limited = geometry.groups.iter().any(|group| group.read_disturb_limit > 0);
-        let ages = limited || geometry.groups.iter().any(|group| !group.retries.is_empty());
+        let ages = limited || geometry.groups.iter().any(|group| !group.retries.is_empty() || group.refresh_after > Nanos::ZERO);
         let (opened, reads) = (|| vec![Nanos::MIN; blocks], || vec![0; if limited { blocks } else { 0 }]);
         let days_before = settings.wear.data_age_days;
-        ages.then(|| Box::new(Self { opened: opened(), days_before, reads: reads(), disturbed: Vec::new() }))
+        ages.then(|| {
+            Box::new(Self { opened: opened(), days_before, reads: reads(), disturbed: Vec::new(), due: BTreeSet::new() })
+        })
     }
 
     /// Counts a read of a block whose data needs a refresh after `limit` reads.
@@ -94,16 +100,33 @@ impl BlockAging {
         }
     }
 
-    /// Forgets the reads of an erased block.
-    pub fn erase(&mut self, block: BlockId) {
+    /// Forgets the reads and the age of an erased block of a group.
+    pub fn erase(&mut self, block: BlockId, group: &GroupGeometry) {
+        self.due.remove(&self.due_of(block, group));
         if let Some(reads) = self.reads.get_mut(block.index()) {
             *reads = 0;
             self.disturbed.retain(|disturbed| *disturbed != block);
         }
     }
 
-    pub fn open(&mut self, block: BlockId, at: Nanos) {
+    pub fn open(&mut self, block: BlockId, group: &GroupGeometry, at: Nanos) {
         self.opened[block.index()] = at.max(Nanos::ZERO);
+        self.watch(block, group);
+    }
+
+    /// Watches the age of a block with data, if its group has a limit.
+    pub fn watch(&mut self, block: BlockId, group: &GroupGeometry) {
+        if group.refresh_after > Nanos::ZERO {
+            self.due.insert(self.due_of(block, group));
+        }
+    }
+
+    fn due_of(&self, block: BlockId, group: &GroupGeometry) -> (Nanos, BlockId) {
+        let since = match self.opened[block.index()] {
+            Nanos::MIN => Nanos((self.days_before * -86_400e9) as i64),
+            opened => opened,
+        };
+        (since.saturating_add(group.refresh_after), block)
     }
 
     /// All data is from before the new run, and its reads are not counted any more.
@@ -111,6 +134,7 @@ impl BlockAging {
         self.opened.fill(Nanos::MIN);
         self.reads.fill(0);
         self.disturbed.clear();
+        self.due.clear();
     }
 
     #[inline(never)]

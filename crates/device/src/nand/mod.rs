@@ -122,7 +122,7 @@ impl Nand {
         let entry = &mut self.blocks[block.index()];
         (entry.state, entry.written) = (BlockState::Open, 0);
         if let Some(aging) = &mut self.aging {
-            aging.open(block, at);
+            aging.open(block, &self.groups[usize::from(entry.group)], at);
         }
     }
 
@@ -186,6 +186,11 @@ impl Nand {
         self.aging.as_ref().map_or(&[], |aging| &aging.disturbed)
     }
 
+    /// The blocks with data that needs a refresh because of its age, with the times from which it does, in this order.
+    pub fn due(&self) -> impl Iterator<Item = (Nanos, BlockId)> {
+        self.aging.iter().flat_map(|aging| aging.due.iter().copied())
+    }
+
     /// Reads a page of a plane and a block group whose block is not simulated; `bytes` cross the bus. `page` determines only the type of
     /// the page. A multi-plane command reads such pages as if all were the first of their blocks.
     #[inline]
@@ -213,7 +218,7 @@ impl Nand {
         let (erases, bad) = (entry.erases, group.erase_limit > 0 && entry.erases >= group.erase_limit);
         entry.state = if bad { BlockState::Bad } else { BlockState::Free };
         if let Some(aging) = &mut self.aging {
-            aging.erase(block);
+            aging.erase(block, group);
         }
         let ready = self.timelines.plane_free(plane).max(ready);
         let op = self.timelines.erase(plane, group, ready);
@@ -237,6 +242,9 @@ impl Nand {
         self.timelines.rewind();
         if let Some(aging) = &mut self.aging {
             aging.rewind();
+            for (block, entry) in (0..).map(BlockId).zip(&self.blocks).filter(|(_, entry)| entry.written > 0) {
+                aging.watch(block, &self.groups[usize::from(entry.group)]);
+            }
         }
     }
 
@@ -248,5 +256,8 @@ impl Nand {
     pub fn restore(&mut self, block: BlockId, written: u32, erases: u32, state: BlockState) {
         let entry = &mut self.blocks[block.index()];
         (entry.written, entry.erases, entry.state) = (written, erases, state);
+        if let Some(aging) = self.aging.as_mut().filter(|_| written > 0) {
+            aging.watch(block, &self.groups[usize::from(entry.group)]);
+        }
     }
 }

@@ -113,6 +113,10 @@ fn contradictions_and_impossible_values_are_refused() {
             "`geometry.block_groups.0.retries.0.days` is -1; it must be 0 to 36,500",
         ),
         (
+            &[("geometry.block_groups.0.refresh_days", "90"), ("gc.policy", "none")],
+            "`geometry.block_groups.0.refresh_days` is 90, but only garbage collection",
+        ),
+        (
             &[("geometry.block_groups.0.read_disturb_limit", "9"), ("gc.policy", "none")],
             "`geometry.block_groups.0.read_disturb_limit` is 9, but only garbage collection",
         ),

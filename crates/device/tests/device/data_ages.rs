@@ -1,4 +1,4 @@
-//! Read retries by wear and age of the data, and the refresh of data that was read often, against calculations by hand.
+//! Read retries by wear and age of the data, and the refresh of data that was read often or is old, against calculations by hand.
 
 use emmclab_base::Nanos;
 use emmclab_base::Op::{Read, Write};
@@ -144,6 +144,41 @@ fn a_block_moves_once_when_its_reads_reach_the_limit_and_then_another_is_read() 
     reads(&mut device, [0; 9].into_iter(), 0);
     device.idle_until(Nanos::from_millis(100));
     assert_eq!(device.counters().refreshes, 0);
+}
+
+#[test]
+fn the_oldest_block_moves_in_idle_time_when_its_data_reaches_the_age_of_the_settings() {
+    let settings = [
+        ("gc.policy", "greedy"),
+        ("capacity.over_provisioning_pct", "100"),
+        ("geometry.block_groups.0.refresh_days", "10"),
+        ("wear.data_age_days", "7"),
+    ];
+    // One block is written on day 0, another on day 4.
+    let mut device = filled(&settings, 4);
+    device
+        .submit(&DeviceCommand { arrival: Nanos::from_micros(4 * DAY), ..command(0, Write, 16, 16) }, &mut NullObserver)
+        .unwrap();
+    let check = |device: &mut Device, tenths: i64, refreshes: u64| {
+        device.idle_until(Nanos::from_micros(DAY / 10 * tenths));
+        let counters = device.counters();
+        let programs = counters.page_programs[OperationCause::Refresh as usize];
+        assert_eq!((counters.refreshes, programs, counters.group_erases[0]), (refreshes, 4 * refreshes, refreshes), "{tenths}");
+    };
+    for (tenths, refreshes) in [(99, 0), (101, 1), (139, 1), (141, 2), (199, 2), (201, 3), (239, 3), (241, 4)] {
+        check(&mut device, tenths, refreshes);
+    }
+    // When a run begins, all data is 7 days old, also that of a restored image.
+    let image = device.to_image();
+    device.rewind();
+    for mut device in [Device::from_image(&config(&[&RETRIES[..], &settings].concat()), &image).unwrap(), device] {
+        let before = device.counters().refreshes;
+        reads(&mut device, 0..1, 0);
+        device.idle_until(Nanos::from_micros(DAY / 10 * 29));
+        assert_eq!(device.counters().refreshes, before);
+        device.idle_until(Nanos::from_micros(DAY / 10 * 31));
+        assert_eq!(device.counters().refreshes, before + 2);
+    }
 }
 
 #[test]

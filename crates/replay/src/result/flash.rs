@@ -37,7 +37,7 @@ pub struct WriteAmplification {
     pub gc: f64,
     /// Part of the write amplification that is due to pages moved by wear levelling.
     pub wear: f64,
-    /// Part of the write amplification that is due to pages moved because they were read often.
+    /// Part of the write amplification that is due to pages moved because they were read often or were old.
     pub refresh: f64,
     /// Part of the write amplification that is due to pages of a mapping table on the flash.
     pub map: f64,
@@ -75,7 +75,7 @@ pub struct PageOperations {
     /// Number of page operations for wear levelling.
     #[schemars(extend("label" = "{of} of wear levelling"))]
     pub wear: u64,
-    /// Number of page operations for the refresh of data that was read often.
+    /// Number of page operations for the refresh of data that was read often or is old.
     #[schemars(extend("label" = "{of} of refresh"))]
     pub refresh: u64,
     /// Number of page operations for a map on the flash.
@@ -112,7 +112,7 @@ pub struct FlashOperations {
     /// Number of page reads that needed a read retry.
     #[schemars(extend("label" = "Retried page reads", "better" = "lower"))]
     pub retried_reads: u64,
-    /// Number of blocks whose data was refreshed because they were read often.
+    /// Number of blocks whose data was refreshed because they were read often or were old.
     #[schemars(extend("label" = "Refreshed blocks", "better" = "lower"))]
     pub refreshed_blocks: u64,
     /// Number of read retries.

@@ -289,7 +289,7 @@ pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
                 let pages = if slc == "off" { pages } else { pages + 2 };
                 text += &block_group(page_kb.max(unit_kb), blocks, pages, limit);
                 if collects {
-                    let _ = writeln!(text, "read_disturb_limit = {reads}");
+                    let _ = writeln!(text, "read_disturb_limit = {reads}\nrefresh_days = {reads}e-6");
                 }
                 if retries {
                     text +=
