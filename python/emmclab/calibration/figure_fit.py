@@ -302,15 +302,24 @@ class _FigureSearch:
         for _ in range(_MOST_STEPS):
             if self._simulated >= most:
                 break
-            cost, slopes = self._cost(values), self._slopes(values, factor)
+            slopes, limit = self._slopes(values, factor), self._cost(values) - _BETTER
             for _ in range(_MOST_LENGTHS):
                 candidate = self._step(values, slopes, longest)
-                if better := self._cost(candidate, cost - _BETTER) < cost - _BETTER:
-                    values = candidate
+                if found := self._cost(candidate, limit) < limit:
                     break
                 longest /= 3
-            if not better:
-                break
+            if not found:
+                # The model is wrong here; a change of one setting may still be better.
+                changed = [
+                    values | {free.setting: values[free.setting] * by}
+                    for free in self._free
+                    for by in (factor, 1 / factor)
+                ]
+                candidate = min(changed, key=lambda near: self._cost(near, limit))
+                if not self._cost(candidate, limit) < limit:
+                    break
+                longest = 3 * math.log(factor)
+            values = candidate
         return values
 
     def _starts(self, best: dict[str, float]) -> list[dict[str, float]]:
