@@ -145,7 +145,7 @@ def test_the_years_of_a_used_device_are_those_of_its_own_daily_amount(trace: api
     ]
     assert all(lives)
     slow, fast = (life for life in lives if life is not None)
-    assert (slow.daily_gb, fast.daily_gb) == (500 / 1024, 1.0)
+    assert (slow.daily_gb, fast.daily_gb, fast.ends_first) == (500 / 1024, 1.0, "MLC")
     for life in (slow, fast):
         assert life.years == pytest.approx(life.host_gb / (life.daily_gb or 0) / 365.25)
 

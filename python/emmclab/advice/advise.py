@@ -46,6 +46,8 @@ class Life:
     years: float | None
     #: Data written in a day: of a used device that was asked for its own, otherwise at the average rate of the trace.
     daily_gb: float | None
+    #: Kind of block that is worn out first, as `wear.kinds` of a result names it.
+    ends_first: str
     #: Number of replays of the trace until 1 % of the capacity was written.
     passes: int
     #: Data on the device before the run, as a value of the option `precondition`.
@@ -106,7 +108,8 @@ def life_under(
     daily = daily_bytes or own_bytes
     years = host_bytes / daily * DAY_S / YEAR_S if daily else None
     waf, precondition = run.write_amplification.waf, str(run.options["precondition"])
-    return Life(waf, host_bytes / GB, years, daily / GB if daily else None, passes, precondition)
+    first = min((kind for kind in run.wear.kinds if kind.even_host_bytes), key=lambda kind: kind.even_host_bytes or 0.0)
+    return Life(waf, host_bytes / GB, years, daily / GB if daily else None, first.kind, passes, precondition)
 
 
 def measurement_text(life: Life, base: Result) -> str:
@@ -119,7 +122,8 @@ def measurement_text(life: Life, base: Result) -> str:
     return (
         "Lifetime: bytes that the host can write until all blocks of one kind (of a block group, or in SLC "
         "mode) have reached their erase limit, on a device in use "
-        f"(`--precondition {life.precondition}`, then this trace {times}){in_years}{left_out}."
+        f"(`--precondition {life.precondition}`, then this trace {times}){in_years}; the {life.ends_first} blocks end "
+        f"first{left_out}."
     )
 
 
@@ -511,6 +515,7 @@ class Runs(NamedTuple):
             sum(life.host_gb for life in lives) / len(lives),
             sum(years) / len(years) if years else None,
             lives[0].daily_gb,
+            lives[0].ends_first,
             lives[0].passes,
             lives[0].precondition,
         )
