@@ -188,7 +188,7 @@ def test_claims_on_recorded_traces_alone_are_tests_by_the_same_rules(recorded: d
             assert claim["verdict"] in TESTED, name
             assert "Judged on recorded traces alone" in claim["reason"], name
     assert claims["iiswc-c1"]["evidence"]["on_made"]["verdict"] == RESTATED
-    assert claims["iiswc-fig4-small"]["verdict"] == NOT
+    assert claims["iiswc-size-decides"]["verdict"] == NOT
 
 
 def test_the_page_shows_what_each_file_is_and_both_columns(recorded: dict[str, Any], browser: Browser) -> None:
