@@ -1,4 +1,4 @@
-"""Power cuts in continuous integration: JUnit XML, and SARIF."""
+"""Power cuts in continuous integration: time limits that say what was covered, JUnit XML, and SARIF."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from conftest import assert_refused, emmclab
 from crash_runs import DEVICE, Runs
 
 pytestmark = pytest.mark.usefixtures("root")
@@ -65,3 +66,35 @@ def sarif(path: Path) -> list[dict[str, Any]]:
         assert result["message"]["text"] and result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     runs: list[dict[str, Any]] = content["runs"]
     return runs
+
+
+def test_a_time_limit_says_what_was_covered_and_the_same_log_continues(crash: Runs) -> None:
+    words = ["--workload", "ace:2:60", "--cuts", "400", "--seed", "3"]
+    first = crash(*DEVICE, *words, "--for", "1ms", "--set", "cache.lies=flush", status=4)
+    assert first["finished"] is False and 1 <= first["states"] < 100 and first["findings"][0]["level"] == "device"
+    covered = first["covered"]
+    assert covered["lines_cut"] == covered["cuts"] < covered["lines"], "the ends of programs come first"
+    words = ["--log", first["log"]["path"], "--check", "programs", *words[2:]]
+    shown = crash.run(*words, "--for", "2ms").stdout
+    assert "stopped after 2 ms: tried " in shown and "of 400 chosen cuts, the most important first; --log " in shown
+    assert f"of {covered['lines']} programs were cut after their last sync in this time" in shown
+    rest = crash(*words, "--for", "1h", status=4)
+    assert rest["finished"] and rest["reused_states"] >= first["states"]
+    whole = crash(*words, "--fresh", status=4)
+    same = ("cuts", "states")
+    assert [rest[name] for name in same] == [whole[name] for name in same]
+    assert rest["covered"] == pytest.approx(whole["covered"])
+    assert {(finding["promise"], finding["states"]) for finding in rest["findings"]} == {
+        (finding["promise"], finding["states"]) for finding in whole["findings"]
+    }
+
+
+def test_programs_that_a_time_limit_ends_are_a_part_of_what_was_covered(crash: Runs) -> None:
+    result = crash(*DEVICE, "--workload", "ace:2:4000", "--cuts", "50", "--states", "boundary", "--for", "4s", status=0)
+    assert result["verdict"] == "kept" and result["run"]["status"] is None
+    assert any(", in program " in note and " of 4,000; " in note for note in result["run"]["notes"])
+
+
+@pytest.mark.parametrize("text", ["soon", "0s", "-1s"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    assert_refused(emmclab("crash", *DEVICE, *FILES, "--for", text), text, "10m")

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use emmclab_base::{Error, ErrorClass, Nanos, Op, Result, SECTOR_BYTES};
 use emmclab_device::contract::Version;
 use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::SeedableRng;
+use rand_pcg::rand_core::{Rng, SeedableRng};
 use rustc_hash::FxHashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -39,6 +39,9 @@ pub struct ExploreOptions {
     pub share: (u64, u64),
     /// The output lines of the workload that determine where power is cut; `None` if the meaning of the lines is unknown.
     pub lines: Option<CutLines>,
+    /// Whether power is cut in passes over the log, each with twice as many cuts as the one before and the most important cuts first. An
+    /// exploration that ends early then covers the whole log.
+    pub in_passes: bool,
 }
 
 impl Default for ExploreOptions {
@@ -52,6 +55,7 @@ impl Default for ExploreOptions {
             only: None,
             share: (0, 1),
             lines: None,
+            in_passes: false,
         }
     }
 }
@@ -63,6 +67,8 @@ const HOST_SHARE: u64 = 16;
 /// Number of consecutive states that go to the same part if an exploration is divided. Consecutive states differ little, so the outcome of
 /// one can often be derived from another.
 const STATES_TOGETHER: u64 = 8;
+/// The first of the passes of an exploration has this part of all cuts.
+const FIRST_PASS: usize = 32;
 
 /// A disk state that a power cut may leave.
 #[derive(Clone)]
@@ -159,8 +165,7 @@ impl Explorer {
                 .in_file(run.path())
                 .hint("copy the log again, or run the workload again"));
         }
-        let CutPlan { cuts: chosen, possible, after_first_lines: after_first } =
-            choose_cuts(run, from, options.cuts, options.lines.as_ref(), options.seed);
+        let CutPlan { cuts: chosen, possible, after_first_lines: after_first } = choose_cuts(run, from, options);
         if possible == 0 {
             return Err(Error::new(ErrorClass::Empty, "the crash log has no moment at which power could be cut")
                 .in_file(run.path())
@@ -179,9 +184,9 @@ impl Explorer {
             options: options.clone(),
             cuts,
             next_moment: 0,
-            durable: DurableCells::new(run.base(), run.header().device.lies == "late_trim"),
+            durable: new_cells(run),
             legal: LegalStates::new(run, CommandPort::Device, options.tear),
-            host: (!run.header().layers.is_empty()).then(|| LegalStates::new(run, CommandPort::Host, options.tear)),
+            host: new_host(run, options.tear),
             metadata_blocks: metadata_blocks(run)?,
             acknowledged: 0,
             distinct: FxHashSet::default(),
@@ -297,9 +302,15 @@ impl Explorer {
         None
     }
 
-    /// Processes all moments of the run up to and including `cut`.
+    /// Processes all moments of the run up to and including `cut`. If later moments are processed already, begins at the first moment.
     fn go_to(&mut self, cut: usize) {
         let run = self.run.clone();
+        if cut < self.next_moment {
+            self.durable = new_cells(&run);
+            self.legal = LegalStates::new(&run, CommandPort::Device, self.options.tear);
+            self.host = new_host(&run, self.options.tear);
+            (self.acknowledged, self.next_moment) = (0, 0);
+        }
         let commands = run.commands(CommandPort::Device);
         let spool = run.spool();
         while self.next_moment <= cut {
@@ -441,6 +452,16 @@ impl Explorer {
     }
 }
 
+/// The cells of the device before the first moment of a run.
+fn new_cells(run: &CrashLogIndex) -> DurableCells {
+    DurableCells::new(run.base(), run.header().device.lies == "late_trim")
+}
+
+/// The promises of the layers before the first moment of a run; `None` without layers.
+fn new_host(run: &CrashLogIndex, tear: TearMode) -> Option<LegalStates> {
+    (!run.header().layers.is_empty()).then(|| LegalStates::new(run, CommandPort::Host, tear))
+}
+
 /// Returns the logarithm of a sum, from the logarithms of its two terms.
 fn add_log10(first: f64, second: f64) -> f64 {
     let (most, least) = if first > second { (first, second) } else { (second, first) };
@@ -463,7 +484,7 @@ pub struct CutLines {
 
 /// The chosen moments of power cuts, as indices of [`CrashLogIndex::moments`].
 pub(crate) struct CutPlan {
-    /// The moments (indices of logged events) at which power is cut, in order.
+    /// The moments (indices of logged events) at which power is cut, in order; with [`ExploreOptions::in_passes`], in the order of each pass.
     pub cuts: Vec<usize>,
     /// Number of moments (logged events) at which power could be cut.
     pub possible: usize,
@@ -471,9 +492,10 @@ pub(crate) struct CutPlan {
     pub after_first_lines: FxHashSet<usize>,
 }
 
-/// Chooses at most `most` moments for power cuts, from the index `from` on. Without `lines`, up to half of the moments directly follow
-/// output lines of the workload.
-pub(crate) fn choose_cuts(run: &CrashLogIndex, from: usize, most: usize, lines: Option<&CutLines>, seed: u64) -> CutPlan {
+/// Chooses the moments for power cuts, from the index `from` on. If nothing is known about the lines, up to half of the moments directly
+/// follow output lines of the workload.
+pub(crate) fn choose_cuts(run: &CrashLogIndex, from: usize, options: &ExploreOptions) -> CutPlan {
+    let (most, lines) = (options.cuts, options.lines.as_ref());
     let possible = possible(run, from, lines.map_or(&[], |lines| &lines.idle));
     let mut places = vec![None; run.acknowledgements().len()];
     for (place, moment) in run.moments().iter().enumerate().skip(from) {
@@ -489,14 +511,17 @@ pub(crate) fn choose_cuts(run: &CrashLogIndex, from: usize, most: usize, lines: 
         let next = |place: &usize| possible.partition_point(|other| other < place).checked_sub(1);
         places.iter().filter_map(next).map(|place| possible[place]).collect()
     };
-    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let mut random = Pcg64Mcg::seed_from_u64(options.seed);
     let mut chosen = FxHashSet::default();
+    let mut by_importance = Vec::new();
     let mut take = |moments: &[usize], most: usize| {
         let mut left: Vec<usize> = moments.iter().copied().filter(|place| !chosen.contains(place)).collect();
         left.sort_unstable();
         left.dedup();
         let most = most.saturating_sub(chosen.len());
-        chosen.extend(sample(&left, most, &mut random));
+        let taken = sample(&left, most, &mut random);
+        chosen.extend(taken.iter().copied());
+        by_importance.push(taken);
     };
     let after_first = if let Some(lines) = lines {
         let groups: Vec<_> = lines.first.iter().map(|group| after(group)).collect();
@@ -512,9 +537,32 @@ pub(crate) fn choose_cuts(run: &CrashLogIndex, from: usize, most: usize, lines: 
         after
     };
     take(&possible, most);
-    let mut chosen: Vec<usize> = chosen.into_iter().collect();
-    chosen.sort_unstable();
-    CutPlan { cuts: chosen, possible: possible.len(), after_first_lines: after_first.into_iter().collect() }
+    let cuts = if options.in_passes {
+        in_passes(by_importance, &mut random)
+    } else {
+        let mut cuts = by_importance.concat();
+        cuts.sort_unstable();
+        cuts
+    };
+    CutPlan { cuts, possible: possible.len(), after_first_lines: after_first.into_iter().collect() }
+}
+
+/// Divides groups of cuts, the most important first, into passes. Each pass is in the order of time and has twice as many cuts as the one
+/// before.
+fn in_passes(mut groups: Vec<Vec<usize>>, random: &mut Pcg64Mcg) -> Vec<usize> {
+    for group in &mut groups {
+        for end in (1..group.len()).rev() {
+            group.swap(end, random.next_u64() as usize % (end + 1));
+        }
+    }
+    let mut cuts = groups.concat();
+    let (mut begin, mut size) = (0, (cuts.len() / FIRST_PASS).max(1));
+    while begin < cuts.len() {
+        let end = (begin + size).min(cuts.len());
+        cuts[begin..end].sort_unstable();
+        (begin, size) = (end, 2 * size);
+    }
+    cuts
 }
 
 /// Returns the moments from `from` on at which power can be cut. With `idle` lines, moments before the first output line, and between an

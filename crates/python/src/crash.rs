@@ -46,6 +46,8 @@ struct ExploreOptionsInput {
     only: Option<(usize, Option<u32>)>,
     share: (u64, u64),
     lines: Option<WorkloadLineInput>,
+    #[serde(default)]
+    in_passes: bool,
 }
 
 /// Lines of a workload's output, as passed by Python. Power cuts are preferred at the lines in `first`. After the lines in `idle`, the
@@ -304,6 +306,7 @@ impl PyExplorer {
                     only: options.only,
                     share: options.share,
                     lines: options.lines.map(|WorkloadLineInput { first, idle }| CutLines { first, idle }),
+                    in_passes: options.in_passes,
                 };
                 Explorer::new(&log, &options)
             })

@@ -75,7 +75,7 @@ EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
     "run": tuple(itertools.combinations(("--shard", "--cell", "--estimate", "--fresh"), 2)),
     "query": (("--study", "--trace"), ("--csv", "--json")),
     "crash": (
-        *(("--against", other) for other in ("--save-log", "--save-dm-log", "--html", "--junit", "--sarif")),
+        *(("--against", other) for other in ("--save-log", "--save-dm-log", "--html", "--junit", "--sarif", "--for")),
         *(("--log", other) for other in _OF_RECORDING),
     ),
 }

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from emmclab.cli.command import command
 from emmclab.cli.console import To, note_picture, output_option, print_json, print_stderr, report, to_stdout
-from emmclab.cli.machine_options import parse_duration
 from emmclab.cli.options import AsJson, Reading, argument, one_per_recording, option
 from emmclab.cli.progress import Meter
 from emmclab.errors import ConfigError
+from emmclab.runtime.document import parse_duration
 from emmclab.runtime.lists import between_commas
 from emmclab.traces.profile_fields import ledger_line
 from emmclab.traces.reading import combine

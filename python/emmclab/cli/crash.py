@@ -12,7 +12,7 @@ import typer
 from emmclab import _core
 from emmclab.cli.command import command
 from emmclab.cli.console import in_a_folder, print_json, print_stderr, stdout
-from emmclab.cli.crash_run import LOGS_PANEL, CrashOptions, explored, minimized, recorded, results_folder
+from emmclab.cli.crash_run import LOGS_PANEL, CrashOptions, TimeLimit, explored, minimized, recorded, results_folder
 from emmclab.cli.options import AsJson, argument, option
 from emmclab.crash.recording import RUN_PANEL
 from emmclab.errors import ConfigError
@@ -109,12 +109,13 @@ def crash(
     run = replace(run, workload=replace(run.workload, command=tuple(command or ())))
     if against is not None:
         _compare(run, run.changed(context, against), as_json)
-    options, recordings = recorded(run)
+    limit = TimeLimit(run.options.time_s)
+    options, recordings = recorded(run, limit)
     for path, write in ((save_log, _copy), (save_dm_log, _copy_dm)):
         for number, stored in enumerate(recordings, 1):
             if path is not None:
                 write(stored, path if number == 1 else path.with_stem(f"{path.stem}-{number}"))
-    tried = explored(run, options, recordings)
+    tried = explored(run, options, recordings, limit)
     if junit is not None or sarif is not None:
         _write_reports(tried, options, junit, sarif)
     _end(tried, options, as_json, html, run.results)
@@ -171,8 +172,8 @@ def _compare(first: CrashOptions, second: CrashOptions, as_json: bool) -> NoRetu
 
     runs = []
     for run in (first, second):
-        options, recordings = recorded(run)
-        runs.append((options, explored(run, options, recordings)))
+        options, recordings = recorded(run, TimeLimit(None))
+        runs.append((options, explored(run, options, recordings, TimeLimit(None))))
     explorations = [[recording.exploration for recording in tried] for _, tried in runs]
     differs = difference(explorations[0], explorations[1])
     if as_json:

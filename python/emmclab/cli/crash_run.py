@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 LOGS_PANEL = "Logs"
 #: What recovered the file system, by recovery method; used in messages.
 _RECOVERED = {"process": "emmclab", "e2fsck": "e2fsck", "mount": "the kernel"}
+#: Largest share of a time limit that is used for recordings.
+_RECORDING = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +130,21 @@ def _against(problem: str) -> ConfigError:
     )
 
 
-def recorded(run: CrashOptions) -> tuple[Options, list[StoredLog]]:
+class TimeLimit:
+    """The time limit of a command; without one, there is always time left."""
+
+    def __init__(self, seconds: float | None) -> None:
+        """Begin now; `seconds` is the limit, or None."""
+        self._seconds, self._begin = seconds, time.monotonic()
+
+    def left_s(self, share: float = 1.0) -> float:
+        """Return the seconds that are left of a share of the time; infinite without a limit."""
+        if self._seconds is None:
+            return math.inf
+        return self._seconds * share - (time.monotonic() - self._begin)
+
+
+def recorded(run: CrashOptions, limit: TimeLimit) -> tuple[Options, list[StoredLog]]:
     """Record the workload, or load an existing log; return the options of the exploration, and the recordings."""
     from emmclab.crash.explore import no_ext4
     from emmclab.crash.stored_log import Session
@@ -154,10 +172,15 @@ def recorded(run: CrashOptions) -> tuple[Options, list[StoredLog]]:
     file_system = run.recording["file_system"]
     if file_system != "ext4" and options.recovery != "mount":
         raise no_ext4(options.recovery, f"the requested file system is {file_system}")
-    return options, [
-        _record(run, session, replace(workload, thinks=number), lambda disk: _require_in_process(disk, options))
-        for number in range(run.repeat)
-    ]
+    recordings: list[StoredLog] = []
+    for number in range(run.repeat):
+        left = limit.left_s(_RECORDING)
+        if recordings and left <= 0:
+            print_stderr(f"the time allowed {len(recordings)} of {run.repeat} recordings")
+            break
+        limited = replace(workload, thinks=number, timeout_s=min(workload.timeout_s, max(left, 1.0)))
+        recordings.append(_record(run, session, limited, lambda disk: _require_in_process(disk, options)))
+    return options, recordings
 
 
 def _require_guest(guest: str, run: CrashOptions) -> None:
@@ -201,20 +224,34 @@ def _record(
     )
 
 
-def explored(run: CrashOptions, options: Options, recordings: Sequence[StoredLog]) -> list[ExploredRecording]:
-    """Explore the crash states of recordings, and minimise their findings."""
+def explored(
+    run: CrashOptions, options: Options, recordings: Sequence[StoredLog], limit: TimeLimit
+) -> list[ExploredRecording]:
+    """Explore the crash states of recordings, and minimise their findings while there is time."""
     from emmclab.crash.summary import ExploredRecording
 
     tried = []
-    for stored in recordings:
-        result = _explored(stored, options, run.jobs or (os.cpu_count() or 1), run.results, reuse=run.reuse)
-        minimal = minimized(stored, options, result)
-        tried.append(ExploredRecording(stored, result, _with_programs(run, options, stored, result, minimal)))
+    for number, stored in enumerate(recordings):
+        limited = options
+        if options.time_s is not None:
+            limited = replace(options, time_s=max(limit.left_s(), 0.0) / (len(recordings) - number))
+        result = _explored(stored, limited, run.jobs or (os.cpu_count() or 1), run.results, reuse=run.reuse)
+        minimal: dict[int, MinimalState] = {}
+        if limit.left_s() > 0:
+            minimal = _with_programs(run, options, stored, result, minimized(stored, options, result), limit)
+        elif result.findings():
+            print_stderr("the time has ended: `emmclab crash --again` with the name of a state minimises its finding")
+        tried.append(ExploredRecording(stored, result, minimal))
     return tried
 
 
 def _with_programs(
-    run: CrashOptions, options: Options, stored: StoredLog, exploration: Exploration, minimal: dict[int, MinimalState]
+    run: CrashOptions,
+    options: Options,
+    stored: StoredLog,
+    exploration: Exploration,
+    minimal: dict[int, MinimalState],
+    limit: TimeLimit,
 ) -> dict[int, MinimalState]:
     """Minimise the generated programs that led to findings, and add them to `minimal`.
 
@@ -230,7 +267,7 @@ def _with_programs(
         session = Session(folder / "crash")
         for number, finding in enumerate(exploration.findings()):
             program = program_of(stored, finding)
-            if number not in minimal or program is None:
+            if number not in minimal or program is None or limit.left_s() <= 0:
                 continue
             print_stderr(f"making a program of {len(program.operations)} operations smaller: {finding.promise}")
             smallest = minimize_program(

@@ -14,7 +14,6 @@ from emmclab.calibration.registers import Registers
 from emmclab.calibration.registers import registers as read_any_registers
 from emmclab.cli.command import command
 from emmclab.cli.console import in_a_folder, print_json, print_stderr, stdout
-from emmclab.cli.machine_options import parse_duration
 from emmclab.cli.name_completion import complete_words, device_names
 from emmclab.cli.options import AsJson, Reading, argument, one_per_recording, option
 from emmclab.cli.preset import ExtCsd, Ufs, read_registers
@@ -32,6 +31,7 @@ from emmclab.cli.simulation_options import (
 )
 from emmclab.cli.tables import print_line, show_table
 from emmclab.errors import ConfigError
+from emmclab.runtime.document import parse_duration
 from emmclab.simulation.device import Device
 from emmclab.traces.disk_counters import growth, holds_counters
 from emmclab.traces.reading import combine

@@ -9,8 +9,6 @@ from emmclab.cli.failures import ended_by_signals
 from emmclab.cli.options import option
 from emmclab.errors import ConfigError
 
-_UNITS = {"s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
-
 Device = Annotated[
     list[str] | None,
     option("Disk, partition, mapped device or mount point; may be repeated.", None, "--device", metavar="DEVICE"),
@@ -57,19 +55,3 @@ class Machine:
             )
 
         return ended_by_signals(start) if remote else start()
-
-
-def parse_duration(text: str, option: str = "--duration") -> float:
-    """Parse a duration such as `60s`, `1.5h`, `10m` or `500ms`, in s; a bare number is seconds.
-
-    >>> parse_duration("60s"), parse_duration("1.5m"), parse_duration("2")
-    (60.0, 90.0, 2.0)
-    """
-    number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
-    try:
-        seconds = float(number) * _UNITS[text[len(number) :] or "s"]
-    except (ValueError, KeyError):
-        seconds = 0.0
-    if not 0 < seconds < 10**9:
-        raise ConfigError(f"`{text}` is not a duration", field=option, hint="write the duration as 60s, 10m or 2h")
-    return seconds

@@ -13,10 +13,11 @@ from emmclab import _core
 from emmclab.cli.command import command
 from emmclab.cli.console import note_picture, output_option, print_json, print_stderr, stdout
 from emmclab.cli.failures import output_aside, stop_on_signals
-from emmclab.cli.machine_options import Duration, Machine, parse_duration
+from emmclab.cli.machine_options import Duration, Machine
 from emmclab.cli.options import AsJson, argument
 from emmclab.cli.show_profile import show_activity
 from emmclab.errors import ConfigError, EmmclabError
+from emmclab.runtime.document import parse_duration
 from emmclab.traces.activity import activity_of, longest_waits
 from emmclab.traces.profile_fields import ledger_line
 from emmclab.traces.recorded_registers import recorded_devices

@@ -22,6 +22,7 @@ from emmclab.crash.summary import (
     after_syncs,
     kinds,
     pauses_of,
+    stopped,
     verdict,
     worst,
 )
@@ -88,7 +89,7 @@ def _show_single(console: Console, tried: ExploredRecording, options: Options) -
         f"{covered['moments']:,} possible times; {covered['equal']:,} equal states were skipped{pruned}. A "
         f"device that keeps its promises may leave up to 10^{covered['legal_log10']:.1f} states at these cuts.",
     )
-    _show_after_syncs(console, tried, options)
+    _show_coverage(console, tried, options)
     _show_reused(console, tried, options)
 
 
@@ -130,7 +131,7 @@ def _show_several(console: Console, tried: Sequence[ExploredRecording], options:
             f"{covered['moments']:,} possible times; the workload paused {pauses_of(row.log):,} times; "
             f"{len(row.exploration.findings()):,} findings",
         )
-        _show_after_syncs(console, row, options)
+        _show_coverage(console, row, options)
         _show_controls(console, row.exploration, verdict(row.log, options, row.exploration))
         _show_reused(console, row, options)
 
@@ -143,9 +144,10 @@ def _device(stored: StoredLog) -> str:
     return f"{stored.facts.device}{layer_text}{liar}"
 
 
-def _show_after_syncs(console: Console, tried: ExploredRecording, options: Options) -> None:
-    if (cut := after_syncs(tried.exploration, options)) is not None:
-        print_line(console, f"{cut}.")
+def _show_coverage(console: Console, tried: ExploredRecording, options: Options) -> None:
+    for text in (stopped(tried.log, options, tried.exploration), after_syncs(tried.log, options, tried.exploration)):
+        if text is not None:
+            print_line(console, f"{text}.")
 
 
 def _show_reused(console: Console, tried: ExploredRecording, options: Options) -> None:

@@ -14,10 +14,11 @@ from emmclab import _core
 from emmclab.cli.command import command
 from emmclab.cli.console import ClosedPipe, one_line, print_stderr, stdout
 from emmclab.cli.failures import Ending, stop_on_signals
-from emmclab.cli.machine_options import Duration, Machine, parse_duration
+from emmclab.cli.machine_options import Duration, Machine
 from emmclab.cli.options import option
 from emmclab.cli.tables import framed
 from emmclab.errors import ConfigError
+from emmclab.runtime.document import parse_duration
 from emmclab.traces.trace import Ledger
 
 #: Maximum time to wait for a batch of requests, seconds. The end of the recording is noticed after at most this time.

@@ -16,7 +16,16 @@ from emmclab._core import __version__
 from emmclab.crash.explore import Options
 from emmclab.crash.json_types import FindingFields
 from emmclab.crash.promises import LEVELS, kind_of
-from emmclab.crash.summary import NOT_TESTED, ExploredRecording, Kind, after_syncs, finding_fields, kinds, verdict
+from emmclab.crash.summary import (
+    NOT_TESTED,
+    ExploredRecording,
+    Kind,
+    after_syncs,
+    finding_fields,
+    kinds,
+    stopped,
+    verdict,
+)
 from emmclab.errors import harmless
 
 #: Schema of SARIF 2.1.0.
@@ -28,7 +37,7 @@ def coverage(recording: ExploredRecording, options: Options) -> list[str]:
     explored = recording.exploration
     cuts, moments = explored.covered.get("cuts", 0), explored.covered.get("moments", 0)
     texts = [f"{explored.states:,} states were tried, after power cuts at {cuts:,} of {moments:,} possible times"]
-    texts += filter(None, [after_syncs(explored, options)])
+    texts += filter(None, (stopped(recording.log, options, explored), after_syncs(recording.log, options, explored)))
     return texts
 
 

@@ -25,6 +25,7 @@ from emmclab.crash.promises import COMMANDS, LEVELS, CutTally, Finding, Kind, Lo
 from emmclab.crash.recording import MOUNTED, RUN_PANEL, WRITTEN_BACK
 from emmclab.crash.verdict_inputs import command_of
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
+from emmclab.runtime.document import parse_duration
 from emmclab.runtime.option import Option, attributes, declarations
 
 #: Operations whose effect is durable after they have succeeded.
@@ -92,6 +93,12 @@ class CoreOptions(TypedDict):
     #: Output lines of the workload at which power is cut first. Without this entry, up to half of the cuts directly
     #: follow an output line.
     lines: NotRequired[CutLines]
+    #: Whether each pass over the log tries twice as many power cuts as the one before, the most important ones first.
+    in_passes: NotRequired[bool]
+
+
+def _time(text: str | None) -> float | None:
+    return None if text is None else parse_duration(text, "for")
 
 
 def _share(text: str) -> tuple[int, int]:
@@ -166,6 +173,17 @@ class Options:
             advanced=True,
         ),
     ] = (0, 1)
+    time_s: Annotated[
+        float | None,
+        Option(
+            ...,
+            "Stop after this time, for example 90s or 5min, and say what was covered.",
+            panel=RUN_PANEL,
+            option="--for",
+            metavar="TIME",
+            parse=_time,
+        ),
+    ] = None
     only: Annotated[
         tuple[int, int | None] | None, Option(..., "Explore one power cut, or one of its crash states.", option=None)
     ] = None
@@ -207,7 +225,7 @@ class Options:
                 field="tear",
                 hint=f"use one of {', '.join(TEARS)}",
             )
-        return {
+        core_options: CoreOptions = {
             "cuts": self.cuts,
             "states": self.states,
             "seed": self.seed,
@@ -216,6 +234,9 @@ class Options:
             "only": self.only,
             "share": self.share,
         }
+        if self.time_s is not None:
+            core_options["in_passes"] = True
+        return core_options
 
 
 Options.__doc__ = f"{Options.__doc__}\n\n{attributes(declarations(Options))}"
@@ -354,6 +375,7 @@ def explore(
     *,
     on_results: Callable[[Exploration], None] = lambda _result: None,
     before: Exploration | None = None,
+    until: float | None = None,
 ) -> Exploration:
     """Explore a share of the crash states of a run.
 
@@ -362,10 +384,17 @@ def explore(
         options: options of the exploration.
         on_results: called every half second with the results so far.
         before: results of an interrupted exploration with the same options.
+        until: time of `time.monotonic` at which the exploration stops, after one state at least; by default, when the
+            time of the options has passed.
     """
+    if until is None and options.time_s is not None:
+        until = time.monotonic() + options.time_s
     explorer = explorer_of(run, options)
     result, begin = before or Exploration(), time.monotonic() - (before.took_s if before else 0.0)
     last, pruned = result.last, result.pruned
+    # The commands of the log are judged anew below.
+    result.kinds = {key: finding for key, finding in result.kinds.items() if finding.way != COMMANDS}
+    result.finished = True
     reported = begin
     with guest_of(options.guest, explorer.host_bytes()) as guest, judge_of(explorer, run, options, guest) as judge:
         while (fields := explorer.next_state()) is not None:
@@ -382,14 +411,18 @@ def explore(
                 tally.broken += lost.documented is None
                 tally.documented += lost.documented is not None
                 result.add(_finding(state, lost))
-            if (now := time.monotonic()) - reported > _REPORT_S:
+            now = time.monotonic()
+            if until is not None and now >= until:
+                result.finished = False
+                break
+            if now - reported > _REPORT_S:
                 reported = now
                 result.took_s = now - begin
                 result.covered = _covered(explorer)
                 on_results(result)
         for finding in judge.rules_broken() if options.share[0] == 0 and options.only is None else ():
             result.add(finding)
-    result.took_s, result.covered, result.finished = time.monotonic() - begin, _covered(explorer), True
+    result.took_s, result.covered = time.monotonic() - begin, _covered(explorer)
     return result
 
 

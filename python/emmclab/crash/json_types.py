@@ -128,6 +128,8 @@ class CrashSummary(TypedDict):
     controls: ControlFields | None
     cuts: int
     states: int
+    #: Whether all chosen states were tried; false if the time limit of the exploration ended it.
+    finished: bool
     reused_states: int
     pruned_states: int
     states_per_s: float | None

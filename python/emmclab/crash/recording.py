@@ -62,8 +62,8 @@ def scaled_down(device: Device, file_system: str = "ext4") -> Device:
     return device
 
 
-#: Prefix of the output line about a failed operation.
-_FAILED = "failed "
+#: Prefixes of the output lines about a failed operation, and about a program that begins.
+_FAILED, _BEGUN = "failed ", "begin "
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,15 @@ def failure_text(status: int) -> str:
 def _recorded_end(status: int | None, lines: int, failed: Counter[str], pauses: int, workload: Workload) -> Recorded:
     """Return how the run of a workload ended; `status` is `None` if it exceeded the time limit."""
     notes = []
+    begun = failed.pop(_BEGUN, 0)
     if status is None:
-        notes.append(f"the workload was ended after {workload.timeout_s:g} s; its operations until then are judged")
+        place = ""
+        if generated_programs.is_programs(workload.name):
+            programs_in_all = len(generated_programs.load(workload.name, workload.seed))
+            place = f", in program {begun:,} of {programs_in_all:,}"
+        notes.append(
+            f"the workload was ended after {workload.timeout_s:g} s{place}; its operations until then are judged"
+        )
     elif status != 0:
         notes.append(f"the workload failed ({failure_text(status)}); its operations until then are judged")
     if failed and generated_programs.is_programs(workload.name):
@@ -179,7 +186,7 @@ def _acknowledge(
         answers: file descriptor to which a byte is written after each line, or `None`.
         is_over: returns whether the workload has ended.
         timeout_s: time limit of the workload.
-        failed: counts the failed operations of programs, by their reason.
+        failed: counts the failed operations of programs, by their reason, and as `begin ` the programs.
     """
     lines, end = 0, time.monotonic() + timeout_s
     disk.follow(lines_fd, answers)
@@ -188,6 +195,7 @@ def _acknowledge(
         new = disk.new_lines()
         lines += len(new)
         failed.update(line.removeprefix(_FAILED) for line in new if line.startswith(_FAILED))
+        failed.update(_BEGUN for line in new if line.startswith(_BEGUN))
         remaining = end - time.monotonic()
         if over or remaining <= 0:
             return lines, not over

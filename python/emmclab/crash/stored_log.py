@@ -37,6 +37,8 @@ class Share:
     base: str | None
     options: Options
     path: str | None
+    #: Time of `time.monotonic` at which the exploration stops, the same for all processes; None for no limit.
+    until: float | None
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def run_share(share: Share) -> Exploration:
             _core.write_whole(path, to_checked_json(as_json(result)))
 
     try:
-        result = explore(run, share.options, on_results=on_results, before=previous)
+        result = explore(run, share.options, on_results=on_results, before=previous, until=share.until)
     except (KeyboardInterrupt, SystemExit):
         keep(replace(latest, finished=False))
         raise
@@ -167,18 +169,21 @@ def explore_in_parallel(
     # The files of killed explorations are removed even if no exploration is needed.
     remove_stale()
     share, shares = options.share
+    until = None if options.time_s is None else time.monotonic() + options.time_s
     tasks = []
     for number in range(jobs):
         part = replace(options, share=(share + shares * number, shares * jobs))
         results_path = None
         if folder is not None:
-            grounds_text = json.dumps([grounds, asdict(part)], sort_keys=True)
+            # An exploration that was stopped by a time limit continues with any other one.
+            deciding = {**asdict(part), "time_s": part.time_s is not None}
+            grounds_text = json.dumps([grounds, deciding], sort_keys=True)
             key = hashlib.sha256(grounds_text.encode()).hexdigest()[:16]
             path = folder / f"share-{key}.json"
             if fresh:
                 path.unlink(missing_ok=True)
             results_path = str(path)
-        tasks.append(Share(log, base, part, results_path))
+        tasks.append(Share(log, base, part, results_path, until))
     executor = executor_for(options, jobs)
     total = Exploration(finished=True)
     _report(tasks, on_results)
@@ -266,7 +271,7 @@ def _deciding(options: Options) -> dict[str, object]:
     return {
         name: value
         for name, value in asdict(options).items()
-        if name not in ("cuts", "share", "only", "prune") and (name, value) != ("guest", None)
+        if name not in ("cuts", "share", "only", "prune", "time_s") and (name, value) != ("guest", None)
     }
 
 

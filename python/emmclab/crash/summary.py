@@ -10,6 +10,7 @@ from emmclab.crash.json_types import AllRecordings, CrashSummary, FindingFields,
 from emmclab.crash.promises import COMMANDS, LEVELS, Finding
 from emmclab.crash.recording import failure_text
 from emmclab.crash.stored_log import StoredLog
+from emmclab.runtime.document import duration
 from emmclab.runtime.statistics import fisher_exact
 
 #: Verdicts, worst first. Broken: a promise was broken. Not tested: the check or the workload does not prove everything.
@@ -50,7 +51,11 @@ def _doubts(log: StoredLog, options: Options, result: Exploration) -> Iterator[s
     if log.facts.truncated:
         yield f"the log is truncated: only its first {log.facts.moments:,} events were tried"
     # A status of None means that a timeout ended the workload. A log that was recorded elsewhere has no status.
-    if (status := log.made.get("status", 0)) is None:
+    # Programs that a time limit of the exploration ended are a part of what was covered.
+    is_boxed = options.time_s is not None and options.check == generated_programs.CHECK
+    if (status := log.made.get("status", 0)) is None and is_boxed:
+        pass
+    elif status is None:
         yield f"the workload was ended after {log.made['workload']['timeout_s']:g} s (--timeout)"
     elif status != 0:
         yield f"the workload failed ({failure_text(status)})"
@@ -60,13 +65,24 @@ def _doubts(log: StoredLog, options: Options, result: Exploration) -> Iterator[s
         yield "no control of the check was tried"
 
 
-def after_syncs(result: Exploration, options: Options) -> str | None:
+def after_syncs(log: StoredLog, options: Options, result: Exploration) -> str | None:
     """Return a text on how many generated programs were cut after their last sync; None for other workloads."""
     if options.check != generated_programs.CHECK or not result.covered.get("lines"):
         return None
     cut, programs = result.covered["lines_cut"], result.covered["lines"]
+    if stopped(log, options, result) is not None:
+        return f"{cut:,} of {programs:,} programs were cut after their last sync in this time"
     missing = f"; for the other {programs - cut:,}, use --cuts {programs} or more" if options.cuts < programs else ""
     return f"{cut:,} of {programs:,} programs were cut after their last sync{missing}"
+
+
+def stopped(log: StoredLog, options: Options, result: Exploration) -> str | None:
+    """Return a text on what was covered when the time limit of an exploration ended it; None if nothing did."""
+    if result.finished or options.time_s is None:
+        return None
+    cuts = min(options.cuts, result.covered["moments"])
+    tried = f"{result.covered['cuts']:,} of {cuts:,} chosen cuts, the most important first"
+    return f"stopped after {duration(options.time_s)}: tried {tried}; --log {log.log} with the same options continues"
 
 
 def finding_fields(
@@ -102,6 +118,7 @@ def summary(log: StoredLog, options: Options, result: Exploration, minimal: Mapp
         "controls": None if result.controls is None else result.controls.as_json(),
         "cuts": result.covered.get("cuts", 0),
         "states": result.states,
+        "finished": result.finished,
         "reused_states": result.reused,
         "pruned_states": result.pruned,
         "states_per_s": round(result.states / result.took_s, 1) if result.took_s else None,

@@ -199,6 +199,9 @@ def not_covered(summary: CrashSummary) -> list[str]:
     """Return texts on what was not explored, with the options that would include it."""
     options, tried, log = summary["options"], summary["covered"], summary["log"]
     missing = []
+    if not summary.get("finished", True):
+        chosen = min(options["cuts"], tried["moments"])
+        missing.append(f"{chosen - tried['cuts']:,} chosen cuts, for which the time was too short (--for)")
     if tried["cuts"] < tried["moments"]:
         missing.append(f"{tried['moments'] - tried['cuts']:,} possible times (--cuts {tried['moments']})")
     if 10.0 ** min(tried["legal_log10"], 18.0) > tried["chosen"]:

@@ -15,7 +15,7 @@ from math import floor, log10
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-from emmclab.errors import harmless
+from emmclab.errors import ConfigError, harmless
 
 #: A row of stored data: a text, number, boolean or None for each column.
 Row = dict[str, Any]
@@ -208,6 +208,25 @@ _TIMES = (("d", 86_400.0, 2.0), ("h", 3_600.0, 2.0), ("min", 60.0, 2.0), ("s", 1
 _SHORT = (("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 #: Units of size in bytes; 1 KB is 1,024 bytes, as in the papers.
 _SIZES = (("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
+
+
+_TIME_UNITS = {"s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def parse_duration(text: str, option: str = "--duration") -> float:
+    """Parse a duration such as `60s`, `1.5h`, `10m` or `500ms`, in s; a bare number is seconds.
+
+    >>> parse_duration("60s"), parse_duration("1.5m"), parse_duration("2")
+    (60.0, 90.0, 2.0)
+    """
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
+    try:
+        seconds = float(number) * _TIME_UNITS[text[len(number) :] or "s"]
+    except (ValueError, KeyError):
+        seconds = 0.0
+    if not 0 < seconds < 10**9:
+        raise ConfigError(f"`{text}` is not a duration", field=option, hint="write the duration as 60s, 10m or 2h")
+    return seconds
 
 
 def duration(seconds: float | None) -> str:

@@ -80,6 +80,38 @@ fn moments_in_which_nothing_is_judged_are_left_out_unless_there_are_no_others() 
 }
 
 #[test]
+fn passes_try_the_same_cuts_and_states_with_the_most_important_cuts_first() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let run = run(40, file.path());
+    let lines = CutLines { first: vec![(0..40).collect()], idle: Vec::new() };
+    let states = |in_passes: bool| {
+        let options = ExploreOptions { cuts: 150, lines: Some(lines.clone()), in_passes, ..ExploreOptions::default() };
+        let mut explorer = Explorer::new(&run, &options).unwrap();
+        let cuts: Vec<usize> = explorer.cuts().collect();
+        let mut contents = BTreeSet::new();
+        while let Some(state) = explorer.next_state() {
+            let mut sector = [0; 512];
+            let of_sector = |sector_number| {
+                explorer.view(&state).read(sector_number, &mut sector).unwrap();
+                sector
+            };
+            contents.insert((state.acknowledged, (0..40).step_by(8).map(of_sector).collect::<Vec<_>>()));
+        }
+        (cuts, contents, explorer.covered())
+    };
+    let (in_order, usual, covered) = states(false);
+    let (cuts, contents, in_passes) = states(true);
+    assert_eq!((contents, in_passes.cuts, in_passes.lines_cut), (usual, covered.cuts, covered.lines_cut));
+    let mut sorted = cuts.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, in_order);
+    let ends: Vec<usize> = (1..cuts.len()).filter(|place| cuts[*place] < cuts[place - 1]).collect();
+    assert!((2..=5).contains(&ends.len()) && ends.windows(2).all(|pair| pair[1] - pair[0] >= pair[0] - 1), "{ends:?}");
+    let lines: BTreeSet<usize> = (0..40).map(|line| place(&run, line)).collect();
+    assert!(cuts[..ends[2]].iter().all(|cut| lines.contains(cut)), "{cuts:?}");
+}
+
+#[test]
 fn a_log_that_is_cut_short_before_the_workload_begins_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.log");
