@@ -300,6 +300,15 @@ def test_registers_of_another_device_than_the_recorded_one_are_refused(tmp_path:
     assert_fails(done, "another device", "in place of 60,129,542,144")
 
 
+def test_a_job_file_has_no_pauses_and_needs_a_daily_amount(tmp_path: Path) -> None:
+    job = tmp_path / "job.fio"
+    job.write_text("[random]\nrw=randwrite\nbs=64k\nsize=64m\n")
+    device = ("--device", "nexus5", "--capacity", "1GB", "--seeds", "1")
+    assert_fails(emmclab("lifetime", job, *device), "has no times", "--daily")
+    life = emmclab_json("lifetime", job, "--daily", "1GB", *device)
+    assert any("without pauses" in note for note in life["notes"]) and life["daily_bytes"] == 1e9
+
+
 def test_a_trace_without_writes_has_no_lifetime() -> None:
     with pytest.raises(ConfigError, match="writes nothing"):
         load_of_trace(lab.read(lab.bundled()[0], only=["op=read"]))

@@ -502,6 +502,11 @@ def _notes(base: WearRate, load: Load) -> Iterator[str]:
         )
     if not base.collects:
         yield f"{written} written did not use up the free flash, so the write amplification is without collection"
+    if load.mode == "back_to_back":
+        yield (
+            f"{load.name} has no times and is replayed without pauses, in which a device folds its SLC cache; "
+            "describe it with --pattern and --size to spread it over the day"
+        )
     if wrapped := base.result.requests.wrapped_pct:
         yield f"{wrapped:.0f} % of the requests had addresses beyond the device, which were wrapped"
 

@@ -46,7 +46,7 @@ def headline(life: Lifetime) -> str:
     return (
         f"{life.device} lasts {years_text(years.value)} ({_range_text(years.low, years.high)}) at "
         f"{decimal_size(life.daily_bytes)} a day of {life.load}: {decimal_size(life.host_bytes.value)} written (TBW); "
-        f"its {life.ends_first} blocks wear out first"
+        f"blocks that wear out first: {life.ends_first}"
     )
 
 
