@@ -377,7 +377,9 @@ def _trials(load: Load, base: WearRate, filled_pct: float | None) -> list[_Trial
     unknown = load.is_made or durability_unknown(base.result)
     if base.result.configuration.write_buffer_kb and not load.flush_every and unknown:
         instead = f"one follows every {_FLUSH_EVERY} writes"
-        trials.append(_Trial("flushes", "the host sends none", instead, replace(load, flush_every=_FLUSH_EVERY)))
+        trials.append(
+            _Trial("flushes", "none are known, so none are sent", instead, replace(load, flush_every=_FLUSH_EVERY))
+        )
     return trials
 
 
