@@ -121,7 +121,7 @@ class PageOperations(FieldMapping):
     total: int; host: int; read_modify_write: int; gc: int; wear: int; refresh: int; map: int
 class FlashOperations(FieldMapping):
     page_reads: PageOperations; page_programs: PageOperations; block_erases: int; retried_reads: int
-    refreshed_blocks: int; read_retries: int
+    refreshed_blocks: int; read_retries: int; suspended_erases: int; suspended_moves: int; suspended_programs: int
 class FsWriterThreads(FieldMapping):
     file_system: str; device: str; pids: list[int]
 class GcSummary(FieldMapping):

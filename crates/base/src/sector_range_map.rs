@@ -40,6 +40,11 @@ impl<T> SectorRangeMap<T> {
         self.runs.iter().map(|(first, (end, value))| (*first, *end, value))
     }
 
+    /// The values of all runs, to be changed.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.runs.values_mut().map(|(_, value)| value)
+    }
+
     /// The runs in `first..end`, in order. Runs that extend beyond the range are cut off at its ends.
     pub fn find(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, u64, &T)> {
         let before = self.runs.range(..first).next_back();

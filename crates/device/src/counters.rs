@@ -6,9 +6,9 @@ use emmclab_settings::MOST_STAGES;
 use crate::events::{
     BlockErased, BlockRetired, BoosterNotice, BoosterNoticeKind, CacheFlushed, CacheRead, CollectionPurpose, CommandFetched,
     DataMoved, GcStarted, IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapConsulted, MapHinted, MapLookedUp,
-    MapMispredicted, MapPrefetched, MergeKind, Observer, OperationCause, PackedCommandArrived, PageProgrammed, PageRead,
-    PartOverwritten, UnitCached, UnitsFolded, UnitsPinned, UnitsTrimmed, UnplacedRead, UnwrittenUnits, WokeUp, ZoneBufferTaken,
-    ZoneChanged,
+    MapMispredicted, MapPrefetched, MergeKind, Observer, OperationCause, OperationsDelayed, PackedCommandArrived, PageProgrammed,
+    PageRead, PartOverwritten, SuspendableOperation, UnitCached, UnitsFolded, UnitsPinned, UnitsTrimmed, UnplacedRead,
+    UnwrittenUnits, WokeUp, ZoneBufferTaken, ZoneChanged,
 };
 use crate::zones::ZoneState;
 
@@ -42,6 +42,8 @@ pub struct DeviceCounters {
     pub retried_reads: u64,
     /// Number of read retries, by block group.
     pub group_retries: Vec<u64>,
+    /// Number of suspensions by reads, by [`SuspendableOperation`].
+    pub suspensions: [u64; 3],
     /// Pages programmed, by block group.
     pub group_programs: Vec<u64>,
     /// Blocks erased, by block group.
@@ -293,6 +295,14 @@ impl Observer for DeviceCounters {
         self.bus_bytes += event.bus_bytes;
         if event.cause.moves() {
             self.gc_ns += (event.end - event.begin).0 as u64;
+        }
+    }
+
+    fn operations_delayed(&mut self, event: &OperationsDelayed) {
+        let Some(kind) = event.kind else { return };
+        self.suspensions[kind as usize] += 1;
+        if kind != SuspendableOperation::WriteBack {
+            self.gc_ns += event.overhead.0 as u64;
         }
     }
 

@@ -11,8 +11,8 @@ use emmclab_base::Nanos;
 use emmclab_settings::{CacheLie, LATE_TRIM_MS};
 
 use crate::device::Device;
-use crate::events::{BlockErased, Observer, OperationCause, PageProgrammed, UnitsTrimmed};
-use crate::ids::{BlockId, Lpn, Ppn};
+use crate::events::{BlockErased, Observer, OperationCause, OperationsDelayed, PageProgrammed, UnitsTrimmed};
+use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
 
 /// A unit of a programmed page whose mapping a power cut may still revert ([`PageProgrammed::durable`]).
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,7 @@ struct UndoEntry {
 pub struct UndoLog {
     /// Base-2 logarithm of the number of unit locations in a block.
     stride_shift: u32,
+    blocks_per_plane: u32,
     page_shifts: Vec<u32>,
     planned: Vec<UndoEntry>,
     /// Range of each discard: first unit and number of units.
@@ -43,6 +44,7 @@ impl UndoLog {
         let geometry = device.geometry();
         Self {
             stride_shift: geometry.stride_shift,
+            blocks_per_plane: geometry.blocks_per_plane,
             page_shifts: geometry.groups.iter().map(|group| group.page_shift).collect(),
             planned: Vec::new(),
             trims: LateTrims::default(),
@@ -71,6 +73,15 @@ impl Observer for UndoLog {
         for (to, unit) in (0..).map(|i| first.plus(i)).zip(event.units) {
             let (durable, carried) = (event.durable, unit.covered == 0 && unit.from.is_some());
             self.planned.push(UndoEntry { durable, lpn: unit.lpn, to, from: unit.from, carried });
+        }
+    }
+
+    fn operations_delayed(&mut self, event: &OperationsDelayed) {
+        for planned in &mut self.planned {
+            let plane = PlaneId((planned.to.0 >> self.stride_shift) / self.blocks_per_plane);
+            if event.affects(plane, planned.durable) {
+                planned.durable += event.delay;
+            }
         }
     }
 

@@ -10,8 +10,8 @@ use emmclab_base::{Nanos, SectorRangeMap};
 
 use crate::contract::{BrokenPromise, ContractRules, DurabilityPromises, SectorContent, Version};
 use crate::device::{Device, DeviceCommand};
-use crate::events::{Observer, OperationCause, PageProgrammed, RequestCompleted, UnitCached, UnitsTrimmed};
-use crate::ids::Lpn;
+use crate::events::{Observer, OperationCause, OperationsDelayed, PageProgrammed, RequestCompleted, UnitCached, UnitsTrimmed};
+use crate::ids::{Lpn, PlaneId};
 use crate::paired_pages::PairedPageTracker;
 
 #[derive(Debug)]
@@ -30,6 +30,8 @@ type Moment = (Nanos, Version, bool);
 struct ContentsVersion {
     from: Nanos,
     content: SectorContent,
+    /// The plane of the page; `None` for discarded data.
+    plane: Option<PlaneId>,
 }
 
 impl ContentsVersion {
@@ -47,6 +49,7 @@ impl ContentsVersion {
 #[derive(Debug)]
 pub struct PersistenceTracker {
     unit_sectors: u32,
+    blocks_per_plane: u32,
     /// Difference between the number that the device gives a command and the version that this tracker gives it.
     offset: u64,
     next: Version,
@@ -71,6 +74,7 @@ impl PersistenceTracker {
         let next = promises.next_version();
         Self {
             unit_sectors: device.geometry().unit_sectors,
+            blocks_per_plane: device.geometry().blocks_per_plane,
             offset: device.next_command().wrapping_sub(next),
             next,
             promises,
@@ -272,7 +276,8 @@ impl Observer for PersistenceTracker {
         if event.cause != OperationCause::Host {
             return;
         }
-        let step = |version| ContentsVersion { from: event.durable, content: SectorContent::Data(version) };
+        let (from, plane) = (event.durable, Some(PlaneId(event.block.0 / self.blocks_per_plane)));
+        let step = |version| ContentsVersion { from, content: SectorContent::Data(version), plane };
         for unit in event.units {
             for (first, end) in self.runs(unit.lpn, unit.covered) {
                 if let Some(command) = unit.command {
@@ -295,6 +300,14 @@ impl Observer for PersistenceTracker {
         let (first, end) = (u64::from(event.first.0), u64::from(event.first.0) + u64::from(event.count));
         let (first, end) = (first * unit, end * unit);
         self.cached.remove(first, end);
-        self.store(first, end, ContentsVersion { from: command.arrival, content: SectorContent::Nothing(version) });
+        self.store(first, end, ContentsVersion { from: command.arrival, content: SectorContent::Nothing(version), plane: None });
+    }
+
+    fn operations_delayed(&mut self, event: &OperationsDelayed) {
+        for step in self.flash.values_mut().flatten() {
+            if step.plane.is_some_and(|plane| event.affects(plane, step.from)) {
+                step.from += event.delay;
+            }
+        }
     }
 }

@@ -84,6 +84,10 @@ impl RunLog {
     /// Starts a log with the current contents, and attaches the ports to the devices.
     pub fn create(path: &Path, config: &DeviceConfig, layers: &[LayerConfig], stack: &mut LiveStack) -> Result<Self> {
         let settings = config.settings();
+        if settings.timing.suspend_limit > 0 {
+            let problem = "a device with `timing.suspend_limit` cannot be logged: a log has the planned ends of programs";
+            return Err(Error::new(emmclab_base::ErrorClass::Config, problem).hint("set timing.suspend_limit = 0"));
+        }
         let device = stack.device();
         let rules = ContractRules::of(device);
         let facts = DeviceFacts {

@@ -6,7 +6,8 @@ use std::io;
 
 use emmclab_base::{Nanos, SECTOR_BYTES, SectorRangeMap};
 use emmclab_device::{
-    CacheLie, Device, LateTrims, Lpn, Observer, OperationCause, PageProgrammed, PairedPageTracker, UnitCached, UnitsTrimmed,
+    CacheLie, Device, LateTrims, Lpn, Observer, OperationCause, OperationsDelayed, PageProgrammed, PairedPageTracker, PlaneId,
+    UnitCached, UnitsTrimmed,
 };
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -53,6 +54,7 @@ struct DurableSectors {
     command: u64,
     first: u64,
     last: u64,
+    plane: PlaneId,
 }
 
 impl DurableSectors {
@@ -107,6 +109,7 @@ pub enum ContentsChange {
 pub struct DeviceContents {
     image: RawImage,
     unit_sectors: u32,
+    blocks_per_plane: u32,
     /// Data of writes by the number of the command at the device.
     pending_writes: FxHashMap<u64, PendingWriteData>,
     newest: SectorRangeMap<LastWrite>,
@@ -130,6 +133,7 @@ impl DeviceContents {
         Self {
             image,
             unit_sectors: device.geometry().unit_sectors,
+            blocks_per_plane: device.geometry().blocks_per_plane,
             pending_writes: FxHashMap::default(),
             newest: SectorRangeMap::default(),
             cached: FxHashMap::default(),
@@ -354,6 +358,7 @@ impl Observer for DeviceContents {
             return;
         }
         let PageProgrammed { begin, end, durable, .. } = *event;
+        let plane = PlaneId(event.block.0 / self.blocks_per_plane);
         for unit in event.units {
             let (first, _) = self.sectors_of(unit.lpn, 1);
             let mut held = self.cached.get_mut(&unit.lpn).filter(|_| unit.command.is_none());
@@ -383,12 +388,21 @@ impl Observer for DeviceContents {
                     command,
                     first: sector,
                     last: sector + 1,
+                    plane,
                 });
             }
             if held.is_some_and(|held| held.iter().all(|command| *command == NONE)) {
                 self.cached.remove(&unit.lpn);
             }
         }
+    }
+
+    fn operations_delayed(&mut self, event: &OperationsDelayed) {
+        let mut landings = std::mem::take(&mut self.landings).into_vec();
+        for Reverse(landing) in landings.iter_mut().filter(|landing| event.affects(landing.0.plane, landing.0.durable)) {
+            landing.durable += event.delay;
+        }
+        self.landings = landings.into();
     }
 
     fn trimmed(&mut self, event: &UnitsTrimmed) {

@@ -37,6 +37,7 @@ fn ways() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
         vec![("cache.size_kb", "16"), ("cache.policy", "fifo")],
         vec![("cache.size_kb", "64"), ("cache.policy", "fifo"), ("cache.write_back", "when_full")],
         vec![("cache.size_kb", "32"), ("cache.policy", "lru"), ("cache.write_back", "when_full")],
+        vec![("cache.size_kb", "16"), ("cache.policy", "lru"), ("timing.suspend_limit", "3"), ("timing.resume_us", "150")],
         vec![
             ("cache.size_kb", "64"),
             ("cache.policy", "block_lru"),

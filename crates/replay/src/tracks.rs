@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use emmclab_device::{
     BlockErased, BlockId, CacheFlushed, CollectionPurpose, Device, GcFinished, GcStarted, IdleInterrupted, Observer,
-    OperationCause, PageProgrammed, PageRead, PlaneId, RequestCompleted, UnitCached, UnplacedRead, WokeUp,
+    OperationCause, OperationsDelayed, PageProgrammed, PageRead, PlaneId, RequestCompleted, SuspendableOperation, UnitCached,
+    UnplacedRead, WokeUp,
 };
 use emmclab_perfetto::{
     Argument, ArgumentValue, DrawnRequest, RequestTracks, SliceRow, StepCounter, ThroughputCounter, TrackSlice, TrackWriter,
@@ -167,6 +168,10 @@ impl Observer for RunTracks {
         self.device(|device, tracks| device.page_programmed(tracks, event));
     }
 
+    fn operations_delayed(&mut self, event: &OperationsDelayed) {
+        self.device(|device, tracks| device.operations_delayed(tracks, event));
+    }
+
     fn block_erased(&mut self, event: &BlockErased) {
         self.device(|device, tracks| device.block_erased(tracks, event));
     }
@@ -316,6 +321,19 @@ impl DeviceTracks {
         let slice = TrackSlice { name, category: cause.name(), begin, end, arguments };
         let through = if cause.moves() { end } else { begin };
         self.operation(tracks, self.plane_of(block), &slice, (through, bus_bytes))
+    }
+
+    /// Draws the time by which operations end later. The operations themselves are drawn where they were planned.
+    pub fn operations_delayed<W: Write>(&mut self, tracks: &mut TrackWriter<W>, event: &OperationsDelayed) -> io::Result<()> {
+        let &OperationsDelayed { planes: (plane, _), at, delay, kind, .. } = event;
+        let name = match kind {
+            Some(SuspendableOperation::Erase) => "suspended erase",
+            Some(SuspendableOperation::Move) => "suspended move",
+            Some(SuspendableOperation::WriteBack) => "suspended program",
+            None => "delayed operations",
+        };
+        let slice = TrackSlice { name, category: OperationCause::Host.name(), begin: at, end: at + delay, arguments: &[] };
+        self.planes[plane.index()].operations.slice(tracks, &slice)
     }
 
     pub fn block_erased<W: Write>(&mut self, tracks: &mut TrackWriter<W>, event: &BlockErased) -> io::Result<()> {

@@ -190,6 +190,15 @@ pub struct TimingSettings {
     pub bus_write_extra_ns_per_byte: f64,
     /// Energy of a KB on the bus.
     pub bus_uj_per_kb: f64,
+    /// Number of reads of the host for which an erase or program is suspended or delayed, if no request waits for it: erases, moves by
+    /// collection, and programs of the write cache; 0 = a read waits for the operations that were planned before it.
+    pub suspend_limit: u32,
+    /// Time from the command that suspends an operation until a read can begin.
+    pub suspend_us: f64,
+    /// Time that a suspended operation needs to resume.
+    pub resume_us: f64,
+    /// Energy of a suspension and the resumption after it.
+    pub suspend_uj: f64,
     /// When a write to the flash is complete. With a write cache (`cache.size_kb`), this applies only to durable writes (FUA) and flushes:
     /// other writes are complete when they are in the cache.
     pub write_complete: WriteComplete,

@@ -19,7 +19,8 @@ use rustc_hash::FxHashMap;
 
 use crate::device::{Device, DeviceCommand};
 use crate::events::{
-    BlockErased, Observer, OperationCause, PageProgrammed, PageRead, RequestCompleted, UnitCached, UnitsTrimmed, UnplacedRead,
+    BlockErased, Observer, OperationCause, OperationsDelayed, PageProgrammed, PageRead, RequestCompleted, UnitCached,
+    UnitsTrimmed, UnplacedRead,
 };
 use crate::geometry::Geometry;
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
@@ -41,6 +42,8 @@ pub struct DeviceChecker {
     cached: FxHashMap<Lpn, Vec<u32>>,
     /// End of the last operation on each plane.
     plane_end: Vec<Nanos>,
+    /// Begin of the next read, which delays operations on its plane.
+    delaying: Option<Nanos>,
     /// Whether a plane executes one operation at a time; false with cache commands.
     exclusive: bool,
     /// Whether pages of a block may be skipped when it is programmed.
@@ -66,6 +69,7 @@ impl DeviceChecker {
             outstanding: FxHashMap::default(),
             cached: FxHashMap::default(),
             plane_end: vec![Nanos::MIN; geometry.planes as usize],
+            delaying: None,
             exclusive: !device.nand.overlaps(),
             skips: device.ftl.skips_pages(),
             carries: device.ftl.carries_units(),
@@ -197,6 +201,12 @@ impl DeviceChecker {
 
     fn timeline(&mut self, plane: PlaneId, begin: Nanos, end: Nanos) {
         let last = self.plane_end[plane.index()];
+        if let Some(at) = self.delaying.take() {
+            self.require(at == begin && begin <= end, || {
+                format!("a read delays operations from {at:?} on, but begins at {begin:?}")
+            });
+            return;
+        }
         self.require(begin <= end && (end >= last) && (!self.exclusive || begin >= last), || {
             format!("plane {plane} is used from {begin:?} to {end:?} while busy until {last:?}")
         });
@@ -348,6 +358,15 @@ impl Observer for DeviceChecker {
 
     fn trimmed(&mut self, event: &UnitsTrimmed) {
         self.cached.retain(|unit, _| !(event.first..event.first.plus(event.count)).contains(unit));
+    }
+
+    fn operations_delayed(&mut self, event: &OperationsDelayed) {
+        self.delaying = Some(event.at);
+        for (plane, end) in (0..).map(PlaneId).zip(&mut self.plane_end) {
+            if event.affects(plane, *end) {
+                *end += event.delay;
+            }
+        }
     }
 
     fn block_erased(&mut self, event: &BlockErased) {

@@ -37,7 +37,7 @@ impl DeviceController {
             self.write_into(request, below);
         }
         if around {
-            request.complete_by(below.ftl.core.last_program);
+            request.complete_by(below.last_program());
         } else if durable {
             let end = self.flush_command(request.ready, below);
             request.complete_by(end);
@@ -142,7 +142,7 @@ impl DeviceController {
             let units = before - buffer.units;
             below.log.cache_flushed(&CacheFlushed { units, at: ready, asked_for: true });
         }
-        let end = if self.lies == CacheLie::Reorder { ready } else { ready.max(below.ftl.core.last_program) };
+        let end = if self.lies == CacheLie::Reorder { ready } else { ready.max(below.last_program()) };
         end + self.commands.flush
     }
 
@@ -155,7 +155,7 @@ impl DeviceController {
             below.log.cache_flushed(&CacheFlushed { units: buffer.units, at: ready, asked_for });
             buffer.leave_all(ready, below);
         }
-        ready.max(below.ftl.core.last_program)
+        ready.max(below.last_program())
     }
 
     /// Executes a barrier: data in the buffer is written to the flash before any later data. A FIFO buffer always does this.
@@ -166,6 +166,7 @@ impl DeviceController {
         {
             buffer.leave_older(ready, below);
             buffer.barrier();
+            below.nand.timelines.fix(buffer.barrier_end);
         }
     }
 
@@ -352,7 +353,10 @@ impl WriteBuffer {
         {
             let older = self.is_older(first);
             let LowerLayers { ftl, nand, log } = below;
+            // Data that becomes durable in order cannot be delayed in one way only.
+            nand.timelines.write_back(ftl.core.in_order.is_none());
             let done = ftl.timed(|ftl| self.write_run((first, end), ready, &mut LowerLayers { ftl, nand, log: *log }));
+            below.nand.timelines.write_back(false);
             if below.ftl.core.stop.is_some() {
                 return;
             }
@@ -360,6 +364,7 @@ impl WriteBuffer {
             self.leaves(done, end.0 - first.0);
             if older {
                 self.barrier_end = self.barrier_end.max(done);
+                below.nand.timelines.fix(done);
             }
             self.busy_until = self.busy_until.max(done);
             self.forget(first, end);

@@ -22,7 +22,7 @@ use crate::ftl::request_state::{AcceptedRequest, RequestState};
 use crate::ftl::write::RequestSectors;
 use crate::geometry::{Geometry, nanos};
 use crate::ids::Lpn;
-use crate::nand::Nand;
+use crate::nand::{DelayedEnds, Nand};
 use crate::zones::{ZoneAction, ZoneState};
 use background::BackgroundScheduler;
 use buffered_io::ReadCache;
@@ -436,6 +436,19 @@ impl DeviceController {
         if request.event.subrequests == 0 {
             request.without_flash(request.ready);
         }
+        if let Some(ends) = below.nand.timelines.take_delayed_ends() {
+            self.postpone(ends, below);
+        }
+    }
+
+    /// Notes that work without a command ends later, because a read suspended it.
+    #[cold]
+    fn postpone<L>(&mut self, ends: DelayedEnds, below: &mut LowerLayers<'_, L>) {
+        below.ftl.core.last_program = below.ftl.core.last_program.max(ends.program);
+        self.background.busy_until = self.background.busy_until.max(ends.collection);
+        if let Some(buffer) = &mut self.write_buffer {
+            buffer.postpone(ends.write_back);
+        }
     }
 
     /// Discards the map units that are completely inside the range of a request.
@@ -530,6 +543,12 @@ impl<L: Observer> LowerLayers<'_, L> {
     #[inline]
     pub fn data_moved(&mut self, request: &RequestState) {
         self.log.data_moved(&DataMoved { op: request.event.op, sectors: request.event.sectors });
+    }
+
+    /// The end of the latest page program, for a request that waits for it. Reads no longer delay programs that end by then.
+    pub fn last_program(&mut self) -> Nanos {
+        self.nand.timelines.fix(self.ftl.core.last_program);
+        self.ftl.core.last_program
     }
 
     /// Writes the data of a request after its transfer.

@@ -282,6 +282,13 @@ impl WriteBuffer {
         self.last_end = self.last_end.max(end);
     }
 
+    /// Notes that the latest program of data from the buffer ends at `end`. The space of the data becomes free as planned, because a die
+    /// keeps the data of a delayed program.
+    pub fn postpone(&mut self, end: Nanos) {
+        self.last_end = self.last_end.max(end);
+        self.busy_until = self.busy_until.max(end);
+    }
+
     /// Frees the buffer space of units that are on the flash at time `at`. It is called for each unit that a write adds to the buffer, even
     /// if there is enough space.
     #[inline]

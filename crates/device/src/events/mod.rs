@@ -205,6 +205,43 @@ pub struct PageProgrammed<'a> {
     pub durable: Nanos,
 }
 
+/// Operations for which no request of the host waits, so that its reads can suspend them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SuspendableOperation {
+    /// The erase of a block.
+    Erase = 0,
+    /// The move of a page by collection, wear levelling or refresh.
+    Move = 1,
+    /// The program of a page from the write buffer.
+    WriteBack = 2,
+}
+
+/// A read of the host delayed operations of a way. Operations on its planes whose reported end is later than `at` end later by `delay`, and
+/// if they are programs, they are durable later by `delay`. The event precedes that of the read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperationsDelayed {
+    /// The first plane of the way, and its number of planes.
+    pub planes: (PlaneId, u32),
+    /// When the read began.
+    pub at: Nanos,
+    /// Time by which the operations end later; 0 if there was time for the read.
+    pub delay: Nanos,
+    /// The operation that the read suspended. `None` if none of the operations had begun, or if the first of them was already suspended.
+    pub kind: Option<SuspendableOperation>,
+    /// Time that the suspension and the resumption take; 0 without a suspension.
+    pub overhead: Nanos,
+}
+
+impl OperationsDelayed {
+    /// Whether an operation on a plane that was reported to end at `end` is delayed.
+    #[inline]
+    pub fn affects(&self, plane: PlaneId, end: Nanos) -> bool {
+        let (first, count) = self.planes;
+        (first.0..first.0 + count).contains(&plane.0) && end > self.at
+    }
+}
+
 /// A block was erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockErased {

@@ -3,8 +3,8 @@
 use super::{
     BlockErased, BlockRetired, BoosterNotice, CacheFlushed, CacheRead, CommandFetched, DataMoved, GcFinished, GcStarted,
     IdleCollected, IdleInterrupted, LinkTransfer, LogMerged, MapConsulted, MapHinted, MapLookedUp, MapMispredicted,
-    MapPrefetched, PackedCommandArrived, PageProgrammed, PageRead, PartOverwritten, RequestCompleted, UnitCached, UnitsFolded,
-    UnitsPinned, UnitsTrimmed, UnplacedRead, UnwrittenUnits, WokeUp, ZoneBufferTaken, ZoneChanged,
+    MapPrefetched, OperationsDelayed, PackedCommandArrived, PageProgrammed, PageRead, PartOverwritten, RequestCompleted,
+    UnitCached, UnitsFolded, UnitsPinned, UnitsTrimmed, UnplacedRead, UnwrittenUnits, WokeUp, ZoneBufferTaken, ZoneChanged,
 };
 
 /// Declares the methods of an observer once, for the trait and for all types that forward events.
@@ -137,6 +137,8 @@ observer! {
     unplaced_read: UnplacedRead;
     /// Pages were programmed.
     page_programmed: PageProgrammed<'_>;
+    /// Operations end later than reported, because a read of the host suspended them or went before them.
+    operations_delayed: OperationsDelayed;
     /// A block was erased.
     block_erased: BlockErased;
     /// A block became bad.

@@ -10,6 +10,14 @@ use crate::events::{LatencyBreakdown, Observer, OperationCause, PageRead, Unplac
 use crate::ids::{Lpn, PlaneId, Ppn};
 use crate::nand::{Nand, PageOperationTimes};
 
+/// Reports that operations end later because of the last read.
+#[inline(always)]
+fn report_delay<L: Observer>(nand: &mut Nand, log: &mut L) {
+    if let Some(delay) = nand.timelines.take_delay() {
+        log.operations_delayed(&delay);
+    }
+}
+
 impl FtlCore {
     /// Reads the flash page at a location. `bytes` is the number of bytes transferred over the flash bus.
     #[inline]
@@ -21,7 +29,8 @@ impl FtlCore {
         let page = self.page_of(ppn, group);
         let of_block = nand.retries(block, ready);
         let retries = of_block.of(page);
-        let op = nand.read(block, page, ready, bytes, of_block.time(retries));
+        let op = nand.read((block, page), ready, bytes, of_block.time(retries), cause == OperationCause::Host);
+        report_delay(nand, log);
         let (bus_bytes, begin, end) = (u64::from(bytes), op.begin, op.end);
         log.page_read(&PageRead { block, page, pages: 1, group, bus_bytes, retries, cause, begin, end });
         op
@@ -33,7 +42,8 @@ impl FtlCore {
     pub fn read_unplaced<L: Observer>(
         nand: &mut Nand, (plane, group, page): (PlaneId, u8, u32), ready: Nanos, bytes: u32, cause: OperationCause, log: &mut L,
     ) -> PageOperationTimes {
-        let op = nand.read_somewhere(plane, group, page, ready, bytes);
+        let op = nand.read_somewhere((plane, group, page), ready, bytes, cause == OperationCause::Host);
+        report_delay(nand, log);
         let (bus_bytes, begin, end) = (u64::from(bytes), op.begin, op.end);
         log.unplaced_read(&UnplacedRead { plane, group, bus_bytes, cause, begin, end });
         op

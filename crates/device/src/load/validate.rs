@@ -189,6 +189,9 @@ fn timing(settings: &DeviceSettings, faults: &mut SettingFaults) {
         ("timing.bus_ns_per_byte", timing.bus_ns_per_byte),
         ("timing.bus_write_extra_ns_per_byte", timing.bus_write_extra_ns_per_byte),
         ("timing.bus_uj_per_kb", timing.bus_uj_per_kb),
+        ("timing.suspend_us", timing.suspend_us),
+        ("timing.resume_us", timing.resume_us),
+        ("timing.suspend_uj", timing.suspend_uj),
         ("controller.read_overhead_us", controller.read_overhead_us),
         ("controller.write_overhead_us", controller.write_overhead_us),
         ("controller.host_us_per_kb", controller.host_us_per_kb),
@@ -213,8 +216,42 @@ fn timing(settings: &DeviceSettings, faults: &mut SettingFaults) {
             "`timing.cache_program` contradicts write_complete = \"transferred\", which completes a write before its program",
         );
     }
+    suspension(settings, faults);
     if power.wake_us > 0.0 && power.sleeps_after_us() <= 0.0 {
         faults.add("`power.wake_us` is set but the device never sleeps: set power.sleep_after_us");
+    }
+}
+
+/// Checks the suspension of programs and erases, which only some devices have.
+fn suspension(settings: &DeviceSettings, faults: &mut SettingFaults) {
+    let timing = &settings.timing;
+    let limit = timing.suspend_limit;
+    if limit == 0 {
+        for (key, value) in
+            [("suspend_us", timing.suspend_us), ("resume_us", timing.resume_us), ("suspend_uj", timing.suspend_uj)]
+        {
+            if value > 0.0 {
+                faults.add(format!("`timing.{key}` is {value}, but no operation is suspended: set timing.suspend_limit"));
+            }
+        }
+        return;
+    }
+    let grouped = timing.same_offset || timing.parallelism == ParallelUnit::MultiPlane;
+    for (refused, why) in [
+        (
+            grouped,
+            "multi-plane commands, which work on several planes: set timing.parallelism = \"both\", and same_offset = false",
+        ),
+        (
+            settings.mapping.scheme != "page",
+            "a mapping scheme whose operations wait for each other: set mapping.scheme = \"page\"",
+        ),
+        (settings.zones.is_zoned(), "zones, which are written in order: remove zones.blocks"),
+        (settings.cache.lies != CacheLie::None, "a cache that lies about times of programs: set cache.lies = \"none\""),
+    ] {
+        if refused {
+            faults.add(format!("`timing.suspend_limit` is {limit}, but suspension is not modelled for {why}"));
+        }
     }
 }
 

@@ -5,8 +5,9 @@ use emmclab_base::Nanos;
 use super::channel::REMEMBERED;
 use super::plane::{BlockState, EraseBlock, FlashCommand, PlaneResources};
 use super::timelines::FlashTimelines;
+use crate::events::SuspendableOperation;
 use crate::geometry::GroupGeometry;
-use crate::ids::PlaneId;
+use crate::ids::{BlockId, PlaneId};
 
 /// Moves of pages into consecutive pages of one block.
 pub(crate) struct PageCopies<'a> {
@@ -182,6 +183,9 @@ pub(super) struct GeneralCopies<'a> {
     pub timelines: &'a mut FlashTimelines,
     pub planes: (PlaneId, PlaneId),
     pub groups: (&'a GroupGeometry, &'a GroupGeometry),
+    /// The block whose pages are read, and the one that is programmed.
+    pub from: BlockId,
+    pub to: BlockId,
     pub ready: Nanos,
     /// Total time of the moves so far.
     pub took: Nanos,
@@ -192,6 +196,13 @@ impl GeneralCopies<'_> {
     fn page(&mut self, reads: SourcePages, retries: Nanos, page: u32) -> (Nanos, Nanos) {
         let same = self.planes.0 == self.planes.1;
         let (begin, end) = if same { self.inside(reads, retries, page) } else { self.across(reads, retries, page) };
+        if self.timelines.suspends() {
+            let array = if same { begin } else { end - self.groups.1.times(page).program };
+            // Before the move, the data is read from its old page in the same plane, unless that page is still to be programmed.
+            let waits = !same || self.timelines.programs(self.planes.0, self.from);
+            let page = Some((self.to, page)).filter(|_| waits);
+            self.timelines.note(Some(SuspendableOperation::Move), (self.planes.1, page), self.ready, (array, end));
+        }
         self.took += end - begin;
         (begin, end)
     }
@@ -218,6 +229,9 @@ impl GeneralCopies<'_> {
             let array = from.times_of(page_type).read + std::mem::take(&mut retries);
             at = self.timelines.read(plane, 0, array, at, from.page_bytes).end;
         }
+        if self.timelines.suspends() {
+            self.timelines.note(None, (plane, None), self.ready, (self.ready, at));
+        }
         let op = self.timelines.program(to_plane, page, to.times(page).program, at, to.page_bytes);
         self.timelines.note_gc(to_plane, op.begin, op.end);
         (op.begin, op.end)
@@ -228,16 +242,16 @@ impl<'a> PageCopies<'a> {
     /// Prepares moves from the plane `planes.0` to the block `to`. The first moved page is written to page `page` of this block.
     pub(super) fn new(
         timelines: &'a mut FlashTimelines, planes: (PlaneId, PlaneId), groups: (&'a GroupGeometry, &'a GroupGeometry),
-        (to, page): (&'a mut EraseBlock, u32), ready: Nanos,
+        (entry, from, to, page): (&'a mut EraseBlock, BlockId, BlockId, u32), ready: Nanos,
     ) -> Self {
         let interface = &timelines.interface;
-        let overlaps = interface.cache_read || interface.cache_program;
+        let overlaps = interface.cache_read || interface.cache_program || timelines.suspends();
         let path = if planes.0 != planes.1 || !timelines.groups.is_empty() || overlaps {
-            CopyTiming::General(GeneralCopies { timelines, planes, groups, ready, took: Nanos::ZERO })
+            CopyTiming::General(GeneralCopies { timelines, planes, groups, from, to, ready, took: Nanos::ZERO })
         } else {
             CopyTiming::InPlace(InPlaceCopies::new(timelines, planes.0, groups, ready))
         };
-        Self { to, page, pages_per_block: groups.1.pages_per_block, path }
+        Self { to: entry, page, pages_per_block: groups.1.pages_per_block, path }
     }
 }
 

@@ -6,11 +6,13 @@ mod aging;
 mod channel;
 mod copies;
 mod plane;
+mod suspension;
 mod timelines;
 
 use emmclab_base::Nanos;
 use emmclab_settings::DeviceSettings;
 
+use crate::events::SuspendableOperation;
 use crate::geometry::{Geometry, GroupGeometry};
 use crate::ids::{BlockId, PlaneId};
 use aging::BlockAging;
@@ -22,6 +24,7 @@ pub(crate) use aging::{BlockRetries, mix};
 pub(crate) use channel::BusTimeline;
 pub(crate) use copies::{PageCopies, SourcePages};
 pub use plane::BlockState;
+pub(crate) use suspension::DelayedEnds;
 pub(crate) use timelines::PageOperationTimes;
 
 /// Busy time of channels, dies and planes, ns.
@@ -165,19 +168,27 @@ impl Nand {
             entry.state = BlockState::Full;
         }
         let plane = PlaneId(u32::from(entry.plane));
-        PageProgramResult { page, full, op: self.timelines.program(plane, page, group.times(page).program, ready, bytes) }
+        let op = self.timelines.program(plane, page, group.times(page).program, ready, bytes);
+        self.timelines.note_program(plane, (block, page), ready, &op);
+        PageProgramResult { page, full, op }
     }
 
-    /// Reads a page of a block, with retries that take the time `retries`; `bytes` cross the bus.
+    /// Reads a page of a block, with retries that take the time `retries`; `bytes` cross the bus. A read `for_host` may suspend others.
     #[inline]
-    pub fn read(&mut self, block: BlockId, page: u32, ready: Nanos, bytes: u32, retries: Nanos) -> PageOperationTimes {
+    pub fn read(
+        &mut self, (block, page): (BlockId, u32), ready: Nanos, bytes: u32, retries: Nanos, for_host: bool,
+    ) -> PageOperationTimes {
         let EraseBlock { plane, group, .. } = self.blocks[block.index()];
         let group = &self.groups[usize::from(group)];
         if let Some(aging) = &mut self.aging {
             aging.count_read(block, group.read_disturb_limit);
         }
         let array = group.times(page).read + retries;
-        self.timelines.read(PlaneId(u32::from(plane)), page, array, ready, bytes)
+        let plane = PlaneId(u32::from(plane));
+        if self.timelines.suspends() {
+            return self.timelines.read_and_note((plane, Some((block, page)), for_host), array, ready, bytes);
+        }
+        self.timelines.read(plane, page, array, ready, bytes)
     }
 
     /// The blocks with data that was read so often that it needs a refresh.
@@ -194,8 +205,14 @@ impl Nand {
     /// Reads a page of a plane and a block group whose block is not simulated; `bytes` cross the bus. `page` determines only the type of
     /// the page. A multi-plane command reads such pages as if all were the first of their blocks.
     #[inline]
-    pub fn read_somewhere(&mut self, plane: PlaneId, group: u8, page: u32, ready: Nanos, bytes: u32) -> PageOperationTimes {
-        self.timelines.read(plane, 0, self.groups[usize::from(group)].times(page).read, ready, bytes)
+    pub fn read_somewhere(
+        &mut self, (plane, group, page): (PlaneId, u8, u32), ready: Nanos, bytes: u32, for_host: bool,
+    ) -> PageOperationTimes {
+        let array = self.groups[usize::from(group)].times(page).read;
+        if self.timelines.suspends() {
+            return self.timelines.read_and_note((plane, None, for_host), array, ready, bytes);
+        }
+        self.timelines.read(plane, 0, array, ready, bytes)
     }
 
     /// Begins moves of pages from block `from` to block `to`, from page `page` on. Each move begins when the flash is free, but not before
@@ -205,7 +222,7 @@ impl Nand {
         let entry = &mut self.blocks[to.index()];
         let planes = (PlaneId(u32::from(plane)), PlaneId(u32::from(entry.plane)));
         let groups = (&self.groups[usize::from(group)], &self.groups[usize::from(entry.group)]);
-        PageCopies::new(&mut self.timelines, planes, groups, (entry, page), ready)
+        PageCopies::new(&mut self.timelines, planes, groups, (entry, from, to, page), ready)
     }
 
     /// Erases a block. The block becomes free, or bad if it has reached its erase limit. Until the end of the erase, the time of its way
@@ -220,10 +237,13 @@ impl Nand {
         if let Some(aging) = &mut self.aging {
             aging.erase(block, group);
         }
-        let ready = self.timelines.plane_free(plane).max(ready);
-        let op = self.timelines.erase(plane, group, ready);
-        self.timelines.note_gc(plane, ready, op.end);
-        EraseResult { ready, op, erases, bad }
+        let free = self.timelines.plane_free(plane).max(ready);
+        let op = self.timelines.erase(plane, group, free);
+        self.timelines.note_gc(plane, free, op.end);
+        if self.timelines.suspends() {
+            self.timelines.note(Some(SuspendableOperation::Erase), (plane, None), ready, (op.end - op.array, op.end));
+        }
+        EraseResult { ready: free, op, erases, bad }
     }
 
     /// Whether an operation may begin before the previous one on its plane has ended (cache commands).

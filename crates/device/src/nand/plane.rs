@@ -77,6 +77,17 @@ impl WayTimeline {
         self.gc_end = end;
     }
 
+    /// Delays the last operations by `delay` for a read that begins at `at`, before or within the first of them.
+    pub fn delay(&mut self, at: Nanos, delay: Nanos) {
+        self.free += delay;
+        if self.register >= at {
+            self.register += delay;
+        }
+        if self.gc_end > at {
+            self.gc_end += delay;
+        }
+    }
+
     /// Returns the time within `ready..begin` that the way spent on garbage collection.
     #[inline(always)]
     pub fn gc_share(&self, ready: Nanos, begin: Nanos) -> Nanos {

@@ -4,6 +4,7 @@ use emmclab_base::Nanos;
 
 use super::channel::BusTimeline;
 use super::plane::{DieBusyTime, FlashCommand, MultiPlaneGroup, PlaneResources, PlaneTimeline, WayTimeline};
+use super::suspension::OperationSuspender;
 use crate::geometry::{Geometry, GroupGeometry};
 use crate::ids::{PlaneId, WayId};
 use emmclab_settings::{DeviceSettings, ParallelUnit};
@@ -82,13 +83,15 @@ pub(crate) struct FlashTimelines {
     /// Numbers of the ways in striping order.
     pub order: Vec<WayId>,
     /// Timelines of the ways in striping order.
-    ways: Vec<WayTimeline>,
+    pub(super) ways: Vec<WayTimeline>,
     pub planes_per_way: u32,
-    planes: Vec<PlaneTimeline>,
+    pub(super) planes: Vec<PlaneTimeline>,
     channels: Vec<BusTimeline>,
     pub(super) groups: Vec<MultiPlaneGroup>,
-    dies: Vec<DieBusyTime>,
+    pub(super) dies: Vec<DieBusyTime>,
     pub interface: FlashInterface,
+    /// `None` if no read suspends another operation.
+    pub(super) suspender: Option<Box<OperationSuspender>>,
 }
 
 impl FlashTimelines {
@@ -131,6 +134,7 @@ impl FlashTimelines {
             groups: vec![MultiPlaneGroup::NEW; groups as usize],
             dies: vec![DieBusyTime::NEW; geometry.dies as usize],
             interface: FlashInterface::new(settings, geometry),
+            suspender: OperationSuspender::new(timing, order.len()),
             order,
         }
     }
@@ -144,6 +148,7 @@ impl FlashTimelines {
         for plane in &mut self.planes {
             plane.busy = 0;
         }
+        self.suspender.iter_mut().for_each(|suspender| suspender.clear());
     }
 
     /// Resets busy times to 0. Timelines stay.
@@ -164,6 +169,7 @@ impl FlashTimelines {
         self.groups.fill(MultiPlaneGroup::NEW);
         self.channels.iter_mut().for_each(BusTimeline::cut);
         self.dies.iter_mut().for_each(DieBusyTime::cut);
+        self.suspender.iter_mut().for_each(|suspender| suspender.clear());
     }
 
     /// Earliest time at which a way and its multi-plane group can start an operation. With such groups, each way has only one plane.

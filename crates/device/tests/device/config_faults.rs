@@ -122,6 +122,13 @@ fn contradictions_and_impossible_values_are_refused() {
         ),
         (&[("wear.data_age_days", "40000")], "`wear.data_age_days` is 40000; it must be 0 to 36,500"),
         (&[("controller.scheduling", "read_first"), ("controller.queue_depth", "1")], "queue_depth"),
+        (&[("timing.suspend_us", "9")], "`timing.suspend_us` is 9, but no operation is suspended: set timing.suspend_limit"),
+        (&[("timing.suspend_limit", "9"), ("timing.parallelism", "multi_plane")], "not modelled for multi-plane commands"),
+        (
+            &[("timing.suspend_limit", "9"), ("mapping.scheme", "dftl")],
+            "`timing.suspend_limit` is 9, but suspension is not modelled for a mapping scheme",
+        ),
+        (&[("timing.suspend_limit", "9"), ("cache.size_kb", "64"), ("cache.lies", "tear")], "for a cache that lies"),
         (&[("gc.policy", "none"), ("wear.levelling", "static")], "static"),
         (&[("geometry.block_groups.0.spare_blocks", "3")], "never go bad"),
         (&[("mapping.scheme", "pages")], "bast, fast, superblock"),

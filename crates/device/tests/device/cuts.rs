@@ -17,6 +17,13 @@ fn device(scheme: &str, cache_kb: u32, policy: &str, scheduling: &str, page_kb: 
     ]);
     let cache = cache_kb.to_string();
     let own: &[(&str, &str)] = match scheme {
+        "page" if scheduling == "fifo" && page_kb == "4" => &[
+            ("cache.size_kb", &cache),
+            ("cache.policy", policy),
+            ("timing.suspend_limit", "3"),
+            ("timing.suspend_us", "200"),
+            ("timing.resume_us", "300"),
+        ],
         "page" if scheduling == "fifo" => &[("cache.size_kb", &cache), ("cache.policy", policy)],
         "page" => &[("controller.scheduling", scheduling)],
         _ => &little_memory(scheme),
@@ -54,8 +61,8 @@ proptest! {
             let sector = u64::from(place) % (sectors - length + 1);
             let (op, modifiers) = match kind {
                 0..=170 => (Op::Write, CommandFlags::empty()),
-                171..=190 => (Op::Write, CommandFlags::RELIABLE),
-                191..=210 => (Op::Read, CommandFlags::empty()),
+                171..=185 => (Op::Write, CommandFlags::RELIABLE),
+                186..=210 => (Op::Read, CommandFlags::empty()),
                 211..=224 => (Op::Discard, CommandFlags::empty()),
                 225..=230 => (Op::SecureErase, CommandFlags::empty()),
                 _ => (Op::Flush, CommandFlags::empty()),

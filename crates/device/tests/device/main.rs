@@ -18,6 +18,7 @@ mod promises;
 mod reconfigure;
 mod reference_model;
 mod sd_card;
+mod suspension;
 mod ufs;
 mod victim_policies;
 mod zones;

@@ -427,7 +427,7 @@ proptest! {
         page_kb in prop::sample::select(vec!["4", "8"]),
         channels in prop::sample::select(vec!["1", "2"]),
         depth in prop::sample::select(vec!["0", "1", "4"]),
-        reads_first in any::<bool>(),
+        (reads_first, suspend_limit) in prop::sample::select(vec![(false, "0"), (true, "0"), (false, "2"), (false, "9")]),
         lie in prop::sample::select(vec!["none", "none", "none", "flush", "fua", "barrier", "early_flush", "reorder", "recent", "paired_pages"]),
         (cell_mode, times, types) in prop::sample::select(vec![
             ("mlc", ("100", "1000"), "[]"),
@@ -438,6 +438,7 @@ proptest! {
         steps in prop::collection::vec(any::<Step>(), 1..60),
     ) {
         let lie = if kb == 0 && lie != "paired_pages" { "none" } else { lie };
+        let suspend_limit = if lie == "none" { suspend_limit } else { "0" };
         // A cache or a limited queue contradicts "read_first".
         let scheduling = if reads_first && kb == 0 && depth == "0" { "read_first" } else { "fifo" };
         let config = config(&[
@@ -457,6 +458,7 @@ proptest! {
             ("geometry.block_groups.0.page_types", types),
             ("controller.queue_depth", depth),
             ("controller.scheduling", scheduling),
+            ("timing.suspend_limit", suspend_limit),
             ("gc.policy", "greedy"),
             ("capacity.over_provisioning_pct", "250"),
         ]);

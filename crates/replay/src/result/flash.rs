@@ -118,10 +118,20 @@ pub struct FlashOperations {
     /// Number of read retries.
     #[schemars(extend("label" = "Read retries", "better" = "lower"))]
     pub read_retries: u64,
+    /// Number of times that a read of the host suspended an erase.
+    #[schemars(extend("label" = "Suspensions of erases"))]
+    pub suspended_erases: u64,
+    /// Number of times that a read of the host suspended the move of a page.
+    #[schemars(extend("label" = "Suspensions of page moves"))]
+    pub suspended_moves: u64,
+    /// Number of times that a read of the host suspended a program of data from the write cache.
+    #[schemars(extend("label" = "Suspensions of cached programs"))]
+    pub suspended_programs: u64,
 }
 
 impl FlashOperations {
     pub(super) fn new(counters: &DeviceCounters) -> Self {
+        let [suspended_erases, suspended_moves, suspended_programs] = counters.suspensions;
         Self {
             page_reads: PageOperations::new(&counters.page_reads),
             page_programs: PageOperations::new(&counters.page_programs),
@@ -129,6 +139,9 @@ impl FlashOperations {
             retried_reads: counters.retried_reads,
             refreshed_blocks: counters.refreshes,
             read_retries: counters.group_retries.iter().sum(),
+            suspended_erases,
+            suspended_moves,
+            suspended_programs,
         }
     }
 
@@ -499,7 +512,7 @@ impl EnergyUse {
         let power = &settings.power;
         let groups = settings.block_groups();
         let of_flash = groups.iter().map(|group| group.read_uj + group.program_uj + group.erase_uj + group.retry_uj);
-        let figures = of_flash.sum::<f64>() + settings.timing.bus_uj_per_kb;
+        let figures = of_flash.sum::<f64>() + settings.timing.bus_uj_per_kb + settings.timing.suspend_uj;
         let flash_mj = (figures > 0.0).then(|| flash_mj(settings, device));
         let spent = |time_s: f64, power_mw: f64| (power_mw > 0.0).then_some(time_s * power_mw);
         let active_mj = spent(states.active_s, power.active_mw);
@@ -535,7 +548,8 @@ fn flash_mj(settings: &DeviceSettings, device: &Device) -> f64 {
                 + counters.group_retries[i] as f64 * group.retry_uj
         })
         .sum::<f64>()
-        * f64::from(device.geometry().clustered_planes);
+        * f64::from(device.geometry().clustered_planes)
+        + counters.suspensions.iter().sum::<u64>() as f64 * settings.timing.suspend_uj;
     let bus_uj = counters.bus_bytes as f64 / 1024.0 * settings.timing.bus_uj_per_kb;
     (flash_uj + bus_uj) / 1e3
 }

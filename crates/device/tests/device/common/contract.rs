@@ -7,8 +7,8 @@ use std::ops::Range;
 use emmclab_base::{Nanos, Op};
 use emmclab_device::contract::{ContractRules, SectorContent, Version};
 use emmclab_device::{
-    BlockId, CommandFlags, Device, DeviceCommand, GroupGeometry, InterfaceKind, Lpn, Observer, OperationCause, PageProgrammed,
-    UnitCached, UnitsTrimmed,
+    BlockId, CommandFlags, Device, DeviceCommand, GroupGeometry, InterfaceKind, Lpn, Observer, OperationCause, OperationsDelayed,
+    PageProgrammed, UnitCached, UnitsTrimmed,
 };
 
 /// Commands in order of arrival, each with its completion; the first has version 1.
@@ -144,7 +144,8 @@ pub struct Facts {
     /// The command that the device is executing.
     pub command: Option<(Version, Nanos)>,
     cached: HashMap<u64, Version>,
-    flash: HashMap<u64, Vec<(Nanos, SectorContent)>>,
+    blocks_per_plane: u32,
+    flash: HashMap<u64, Vec<(Nanos, SectorContent, BlockId)>>,
 }
 
 impl Facts {
@@ -157,6 +158,7 @@ impl Facts {
             counts_after: Nanos::ZERO,
             command: None,
             cached: HashMap::new(),
+            blocks_per_plane: device.geometry().blocks_per_plane,
             flash: HashMap::new(),
         }
     }
@@ -182,8 +184,8 @@ impl Facts {
     }
 
     pub fn left(&self, sector: u64, at: Nanos) -> Option<SectorContent> {
-        let steps = self.flash.get(&sector)?.iter().filter(|(from, _)| *from <= at);
-        let content = steps.map(|(_, content)| *content).max_by_key(|content| content.version())?;
+        let steps = self.flash.get(&sector)?.iter().filter(|(from, ..)| *from <= at);
+        let content = steps.map(|(_, content, _)| *content).max_by_key(|content| content.version())?;
         let is_data = matches!(content, SectorContent::Data(_));
         (!is_data || !self.damages(Lpn((sector / self.unit_sectors) as u32), at)).then_some(content)
     }
@@ -220,7 +222,7 @@ impl Observer for Facts {
                 let cached = self.cached.remove(&sector);
                 if let Some(version) = unit.command.map(|command| command + 1).or(cached) {
                     let counts = latest.unwrap_or(event.end) + self.counts_after;
-                    let step = (counts, SectorContent::Data(version));
+                    let step = (counts, SectorContent::Data(version), event.block);
                     self.flash.entry(sector).or_default().push(step);
                 }
             }
@@ -232,7 +234,16 @@ impl Observer for Facts {
         let first = u64::from(event.first.0) * self.unit_sectors;
         for sector in first..first + u64::from(event.count) * self.unit_sectors {
             self.cached.remove(&sector);
-            self.flash.entry(sector).or_default().push((at, SectorContent::Nothing(version)));
+            self.flash.entry(sector).or_default().push((at, SectorContent::Nothing(version), BlockId(u32::MAX)));
+        }
+    }
+
+    fn operations_delayed(&mut self, event: &OperationsDelayed) {
+        let planes = event.planes.0.0..event.planes.0.0 + event.planes.1;
+        for (from, _, block) in self.flash.values_mut().flatten() {
+            if planes.contains(&(block.0 / self.blocks_per_plane)) && *from > event.at {
+                *from += event.delay;
+            }
         }
     }
 }

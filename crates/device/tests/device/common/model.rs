@@ -202,13 +202,14 @@ pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
         choice(plain, &["off", "off", "region", "cache"]),
         0u32..=1,
     );
-    (shape, groups, policy, words, numbers, any::<[bool; 6]>(), cache).prop_map(
+    (shape, groups, policy, words, numbers, any::<[bool; 7]>(), cache).prop_map(
         |(shape, groups, policy, words, numbers, flags, cache)| {
             let (cache_kb, read_kb, replace, write_back, hpi, urgent, slc, fold) = cache;
             let slc = if collects(policy) { slc } else { "off" };
             let (parallelism, complete, scheduling, allocation, levelling, mode, reads) = words;
             let (unit_kb, bus, idle, share, limit, hot) = numbers;
-            let [same_offset, copy_back, cache_read, cache_program, retries, typed] = flags;
+            let [same_offset, copy_back, cache_read, cache_program, retries, typed, suspends] = flags;
+            let groups_planes = parallelism == "multi_plane" || same_offset && parallelism == "both";
             let collects = collects(policy);
             let mut text = format!(
                 "name = 'random'
@@ -224,6 +225,7 @@ pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
                  command_ns = {}
                  bus_ns_per_byte = {}
                  write_complete = '{complete}'
+                 {}
                  [controller]
                  scheduling = '{scheduling}'
                  [mapping]
@@ -249,6 +251,7 @@ pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
                 cache_program && complete == "programmed",
                 bus * 100,
                 bus * 5,
+                if suspends && !groups_planes { "suspend_limit = 2\nsuspend_us = 70\nresume_us = 30" } else { "" },
                 hot * 4,
                 match policy {
                     "d_choices" => "choices = 3",
