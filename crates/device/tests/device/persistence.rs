@@ -228,8 +228,8 @@ pub fn stream(steps: &[Step], sectors: u64) -> Vec<DeviceCommand> {
         .map(|(gap, op, place, length, modifiers)| {
             now += i64::from(*gap) * 1000;
             let op = match op {
-                0..=190 => Op::Write,
-                191..=210 => Op::Read,
+                0..=165 => Op::Write,
+                166..=210 => Op::Read,
                 211..=222 => Op::Discard,
                 223..=228 => Op::SecureErase,
                 _ => Op::Flush,
@@ -463,8 +463,11 @@ proptest! {
             ("capacity.over_provisioning_pct", "250"),
         ]);
         let mut rig = Rig::new(&config, lie == "none");
+        // Reads meet programs that they can suspend only if commands follow each other soon.
+        let gaps = if suspend_limit == "0" { 1 } else { 64 };
         for (command, step) in stream(&steps, rig.sectors).iter().zip(&steps) {
-            rig.submit(std::slice::from_ref(command), step.3 % 4 == 0)?;
+            let command = DeviceCommand { arrival: Nanos(command.arrival.0 / gaps), ..*command };
+            rig.submit(&[command], step.3 % 4 == 0)?;
         }
         rig.end()?;
     }
