@@ -30,6 +30,8 @@ RECORDER = (
     "python/emmclab/cli/machine_options.py",
     # Options that exclude each other.
     "python/emmclab/cli/command.py",
+    # Durations.
+    "python/emmclab/runtime/document.py",
 )
 #: Matches the beginning of the next message of a row.
 NEXT = re.compile(

@@ -47,11 +47,15 @@ class Machine:
 
         def start() -> _core.Recorder:
             return _core.Recorder(
-                # Links in the path of a mount point are resolved, because the kernel lists it without them.
-                [name if remote or not os.path.ismount(name) else os.path.realpath(name) for name in self.device or []],
+                [name if remote else _mount_point(name) for name in self.device or []],
                 ssh=(self.ssh, list(self.ssh_option or [])) if self.ssh else None,
                 adb=(self.serial or "") if self.adb or self.serial else None,
                 buffer_kb=self.buffer_kb,
             )
 
         return ended_by_signals(start) if remote else start()
+
+
+def _mount_point(name: str) -> str:
+    """Resolve symbolic links in the path of a mount point, as the kernel lists it; return other names unchanged."""
+    return os.path.realpath(name) if os.path.ismount(name) else name
