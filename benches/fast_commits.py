@@ -41,7 +41,8 @@ THREADS = (16, 4, 1)
 #: The served device, whose clock is that of this machine.
 DEVICE = "emmc51-cache"
 JOURNAL = ("journal_superblock", "descriptor", "logged", "revoke", "commit", "fast_commit")
-EVENTS = Path(f"/sys/kernel/tracing/instances/emmclab-fast-commits-{os.getpid()}")
+# A recorder removes instances with its own prefix whose process has ended.
+EVENTS = Path(f"/sys/kernel/tracing/instances/fast-commits-{os.getpid()}")
 
 
 class MailServer:
