@@ -312,3 +312,11 @@ def test_a_job_file_has_no_pauses_and_needs_a_daily_amount(tmp_path: Path) -> No
 def test_a_trace_without_writes_has_no_lifetime() -> None:
     with pytest.raises(ConfigError, match="writes nothing"):
         load_of_trace(lab.read(lab.bundled()[0], only=["op=read"]))
+
+
+def test_the_shares_of_journal_and_metadata_are_those_of_the_recorded_roles() -> None:
+    mail = lab.read(next(path for path in lab.bundled(annotated=True) if path.stem == "mail"))
+    life = estimate_lifetime(Device.preset("nexus5"), load_of_trace(mail, 1e9), seeds=1, trace=mail)
+    shares = {row["kind"]: row["written_pct"] for row in mail.journal()["by_kind"]}
+    assert (life.journal_pct, life.metadata_pct) == (shares["journal"], shares["home metadata"])
+    assert life.journal_pct > 0 and life.metadata_pct > 0

@@ -491,7 +491,7 @@ def _recorded_shares(trace: Trace | None) -> tuple[float | None, float | None]:
     if not journal.by_roles:
         return journal["journal_pct"], None
     shares = {row["kind"]: row["written_pct"] for row in journal["by_kind"]}
-    return shares.get("journal", 0.0), shares.get("metadata", 0.0)
+    return shares.get("journal", 0.0), shares.get("home metadata", 0.0)
 
 
 def _notes(base: WearRate, load: Load) -> Iterator[str]:
