@@ -1,6 +1,7 @@
 """`emmclab lifetime SOURCE`."""
 
 import re
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -46,6 +47,167 @@ _SECTOR_BYTES = 512
 _PATTERN, _SIZE, _SPAN = "random", "4KB", "1GB"
 
 
+@dataclass(frozen=True)
+class LoadOptions:
+    """Command-line options for what is written."""
+
+    daily: Annotated[
+        str | None,
+        option(
+            "Bytes written in a day, decimal (5GB is 5,000,000,000), or the table of a fleet (its median recording). "
+            "Default: as recorded, for the whole day.",
+            "Load",
+            metavar="SIZE|FLEET",
+        ),
+    ] = None
+    pattern: Annotated[
+        str | None,
+        option(
+            f"Addresses of a load without a trace; default: {_PATTERN}.",
+            "Load",
+            metavar="random|sequential",
+            autocompletion=complete_words("random", "sequential"),
+        ),
+    ] = None
+    size: Annotated[
+        str | None,
+        option(f"Size of its writes; default: {_SIZE}, or the mean of the counters.", "Load", metavar="SIZE"),
+    ] = None
+    span: Annotated[
+        str | None, option(f"Size of its address range; default: {_SPAN}.", "Load", advanced=True, metavar="SIZE")
+    ] = None
+    over: Annotated[
+        str | None,
+        option("Time between two readings of counters, for example 1d.", "Load", advanced=True, metavar="TIME"),
+    ] = None
+    disk: Annotated[
+        str | None,
+        option("Disk of the readings; default: the only one that was written.", "Load", advanced=True, metavar="NAME"),
+    ] = None
+    flush_every: FlushEvery = 0
+
+    def load(self, trace: Trace | None, counters: list[Path], daily_bytes: float | None) -> Load:
+        """Return the load of a trace, of two readings of counters, or of an amount alone."""
+        if trace is None:
+            return self._without_a_trace(counters, daily_bytes)
+        for name in ("pattern", "size", "span", "over", "disk"):
+            if getattr(self, name) is not None:
+                raise ConfigError(
+                    f"--{name} has no effect with a trace, which has times, sizes and addresses of its own",
+                    field=f"--{name}",
+                    hint="leave it out",
+                )
+        return load_of_trace(trace, daily_bytes, self.flush_every)
+
+    def daily_bytes(self) -> float | None:
+        """Return a decimal amount, or the median of a fleet, in bytes per day; None if not given."""
+        if self.daily is None:
+            return None
+        if match := _DECIMAL.fullmatch(self.daily.strip()):
+            if amount := float(match[1]) * _POWERS[match[2].upper()]:
+                return amount
+        elif Path(self.daily).is_file():
+            return daily_bytes_of_fleet(Path(self.daily))
+        raise ConfigError(
+            f"`{self.daily}` is no amount of bytes per day",
+            field="--daily",
+            hint="give a decimal amount such as 500MB or 5GB, or the table of a fleet (`emmclab fleet`)",
+        )
+
+    def _without_a_trace(self, paths: list[Path], daily_bytes: float | None) -> Load:
+        """Return the load of disk counters, or of an amount alone."""
+        if self.pattern not in (None, "random", "sequential"):
+            raise ConfigError(
+                f"there is no pattern `{self.pattern}`", field="--pattern", hint="give random or sequential"
+            )
+        is_sequential = self.pattern == "sequential"
+        span_bytes = _bytes(self.span or _SPAN, "--span")
+        if not paths:
+            if daily_bytes is None:
+                raise ConfigError(
+                    "there is no source", field="SOURCE", hint="give a trace, readings of counters or --daily"
+                )
+            for name, value in (("--over", self.over), ("--disk", self.disk)):
+                if value is not None:
+                    raise ConfigError(
+                        f"{name} has no effect without readings of counters", field=name, hint="leave it out"
+                    )
+            write_bytes = _bytes(self.size or _SIZE, "--size")
+            return load_of_pattern(
+                daily_bytes,
+                is_sequential=is_sequential,
+                size=write_bytes,
+                span=span_bytes,
+                flush_every=self.flush_every,
+            )
+        if len(paths) > 2:
+            raise ConfigError(
+                f"there are {len(paths)} files of counters, and two readings are needed",
+                field="SOURCE",
+                hint="give the first and the last",
+            )
+        grown = growth(paths, self.disk, None if self.over is None else parse_duration(self.over, "--over"))
+        mean = max(_SECTOR_BYTES, round(grown.bytes_written / grown.writes / _SECTOR_BYTES) * _SECTOR_BYTES)
+        counted = grown.bytes_written / grown.seconds * 86_400
+        return load_of_pattern(
+            counted if daily_bytes is None else daily_bytes,
+            is_sequential=is_sequential,
+            size=mean if self.size is None else _bytes(self.size, "--size"),
+            span=span_bytes,
+            flush_every=self.flush_every or (round(grown.writes / grown.flushes) or 1 if grown.flushes else 0),
+            origin="given" if daily_bytes is not None else f"counted over {grown.seconds / 3600:,.3g} h",
+            name=f"the counters of {grown.disk or paths[0].name}",
+            is_mean_size=self.size is None,
+        )
+
+
+@dataclass(frozen=True)
+class DeviceOptions:
+    """Command-line options for the device: a preset, or the registers of a real one."""
+
+    device: DeviceName = "nexus5"
+    settings: Settings = field(default_factory=list)
+    capacity: Capacity = None
+    ext_csd: ExtCsd = None
+    ufs: Ufs = None
+    like: Annotated[
+        str | None,
+        option(
+            "Preset for what registers do not state, such as latencies and erase limits; default: by kind and version.",
+            advanced=True,
+            metavar="DEVICE",
+            autocompletion=device_names,
+        ),
+    ] = None
+
+    def configured(self, registers: Registers | None) -> Device:
+        """Return the configured device, made of the registers if there are any."""
+        if registers is None:
+            return configured(self.device, self.settings, self.capacity)
+        values = dict(setting.partition("=")[::2] for setting in self.settings)
+        made = registers.preset(like=self.like).device
+        changed = made.set(values) if values else made
+        return changed if self.capacity is None else changed.with_capacity(self.capacity)
+
+
+@dataclass(frozen=True)
+class StateOptions:
+    """Command-line options for the state of the device, and for what is known of its erase limits."""
+
+    filled: Annotated[
+        float, option("Share of the capacity that holds other data, percent.", "State", advanced=True, min=0, max=100)
+    ] = FILLED_PCT
+    used: Used = None
+    limit_factor: Annotated[
+        float,
+        option("Factor within which the erase limits are known; 1: exactly.", "State", advanced=True, metavar="FACTOR"),
+    ] = LIMIT_FACTOR
+
+    def used_text(self, trace: Trace | None) -> str | None:
+        """Return the state of a used device as the text of `--precondition`; None if it is only filled."""
+        return None if self.used is None else preconditioned("none", self.used, () if trace is None else (trace,))
+
+
 @command(
     "emmclab lifetime trace.parquet --device emmc51-cache --daily 5GB",
     "emmclab lifetime monday.txt tuesday.txt --over 1d --disk mmcblk0 --ext-csd ext_csd.txt # /proc/diskstats twice",
@@ -63,40 +225,7 @@ def lifetime(
             callback=one_per_recording,
         ),
     ] = None,
-    daily: Annotated[
-        str | None,
-        option(
-            "Bytes written in a day, decimal (5GB is 5,000,000,000), or the table of a fleet (its median recording). "
-            "Default: as recorded, for the whole day.",
-            "Load",
-            metavar="SIZE|FLEET",
-        ),
-    ] = None,
-    pattern: Annotated[
-        str | None,
-        option(
-            f"Addresses of a load without a trace; default: {_PATTERN}.",
-            "Load",
-            metavar="random|sequential",
-            autocompletion=complete_words("random", "sequential"),
-        ),
-    ] = None,
-    size: Annotated[
-        str | None,
-        option(f"Size of its writes; default: {_SIZE}, or the mean of the counters.", "Load", metavar="SIZE"),
-    ] = None,
-    span: Annotated[
-        str | None, option(f"Size of its address range; default: {_SPAN}.", "Load", advanced=True, metavar="SIZE")
-    ] = None,
-    over: Annotated[
-        str | None,
-        option("Time between two readings of counters, for example 1d.", "Load", advanced=True, metavar="TIME"),
-    ] = None,
-    disk: Annotated[
-        str | None,
-        option("Disk of the readings; default: the only one that was written.", "Load", advanced=True, metavar="NAME"),
-    ] = None,
-    flush_every: FlushEvery = 0,
+    asked_load: LoadOptions,
     dated: Annotated[
         bool,
         option(
@@ -106,28 +235,8 @@ def lifetime(
             "--registers",
         ),
     ] = False,
-    device: DeviceName = "nexus5",
-    settings: Settings = [],  # noqa: B006
-    capacity: Capacity = None,
-    ext_csd: ExtCsd = None,
-    ufs: Ufs = None,
-    like: Annotated[
-        str | None,
-        option(
-            "Preset for what registers do not state, such as latencies and erase limits; default: by kind and version.",
-            advanced=True,
-            metavar="DEVICE",
-            autocompletion=device_names,
-        ),
-    ] = None,
-    filled: Annotated[
-        float, option("Share of the capacity that holds other data, percent.", "State", advanced=True, min=0, max=100)
-    ] = FILLED_PCT,
-    used: Used = None,
-    limit_factor: Annotated[
-        float,
-        option("Factor within which the erase limits are known; 1: exactly.", "State", advanced=True, metavar="FACTOR"),
-    ] = LIMIT_FACTOR,
+    asked_device: DeviceOptions,
+    state: StateOptions,
     changes: Annotated[
         bool,
         option("Also simulate what would lengthen the life (over-provisioning, buffers, other parts), with its price."),
@@ -146,7 +255,7 @@ def lifetime(
     tried in another way. TB and GB are decimal.
     """
     paths = sources or []
-    daily_bytes = None if daily is None else _daily_bytes(daily)
+    daily_bytes = asked_load.daily_bytes()
     readings = [_dated(path) for path in paths] if dated else []
     found = trends(readings) if dated else []
     if dated and daily_bytes is None:
@@ -155,44 +264,38 @@ def lifetime(
     paths = [] if dated else paths
     trace = None
     if paths and not holds_counters(paths[0]):
-        _refuse_with_a_trace(pattern=pattern, size=size, span=span, over=over, disk=disk)
         opened = [reading.open(path) for path in paths]
         trace = opened[0] if len(opened) == 1 else combine(opened)
-        load = load_of_trace(trace, daily_bytes, flush_every)
     else:
         reading.refuse("this load")
-        load = _load_without_a_trace(paths, daily_bytes, pattern, size, span, over, disk, flush_every)
-    registers = read_registers(ext_csd, ufs) if ext_csd or ufs else None
+    load = asked_load.load(trace, paths, daily_bytes)
+    is_registers = asked_device.ext_csd or asked_device.ufs
+    registers = read_registers(asked_device.ext_csd, asked_device.ufs) if is_registers else None
     if dated:
         registers = max(readings, key=lambda reading: reading[0])[1]
-    start, notes = None, list[str]()
-    if registers is None:
-        configuration = configured(device, settings, capacity)
-    else:
-        if trace is not None:
-            _require_the_recorded_device(registers, trace)
-        made = registers.preset(like=like).device
-        configuration = _changed(made, settings, capacity)
-        start, notes = starting_wear(registers.report)
+    if registers is not None and trace is not None:
+        _require_the_recorded_device(registers, trace)
+    start, notes = (None, list[str]()) if registers is None else starting_wear(registers.report)
+    configuration = asked_device.configured(registers)
+    kept = None if images is None else str(images)
     with Counter(f"lifetime of {configuration.name}", "simulations") as counter:
         life = estimate_lifetime(
             configuration,
             load,
-            filled_pct=filled,
-            used=None if used is None else preconditioned("none", used, () if trace is None else (trace,)),
+            filled_pct=state.filled,
+            used=state.used_text(trace),
             registers=start,
             seeds=seeds,
-            limit_factor=limit_factor,
+            limit_factor=state.limit_factor,
             trace=trace,
-            images=None if images is None else str(images),
+            images=kept,
             jobs=jobs,
             progress=lambda done, total: counter(done, total, 0),
         )
         helps = []
         if changes:
-            kept = None if images is None else str(images)
             helps = lifetime_changes(
-                configuration, load, life, filled_pct=filled, registers=start, images=kept, jobs=jobs
+                configuration, load, life, filled_pct=state.filled, registers=start, images=kept, jobs=jobs
             )
     life.notes.extend(notes)
     if html is not None:
@@ -249,20 +352,6 @@ def _show(life: Lifetime, helps: list[LifetimeChange]) -> None:
         print_line(console, text, "dim")
 
 
-def _daily_bytes(text: str) -> float:
-    """Return a decimal amount, or the median of a fleet, in bytes per day."""
-    if match := _DECIMAL.fullmatch(text.strip()):
-        if amount := float(match[1]) * _POWERS[match[2].upper()]:
-            return amount
-    elif Path(text).is_file():
-        return daily_bytes_of_fleet(Path(text))
-    raise ConfigError(
-        f"`{text}` is no amount of bytes per day",
-        field="--daily",
-        hint="give a decimal amount such as 500MB or 5GB, or the table of a fleet (`emmclab fleet`)",
-    )
-
-
 def _bytes(text: str, name: str) -> int:
     """Return a size in bytes, in whole sectors."""
     amount = size_of(text)
@@ -271,71 +360,6 @@ def _bytes(text: str, name: str) -> int:
             f"`{text}` is no size of whole sectors of {_SECTOR_BYTES} bytes", field=name, hint="give for example 4KB"
         )
     return amount
-
-
-def _refuse_with_a_trace(**given: str | None) -> None:
-    for name, value in given.items():
-        if value is not None:
-            raise ConfigError(
-                f"--{name} has no effect with a trace, which has times, sizes and addresses of its own",
-                field=f"--{name}",
-                hint="leave it out",
-            )
-
-
-def _load_without_a_trace(
-    paths: list[Path],
-    daily_bytes: float | None,
-    addresses: str | None,
-    size: str | None,
-    span: str | None,
-    over: str | None,
-    disk: str | None,
-    flush_every: int,
-) -> Load:
-    """Return the load of disk counters, or of an amount alone."""
-    if addresses not in (None, "random", "sequential"):
-        raise ConfigError(f"there is no pattern `{addresses}`", field="--pattern", hint="give random or sequential")
-    is_sequential = addresses == "sequential"
-    span_bytes = _bytes(span or _SPAN, "--span")
-    if not paths:
-        if daily_bytes is None:
-            raise ConfigError(
-                "there is no source", field="SOURCE", hint="give a trace, readings of counters or --daily"
-            )
-        for name, value in (("--over", over), ("--disk", disk)):
-            if value is not None:
-                raise ConfigError(f"{name} has no effect without readings of counters", field=name, hint="leave it out")
-        write_bytes = _bytes(size or _SIZE, "--size")
-        return load_of_pattern(
-            daily_bytes, is_sequential=is_sequential, size=write_bytes, span=span_bytes, flush_every=flush_every
-        )
-    if len(paths) > 2:
-        raise ConfigError(
-            f"there are {len(paths)} files of counters, and two readings are needed",
-            field="SOURCE",
-            hint="give the first and the last",
-        )
-    grown = growth(paths, disk, None if over is None else parse_duration(over, "--over"))
-    mean = max(_SECTOR_BYTES, round(grown.bytes_written / grown.writes / _SECTOR_BYTES) * _SECTOR_BYTES)
-    counted = grown.bytes_written / grown.seconds * 86_400
-    return load_of_pattern(
-        counted if daily_bytes is None else daily_bytes,
-        is_sequential=is_sequential,
-        size=mean if size is None else _bytes(size, "--size"),
-        span=span_bytes,
-        flush_every=flush_every or (round(grown.writes / grown.flushes) or 1 if grown.flushes else 0),
-        origin="given" if daily_bytes is not None else f"counted over {grown.seconds / 3600:,.3g} h",
-        name=f"the counters of {grown.disk or paths[0].name}",
-        is_mean_size=size is None,
-    )
-
-
-def _changed(device: Device, settings: list[str], capacity: str | None) -> Device:
-    """Return the device of registers with these settings."""
-    values = dict(setting.partition("=")[::2] for setting in settings)
-    changed = device.set(values) if values else device
-    return changed if capacity is None else changed.with_capacity(capacity)
 
 
 def _require_the_recorded_device(registers: Registers, trace: Trace) -> None:
