@@ -2,15 +2,22 @@
 
 import contextlib
 import math
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import as_completed, wait
 from dataclasses import asdict, dataclass
 from os import fspath
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from emmclab.advice.device_state import State, collects, daily_bytes_of, settle, state_of_life
+from emmclab.advice.device_state import (
+    IMAGES_BYTES,
+    State,
+    collects,
+    daily_bytes_of,
+    settle,
+    shared_images,
+    state_of_life,
+)
 from emmclab.advice.journal_modes import JournalAdvice, advise_journal
 from emmclab.advice.lifetime_load import DAY_S, RATES, YEAR_S
 from emmclab.comparison.seed_statistics import is_random_run, order_of, untested
@@ -330,8 +337,6 @@ def _changes(option: Option, values: dict[str, str]) -> bool:
     return any(values.get(key, "").strip('"') != str(value) for key, value in option.settings.items())
 
 
-#: Maximum memory for images of preconditioned devices that several runs share, in bytes.
-_IMAGES_BYTES = 4 << 30
 #: Assumed erase limit of a block with one bit per cell, as in the preset emmc51-cache.
 _SLC_ERASES = 30_000
 
@@ -386,7 +391,10 @@ def advise(
     candidates = options(device)
     advices, refused = [], {}
     run_options = cast("RunOptions", replay)
-    with _shared(run_options), threads(jobs) as pool:
+    own_images = run_options.get("images")
+    with shared_images(None if own_images is None else fspath(own_images)) as folder, threads(jobs) as pool:
+        if own_images is None:
+            run_options["images"], run_options["images_limit"] = folder, IMAGES_BYTES
         is_collecting = collects(device)
 
         def as_it_is_in(precondition: str | Path) -> Result:
@@ -447,17 +455,6 @@ def advise(
         journal = advise_journal(device, traces, as_it_is.by_seed, life_gb, **run_options)
     ranked = sorted(advices, key=lambda advice: (not advice.trusted, _order(advice, by), advice.option))
     return Advised(base, as_it_is.life, ranked, refused, by, journal, as_it_is.values(by), state)
-
-
-@contextlib.contextmanager
-def _shared(replay: RunOptions) -> Iterator[None]:
-    """Make all runs share preconditioned devices, in the `images` folder or in a temporary one."""
-    if replay.get("images") is not None:
-        yield
-        return
-    with tempfile.TemporaryDirectory(prefix="emmclab-advise-") as folder:
-        replay["images"], replay["images_limit"] = folder, _IMAGES_BYTES
-        yield
 
 
 class _Image(NamedTuple):

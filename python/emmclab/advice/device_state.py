@@ -1,7 +1,9 @@
 """Chooses how devices are preconditioned before options are compared: as requested, or to match the recording."""
 
+import contextlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +24,9 @@ NEW = "none"
 STEADY = "steady"
 #: Device states that are tried, the simplest first: by kind of data, then by amount.
 STATES = (NEW, "sequential:50", "sequential:90", "random:50", "random:90", USED)
+
+#: Maximum size of the images of preconditioned devices, bytes.
+IMAGES_BYTES = 4 << 30
 
 #: Maximum difference between the simulated and the recorded mean response that counts as a match, in percent.
 MEETS_PCT = 10.0
@@ -262,3 +267,13 @@ def parse_text(precondition: str) -> str:
     """
     parsed = parse_precondition(precondition)
     return precondition if isinstance(parsed, Path) else parsed.text
+
+
+@contextlib.contextmanager
+def shared_images(images: str | None) -> Iterator[str]:
+    """Provide the folder of preconditioned devices, which the runs share."""
+    if images is not None:
+        yield images
+        return
+    with tempfile.TemporaryDirectory(prefix="emmclab-images-") as folder:
+        yield folder

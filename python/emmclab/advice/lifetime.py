@@ -4,14 +4,13 @@ A load is replayed until the device works at a constant rate. The erases of each
 that the host can write (TBW) and the years at the daily amount of the load. Each assumption is then varied.
 """
 
-import contextlib
 import math
-import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from emmclab.advice.device_state import IMAGES_BYTES, shared_images
 from emmclab.advice.lifetime_load import DAY_S, YEAR_S, Load, hours_text
 from emmclab.advice.wear_rate import SLC_KINDS, STEADY_PCT, KindRate, WearRate, WearSimulator
 from emmclab.comparison.seed_statistics import is_random
@@ -35,8 +34,6 @@ _OTHER_FILL_PCT = 95
 _FLUSH_EVERY = 8
 #: Hours of use in a day that are tried for a recording that is shorter than a day.
 _HOURS_OF_USE = 8
-#: Maximum size of the images of preconditioned devices, bytes.
-_IMAGES_BYTES = 4 << 30
 #: Names of the life-time registers of flash in SLC mode (type A) and of other flash (type B).
 REGISTERS = {
     "emmc": ("DEVICE_LIFE_TIME_EST_TYP_A", "DEVICE_LIFE_TIME_EST_TYP_B"),
@@ -255,7 +252,7 @@ def estimate_lifetime(
 
         def simulator(seed: int, precondition: str) -> WearSimulator:
             options: RunOptions = {"precondition": precondition, "seed": seed, "percentiles": [99]}
-            return WearSimulator(device, {**options, "images": folder, "images_limit": _IMAGES_BYTES})
+            return WearSimulator(device, {**options, "images": folder, "images_limit": IMAGES_BYTES})
 
         base = pool.submit(simulator(1, state).measure, load).result()
         trials = _trials(load, base, filled_pct if used is None else None)
@@ -521,13 +518,3 @@ def _require_limit(settings: Mapping[str, Any], name: str) -> None:
             field="geometry.block_groups.0.erase_limit",
             hint="give the limit of its flash, for example --set geometry.block_groups.0.erase_limit=3000",
         )
-
-
-@contextlib.contextmanager
-def shared_images(images: str | None) -> Iterator[str]:
-    """Provide the folder of preconditioned devices, which the runs share."""
-    if images is not None:
-        yield images
-        return
-    with tempfile.TemporaryDirectory(prefix="emmclab-lifetime-") as folder:
-        yield folder

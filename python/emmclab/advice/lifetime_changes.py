@@ -4,7 +4,8 @@ import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
-from emmclab.advice.lifetime import Lifetime, StartingWear, shared_images, starting_wear_of, years_left
+from emmclab.advice.device_state import shared_images
+from emmclab.advice.lifetime import Lifetime, StartingWear, starting_wear_of, years_left
 from emmclab.advice.lifetime_load import DAY_S, Load
 from emmclab.advice.wear_rate import WearSimulator
 from emmclab.errors import ConfigError, EmmclabError
