@@ -131,6 +131,13 @@ def test_when_writes_complete_is_the_same_words_in_a_run_and_in_its_explanation(
         assert f"Here: writes complete {words}." in described
 
 
+def test_a_device_is_explained_with_the_erase_limit_of_each_kind_of_block() -> None:
+    text = emmclab("explain", "emmc51-cache").stdout
+    # 4 planes of 1,532 blocks, of which 40 are in SLC mode.
+    assert re.search(r"TLC +5,968 +3,000", text) and re.search(r"SLC cache +160 +30,000", text)
+    assert re.search(r"MLC, pages of 16 KB +7,672 +3,000", emmclab("explain", "nexus5").stdout)
+
+
 def test_an_option_of_any_command_is_explained() -> None:
     output = emmclab_json("explain", "--used")
     assert [row["option"] for row in output] == ["--used"]

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from emmclab.advice.lifetime_load import DAY_S, Load
 from emmclab.errors import ConfigError
-from emmclab.runtime.document import decimal_size
+from emmclab.runtime.document import TextTable, decimal_size
 from emmclab.simulation.device import Device
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_text import ended_early
 from emmclab.simulation.run_options import RunOptions
+from emmclab.traces.workload import pattern
 
 #: First words of the kinds of blocks in SLC mode, as the wear of a result names them.
 SLC_KINDS = ("WriteBooster", "SLC", "enhanced area", "conventional zones")
@@ -105,6 +106,16 @@ class _Flash(NamedTuple):
 
     block_bytes: float
     erase_limit: int | None
+
+
+def erase_limits(device: Device) -> TextTable:
+    """Return the erase limit of each kind of block of a device."""
+    kinds = device.simulate(pattern(1, reads_pct=100, size=4096, span=4096)).wear.kinds
+    rows = [
+        [kind.kind, f"{kind.blocks:,}", "none stated" if kind.erase_limit is None else f"{kind.erase_limit:,}"]
+        for kind in kinds
+    ]
+    return TextTable("Erase limits by kind of block", ["Kind", "Blocks", "Erase limit"], rows)
 
 
 def _flash(device: Device) -> list[_Flash]:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab import _core
+from emmclab.advice.wear_rate import erase_limits
 from emmclab.calibration.register_files import holds_registers
 from emmclab.calibration.registers import registers
 from emmclab.cli.command import command
@@ -33,7 +34,7 @@ from emmclab.cli.preset import explain_registers, show_recorded
 from emmclab.cli.progress import Meter
 from emmclab.cli.show_profile import show_activity
 from emmclab.cli.simulation_options import Capacity, configured
-from emmclab.cli.tables import framed, print_line, show_explained
+from emmclab.cli.tables import framed, print_line, show_explained, show_table
 from emmclab.core_types import ClockJumpRow, RecordedActivity
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.document import Row, size
@@ -292,7 +293,10 @@ def _explain_device(device: Device, as_json: bool, *, changed: bool) -> None:
     console = stdout()
     show_explained(console, table, meanings)
     console.print()
-    if changed or not device.capabilities.ext_csd:
+    if changed:
+        return
+    show_table(console, erase_limits(device))
+    if not device.capabilities.ext_csd:
         return
     register = framed("Capabilities, as its EXT_CSD register reports them", "Field", "Byte", "Value", words=5)
     for field in device.capabilities.ext_csd:
