@@ -271,7 +271,7 @@ def test_dated_registers_are_compared_with_the_simulated_device(tmp_path: Path) 
 def test_changes_are_ranked_by_the_years_gained_and_have_a_price() -> None:
     device = ("--device", "emmc51-cache", "--capacity", "4GB", "--seeds", "1")
     life = emmclab_json("lifetime", "--daily", "1GB", "--flush-every", "1", *device, "--changes")
-    gained = [change["gained_years"] for change in life["changes"]]
+    gained = [change["gained_years"] for change in life["changes"] if change["years"] is not None]
     assert gained == sorted(gained, reverse=True) and all(change["price"] for change in life["changes"])
     factors = {change["name"]: change["years"] / life["years"]["value"] for change in life["changes"]}
     # Twice as many SLC blocks are erased half as often. Eight writes of 4 KB at once fill two pages of 16 KB.

@@ -1,13 +1,15 @@
 """What would lengthen the life of a device under a load: changes of device, state and load, each with its price."""
 
+import tempfile
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from emmclab.advice.device_state import shared_images
 from emmclab.advice.lifetime import Lifetime, StartingWear, starting_wear_of, years_left
-from emmclab.advice.lifetime_load import DAY_S, Load
-from emmclab.advice.wear_rate import WearSimulator
+from emmclab.advice.lifetime_load import DAY_S, Load, Writer
+from emmclab.advice.wear_rate import WearRate, WearSimulator
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.runtime.document import size
 from emmclab.runtime.threads import threads
@@ -19,8 +21,6 @@ _MORE_SPARE_PCT = 7
 _LARGER_BUFFER_KB = 4096
 #: Share of the capacity that is kept free in addition, in percent.
 _MORE_FREE_PCT = 25
-#: Number of writes that an application writes at once.
-_BATCHED = 8
 #: Other devices of the same interface that are tried at the same capacity.
 _OTHERS = {"emmc": ("emmc51-tlc", "emmc51-cache"), "ufs": ("ufs22", "ufs31", "ufs40")}
 
@@ -34,10 +34,6 @@ class LifetimeChange:
     years: float | None
     gained_years: float | None
     price: str
-
-    def to_dict(self) -> dict[str, object]:
-        """Return all fields as JSON values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -79,16 +75,11 @@ def _candidates(device: Device, load: Load, filled_pct: float) -> Iterator[_Cand
         about = f"{filled_pct - _MORE_FREE_PCT:g} % of the capacity hold data, and the rest is trimmed"
         price = f"{_MORE_FREE_PCT} % of the capacity stay free"
         yield _Candidate("free space", about, lambda: device, load, filled_pct - _MORE_FREE_PCT, price)
-    if load.batched is not None:
-        batched = load.batched(_BATCHED)
-        at_risk_s = _BATCHED * load.write_bytes / load.daily_bytes * DAY_S
-        price = f"the application loses up to {at_risk_s:,.3g} s of data with the power"
-        yield _Candidate("batching", f"{_BATCHED} writes at once", lambda: device, batched, filled_pct, price)
     for name in _OTHERS[settings["interface"]["kind"]]:
         if not device.name.startswith(name):
             yield _Candidate(
                 name,
-                "another device of the same capacity",
+                "",
                 lambda name=name: Device.preset(name).with_capacity(device.capacity_bytes),  # type: ignore[misc]
                 load,
                 filled_pct,
@@ -97,57 +88,124 @@ def _candidates(device: Device, load: Load, filled_pct: float) -> Iterator[_Cand
             )
 
 
-def lifetime_changes(
+@dataclass(frozen=True)
+class WriterWear:
+    """A process or file with what it writes in a day, and its part of the wear."""
+
+    name: str
+    about: str
+    daily_bytes: float
+    #: Share of all bytes that are written, in percent.
+    bytes_pct: float
+    mean_kb: float
+    small_pct: float | None
+    sequential_pct: float | None
+    #: Part of the wear of the blocks that end first, simulated without its writes, in percent; None if not simulated.
+    wear_pct: float | None
+
+
+@dataclass(frozen=True)
+class Remedies:
+    """What would lengthen a life, by the years gained, and who writes, the largest first; empty if it is not known."""
+
+    changes: Sequence[LifetimeChange] = ()
+    writers: Sequence[WriterWear] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """Return all fields as JSON values."""
+        return {"changes": [asdict(one) for one in self.changes], "writers": [asdict(one) for one in self.writers]}
+
+
+def remedies(
     device: Device,
     load: Load,
     life: Lifetime,
     *,
     filled_pct: float,
+    used: str | None = None,
     registers: StartingWear | None = None,
     images: str | None = None,
     jobs: int = 0,
-) -> list[LifetimeChange]:
-    """Simulate each change under the same load; return them by the years gained, impossible ones last.
+) -> Remedies:
+    """Simulate each change under the same load, and the load without each of its largest writers.
+
+    Changes are in the order of the years gained, those that are impossible or not known last.
 
     Args:
         device: the device of the estimate.
         load: its load.
         life: the estimate.
         filled_pct: share of the capacity that holds other data, in percent; with less capacity, the share grows.
+        used: state of a used device, in place of `filled_pct`.
         registers: wear so far, which another part does not have.
         images: folder for preconditioned devices; None for a temporary one.
         jobs: number of simulations at a time; 0 for one per processor.
     """
 
-    def years(candidate: _Candidate) -> tuple[float, float]:
-        """Return the years with a change, and the change of the capacity in percent."""
+    def measured(candidate: _Candidate) -> tuple[WearRate, float]:
+        """Return the wear with a change, and the change of the capacity in percent."""
         changed = candidate.device()
         filled = candidate.filled_pct * device.capacity_bytes / changed.capacity_bytes
         if filled > 100:
             raise ConfigError("its data would not fit the smaller capacity")
-        simulator = WearSimulator(changed, {"precondition": f"sequential:{filled:g}", "seed": 1, "images": folder})
+        state = used or f"sequential:{filled:g}"
+        simulator = WearSimulator(changed, {"precondition": state, "seed": 1, "images": folder})
         passes = 2 * max(1, round(life.passes * load.pass_bytes / candidate.load.pass_bytes / 2))
-        rate = simulator.measure(candidate.load, passes)
-        start = registers if candidate.is_same_part else None
-        return (
-            years_left(rate, candidate.load, start or starting_wear_of(rate, None)),
-            100 * (changed.capacity_bytes / device.capacity_bytes - 1),
-        )
+        return simulator.measure(candidate.load, passes), 100 * (changed.capacity_bytes / device.capacity_bytes - 1)
 
-    candidates = list(_candidates(device, load, filled_pct))
-    with shared_images(images) as folder, threads(jobs) as pool:
-        futures = [pool.submit(years, candidate) for candidate in candidates]
-        found = []
+    with (
+        shared_images(images) as folder,
+        tempfile.TemporaryDirectory(prefix="emmclab-loads-") as loads,
+        threads(jobs) as pool,
+    ):
+        candidates, found = list(_candidates(device, load, filled_pct)), list[LifetimeChange]()
+        if used is not None:
+            candidates = [one for one in candidates if one.filled_pct == filled_pct]
+        for change in load.changes(Path(loads)) if load.changes is not None else ():
+            name, about, changed, price = change.name, change.about, change.load, change.price
+            if changed is None:
+                found.append(LifetimeChange(name, about, None, None, price))
+            else:
+                candidates.append(_Candidate(name, about, lambda: device, changed, filled_pct, price))
+        writers = load.writers(Path(loads)) if load.writers is not None else ()
+        spared = {
+            one.name: pool.submit(measured, _Candidate(one.name, "", lambda: device, one.without, filled_pct))
+            for one in writers
+            if one.without is not None
+        }
+        futures = [pool.submit(measured, candidate) for candidate in candidates]
         for candidate, future in zip(candidates, futures, strict=True):
             try:
-                value, capacity_pct = future.result()
+                rate, capacity_pct = future.result()
             except EmmclabError as error:
                 found.append(LifetimeChange(candidate.name, candidate.about, None, None, f"not possible: {error}"))
                 continue
+            start = (registers if candidate.is_same_part else None) or starting_wear_of(rate, used)
+            value = years_left(rate, candidate.load, start)
             costs = f"{capacity_pct:+.1f} % of the capacity" if abs(capacity_pct) >= 0.05 else ""
             price = "; ".join(filter(None, (costs, candidate.price))) or "none"
             found.append(LifetimeChange(candidate.name, candidate.about, value, value - life.years.value, price))
-    if load.batched is None:
-        reason = "not known: a trace does not show what the application can write together; record it with the change"
-        found.append(LifetimeChange("batching", f"{_BATCHED} writes at once", None, None, reason))
-    return sorted(found, key=lambda one: -(one.gained_years if one.gained_years is not None else float("-inf")))
+        without = {name: future.result()[0] for name, future in spared.items()}
+        worn = [_writer_wear(writer, load, life, without.get(writer.name)) for writer in writers]
+    found.sort(key=lambda one: -(one.gained_years if one.gained_years is not None else float("-inf")))
+    return Remedies(found, worn)
+
+
+def _writer_wear(writer: Writer, load: Load, life: Lifetime, without: WearRate | None) -> WriterWear:
+    share = None
+    if without is not None and writer.without is not None:
+        ends = next(kind for kind in life.kinds if kind.kind == life.ends_first)
+        spared = next(kind for kind in without.kinds if kind.kind == life.ends_first)
+        share = 100 - 100 * 100 * spared.share * writer.without.passes_per_year / ends.used_per_year_pct
+    elif writer.written == load.pass_bytes:
+        share = 100.0
+    return WriterWear(
+        writer.name,
+        writer.about,
+        load.daily_bytes * writer.written / load.pass_bytes,
+        100 * writer.written / load.pass_bytes,
+        writer.written / writer.requests / 1024,
+        writer.small_pct,
+        writer.sequential_pct,
+        share,
+    )

@@ -1,7 +1,8 @@
 """What is written to a device whose lifetime is estimated: a trace, a pattern, and how much of it in a day."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from emmclab.errors import ConfigError
 from emmclab.runtime.document import decimal_size
@@ -14,10 +15,47 @@ YEAR_S = 365.25 * DAY_S
 _PASS_REQUESTS = 1024
 #: Size of the smallest usual write of a file system, bytes.
 _SMALL = 4096
+#: Size of a usual page of flash, bytes.
+SMALL_BYTES = 16_384
 #: Factor on the rate of arrivals that puts the writes of a day into an hour.
 _WITHIN_AN_HOUR = 24.0
+#: Number of writes that an application writes at once, if it batches them.
+_BATCHED = 8
 #: Range of the option `rate` of a run.
 RATES = (1e-6, 1e6)
+
+
+@dataclass(frozen=True)
+class LoadChange:
+    """A change of the software that writes a load, with its price; without a load, `price` is the reason."""
+
+    name: str
+    about: str
+    load: "Load | None"
+    price: str
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A process or file that writes a part of a load.
+
+    Attributes:
+        name: name of the process or file.
+        about: what it is, if its name does not tell it.
+        written: bytes that it writes in a pass.
+        requests: number of its writes in a pass.
+        small_pct: share of its writes that are smaller than a usual page of flash, in percent; None if not known.
+        sequential_pct: share of its writes that begin where its previous one ended, in percent; None if not known.
+        without: the load without its writes; None if it is not known.
+    """
+
+    name: str
+    about: str
+    written: float
+    requests: int
+    small_pct: float | None
+    sequential_pct: float | None
+    without: "Load | None" = None
 
 
 @dataclass(frozen=True)
@@ -37,8 +75,8 @@ class Load:
         is_random: whether the trace depends on the seed.
         touched_bytes: bytes of the addresses that are written; None if not known.
         hours: recorded time that stands for a day, in hours; None if the daily amount is given.
-        write_bytes: bytes of each write of a pattern; 0 for a trace.
-        batched: returns the load with so many writes of a pattern at once; None for a trace.
+        changes: returns what other software would write; a folder holds its requests.
+        writers: returns who writes, the largest first; empty if it is not known.
         others: loads that are equally possible, each with the assumption and what is assumed here and there.
     """
 
@@ -54,8 +92,8 @@ class Load:
     is_random: bool = False
     touched_bytes: float | None = None
     hours: float | None = None
-    write_bytes: int = 0
-    batched: Callable[[int], "Load"] | None = None
+    changes: Callable[[Path], Iterable["LoadChange"]] | None = None
+    writers: Callable[[Path], Sequence["Writer"]] | None = None
     others: tuple[tuple[str, str, str, "Load"], ...] = ()
 
     @property
@@ -159,14 +197,22 @@ def load_of_pattern(
             touched_bytes=float(span),
         )
 
-    def batched(writes: int) -> Load:
-        return load_of_pattern(
+    def changes(_folder: Path) -> Iterable[LoadChange]:
+        batched = load_of_pattern(
             daily_bytes,
             is_sequential=is_sequential,
-            size=writes * size,
+            size=_BATCHED * size,
             span=span,
-            flush_every=max(1, flush_every // writes) if flush_every else 0,
+            flush_every=max(1, flush_every // _BATCHED) if flush_every else 0,
         )
+        at_risk_s = _BATCHED * size / daily_bytes * DAY_S
+        price = f"the application loses up to {at_risk_s:,.3g} s of data with the power"
+        yield LoadChange("batching", f"{_BATCHED} writes at once", batched, price)
+        reason = (
+            "not known: an amount does not say what is a journal or which program writes; give a recording or --app"
+        )
+        for name in ("commit interval", "write-ahead log", "noatime", "log2ram"):
+            yield LoadChange(name, "", None, reason)
 
     words = ("sequential", "random") if is_sequential else ("random", "sequential")
     load = made(sequential=is_sequential, size=size)
@@ -183,7 +229,7 @@ def load_of_pattern(
     if is_mean_size and size > _SMALL:
         small = made(sequential=is_sequential, size=_SMALL)
         others.append(("sizes", f"all writes have the mean size of {size / 1024:g} KB", "they have 4 KB", small))
-    return replace(load, others=tuple(others), write_bytes=size, batched=batched)
+    return replace(load, others=tuple(others), changes=changes)
 
 
 def hours_text(hours: float) -> str:

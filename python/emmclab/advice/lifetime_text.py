@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 from emmclab.advice.lifetime import REGISTERS, Assumption, Interval, Lifetime
-from emmclab.advice.lifetime_changes import LifetimeChange
-from emmclab.advice.lifetime_load import YEAR_S
+from emmclab.advice.lifetime_changes import LifetimeChange, Remedies, WriterWear
+from emmclab.advice.lifetime_load import SMALL_BYTES, YEAR_S
 from emmclab.advice.wear_rate import SLC_KINDS, WAF_PARTS
 from emmclab.runtime.document import (
     Cell,
+    Cells,
     Column,
     TextTable,
     change_pct,
@@ -21,6 +22,8 @@ from emmclab.simulation.result_text import state_text
 #: Years beyond which wear does not end a device: data sheets of consumer parts promise ten years or less.
 _LONG = 20.0
 _STYLE = "matrix folds numbers"
+#: Number of writers that are listed.
+_MOST_WRITERS = 8
 
 
 def years_text(years: float) -> str:
@@ -210,7 +213,46 @@ def _gain_text(change: LifetimeChange) -> str:
     return "none" if abs(gained) < years / 1000 else f"{'-' if gained < 0 else ''}{years_text(abs(gained))}"
 
 
-def tables(life: Lifetime, changes: Sequence[LifetimeChange] = ()) -> list[TextTable]:
+def writers_table(writers: Sequence[WriterWear]) -> TextTable:
+    """Return who writes, and the part of the wear that the largest of them cause."""
+
+    def pct(value: float | None) -> str:
+        return "–" if value is None else significant(value)
+
+    rows: list[Cells] = [
+        [
+            Cell(one.name, one.about),
+            significant(one.daily_bytes / 1e9),
+            pct(one.bytes_pct),
+            significant(one.mean_kb),
+            pct(one.small_pct),
+            pct(one.sequential_pct),
+            pct(one.wear_pct),
+        ]
+        for one in writers[:_MOST_WRITERS]
+    ]
+    headings: list[str | Column] = ["Writer", Column("A day", "GB"), Column("Bytes", "%"), Column("Mean write", "KB")]
+    headings += [Column("Small", "%"), Column("Sequential", "%"), Column("Wear", "%")]
+    return TextTable("Who writes", headings, rows, style=_STYLE)
+
+
+def notes_of(helps: Remedies) -> list[str]:
+    """Return what the changes are, and what the table of writers shows."""
+    texts = [f"{one.name}: {one.about}" for one in helps.changes if one.about and one.years is not None]
+    if helps.writers:
+        texts += [f"{one.name}: {one.about}" for one in helps.writers[:_MOST_WRITERS] if one.about]
+        texts.append(
+            f"Who writes: small writes have less than {SMALL_BYTES // 1024} KB. Wear: by simulation without the writes "
+            "of this writer, of the blocks that wear out first; the parts need not add up to 100 %. –: not simulated, "
+            "or not known."
+        )
+    elif helps.changes:
+        texts.append("Who writes is not known: the source holds neither processes nor files.")
+    return texts
+
+
+def tables(life: Lifetime, helps: Remedies | None = None) -> list[TextTable]:
     """Return all tables in the order of their importance."""
-    help_table = [changes_table(changes)] if changes else []
-    return [kinds_table(life), waf_table(life), registers_table(life), *help_table, assumptions_table(life)]
+    help_tables = [] if helps is None or not helps.changes else [changes_table(helps.changes)]
+    help_tables += [] if helps is None or not helps.writers else [writers_table(helps.writers)]
+    return [kinds_table(life), waf_table(life), registers_table(life), *help_tables, assumptions_table(life)]

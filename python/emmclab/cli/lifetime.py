@@ -1,16 +1,17 @@
 """`emmclab lifetime SOURCE`."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 from emmclab.advice.lifetime import FILLED_PCT, LIMIT_FACTOR, Lifetime, estimate_lifetime, starting_wear
-from emmclab.advice.lifetime_changes import LifetimeChange, lifetime_changes
+from emmclab.advice.lifetime_changes import Remedies, remedies
 from emmclab.advice.lifetime_load import Load, load_of_pattern, load_of_trace
-from emmclab.advice.lifetime_text import bounds, cautions, headline, most_important, remarks, tables
+from emmclab.advice.lifetime_text import bounds, cautions, headline, most_important, notes_of, remarks, tables
 from emmclab.advice.register_wear import RegisterTrend, trends, trends_headline, trends_table
+from emmclab.advice.software_changes import changes_of_trace, writers_of_trace
 from emmclab.calibration.registers import Registers
 from emmclab.calibration.registers import registers as read_any_registers
 from emmclab.cli.command import command
@@ -97,7 +98,12 @@ class LoadOptions:
                     field=f"--{name}",
                     hint="leave it out",
                 )
-        return load_of_trace(trace, daily_bytes, self.flush_every)
+        recorded = load_of_trace(trace, daily_bytes, self.flush_every)
+        return replace(
+            recorded,
+            changes=lambda folder: changes_of_trace(trace, recorded, folder),
+            writers=lambda folder: writers_of_trace(trace, recorded, folder),
+        )
 
     def daily_bytes(self) -> float | None:
         """Return a decimal amount, or the median of a fleet, in bytes per day; None if not given."""
@@ -239,7 +245,7 @@ def lifetime(
     state: StateOptions,
     changes: Annotated[
         bool,
-        option("Also simulate what would lengthen the life (over-provisioning, buffers, other parts), with its price."),
+        option("Also simulate what would lengthen the life (device, file system, other parts), and who writes."),
     ] = False,
     seeds: Annotated[int, option("Number of seeds, where a run has random choices.", advanced=True, min=1)] = 3,
     images: Images = None,
@@ -292,10 +298,17 @@ def lifetime(
             jobs=jobs,
             progress=lambda done, total: counter(done, total, 0),
         )
-        helps = []
+        helps = Remedies()
         if changes:
-            helps = lifetime_changes(
-                configuration, load, life, filled_pct=state.filled, registers=start, images=kept, jobs=jobs
+            helps = remedies(
+                configuration,
+                load,
+                life,
+                filled_pct=state.filled,
+                used=state.used_text(trace),
+                registers=start,
+                images=kept,
+                jobs=jobs,
             )
     life.notes.extend(notes)
     if html is not None:
@@ -308,7 +321,7 @@ def lifetime(
     elif as_json:
         for text in cautions(life):
             print_stderr(f"warning: {text}")
-        print_json(life.to_dict() | ({"changes": [one.to_dict() for one in helps]} if changes else {}))
+        print_json(life.to_dict() | (helps.to_dict() if changes else {}))
     else:
         _show(life, helps)
 
@@ -336,7 +349,7 @@ def _show_trends(found: list[RegisterTrend], life: Lifetime | None, as_json: boo
     print_line(console, "Each reading is an interval of 10 %; the bounds hold for a constant rate.", "dim")
 
 
-def _show(life: Lifetime, helps: list[LifetimeChange]) -> None:
+def _show(life: Lifetime, helps: Remedies) -> None:
     console = stdout()
     for text in cautions(life):
         print_line(console, f"warning: {text}", "yellow")
@@ -348,7 +361,7 @@ def _show(life: Lifetime, helps: list[LifetimeChange]) -> None:
     for table in tables(life, helps):
         show_table(console, table)
     console.print()
-    for text in remarks(life):
+    for text in (*notes_of(helps), *remarks(life)):
         print_line(console, text, "dim")
 
 

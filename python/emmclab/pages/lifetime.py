@@ -1,13 +1,21 @@
 """The page of `emmclab lifetime`."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import altair as alt
 
 from emmclab.advice.lifetime import Lifetime
-from emmclab.advice.lifetime_changes import LifetimeChange
-from emmclab.advice.lifetime_text import bounds, cautions, headline, most_important, remarks, tables, years_text
+from emmclab.advice.lifetime_changes import Remedies
+from emmclab.advice.lifetime_text import (
+    bounds,
+    cautions,
+    headline,
+    most_important,
+    notes_of,
+    remarks,
+    tables,
+    years_text,
+)
 from emmclab.pages.assemble import Head, Notice, Provenance, Tile, assemble
 from emmclab.pages.plots import Chart, Rows, chart_of, figure
 from emmclab.runtime.document import Note, Section, decimal_size, significant
@@ -28,7 +36,7 @@ def _used(rows: Rows) -> Chart:
     )
 
 
-def write_lifetime(life: Lifetime, html: Path, changes: Sequence[LifetimeChange] = ()) -> None:
+def write_lifetime(life: Lifetime, html: Path, helps: Remedies) -> None:
     """Write the page; equal estimates produce equal bytes."""
     end = life.years.value
     rows = [
@@ -48,10 +56,10 @@ def write_lifetime(life: Lifetime, html: Path, changes: Sequence[LifetimeChange]
         Tile("WAF", significant(life.waf)),
         Tile("Ends first", life.ends_first),
     ]
-    parts = [part for table in tables(life, changes) for part in table.titled()]
+    parts = [part for table in tables(life, helps) for part in table.titled()]
     sections = [
         Section("estimate", "The estimate", parts, nav="Estimate"),
-        Section("method", "Method", [Note(text) for text in remarks(life)], nav="Method"),
+        Section("method", "Method", [Note(text) for text in (*notes_of(helps), *remarks(life))], nav="Method"),
     ]
     lead = [f"{text}." for text in (*bounds(life), most_important(life)) if text]
     head = Head(
