@@ -273,7 +273,7 @@ def test_changes_are_ranked_by_the_years_gained_and_have_a_price() -> None:
     life = emmclab_json("lifetime", "--daily", "1GB", "--flush-every", "1", *device, "--changes")
     gained = [change["gained_years"] for change in life["changes"] if change["years"] is not None]
     assert gained == sorted(gained, reverse=True) and all(change["price"] for change in life["changes"])
-    factors = {change["name"]: change["years"] / life["years"]["value"] for change in life["changes"]}
+    factors = {one["name"]: (one["years"] or 0) / life["years"]["value"] for one in life["changes"]}
     # Twice as many SLC blocks are erased half as often. Eight writes of 4 KB at once fill two pages of 16 KB.
     assert factors["SLC cache"] == pytest.approx(2, rel=0.05)
     assert factors["batching"] == pytest.approx(4, rel=0.05)
@@ -293,6 +293,13 @@ def test_a_page_has_the_answer_and_the_registers(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     text = page.read_text()
     assert "bDeviceLifeTimeEstA" in text and done.stdout.splitlines()[0].partition(":")[0] in text
+
+
+def test_an_sd_card_has_no_life_time_registers() -> None:
+    card = ("--device", "sandisk-extreme-a2", "--capacity", "4GB", "--seeds", "1")
+    done = emmclab("lifetime", "--daily", "5GB", "--size", "64KB", *card, "--changes")
+    assert done.returncode == 0, done.stderr
+    assert "Life-time registers" not in done.stdout and "sandisk-extreme-a1" in done.stdout
 
 
 def test_registers_of_another_device_than_the_recorded_one_are_refused(tmp_path: Path) -> None:

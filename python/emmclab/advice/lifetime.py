@@ -34,7 +34,7 @@ _OTHER_FILL_PCT = 95
 _FLUSH_EVERY = 8
 #: Hours of use in a day that are tried for a recording that is shorter than a day.
 _HOURS_OF_USE = 8
-#: Names of the life-time registers of flash in SLC mode (type A) and of other flash (type B).
+#: Names of the life-time registers of flash in SLC mode (type A) and of other flash (type B); SD cards have none.
 REGISTERS = {
     "emmc": ("DEVICE_LIFE_TIME_EST_TYP_A", "DEVICE_LIFE_TIME_EST_TYP_B"),
     "ufs": ("bDeviceLifeTimeEstA", "bDeviceLifeTimeEstB"),

@@ -22,7 +22,11 @@ _LARGER_BUFFER_KB = 4096
 #: Share of the capacity that is kept free in addition, in percent.
 _MORE_FREE_PCT = 25
 #: Other devices of the same interface that are tried at the same capacity.
-_OTHERS = {"emmc": ("emmc51-tlc", "emmc51-cache"), "ufs": ("ufs22", "ufs31", "ufs40")}
+_OTHERS = {
+    "emmc": ("emmc51-tlc", "emmc51-cache"),
+    "ufs": ("ufs22", "ufs31", "ufs40"),
+    "sd": ("sandisk-extreme-a1", "sandisk-extreme-a2"),
+}
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def remarks(life: Lifetime) -> list[str]:
         f"{name} {'not recorded' if share is None else f'{share:.1f} %'}"
         for name, share in (("journal", life.journal_pct), ("metadata", life.metadata_pct))
     ]
-    names = REGISTERS[life.interface]
+    names = REGISTERS.get(life.interface)
     others = [kind.kind for kind in life.kinds if kind.erase_limit and not kind.kind.startswith(SLC_KINDS)]
     several = f" B is the mean of {' and '.join(others)}, by their erases." if len(others) > 1 else ""
     uneven = (
@@ -95,11 +95,12 @@ def remarks(life: Lifetime) -> list[str]:
         "simulated devices with greedy collection lasted 0.94 to 1.01 times as long, and those whose collection moves "
         "such data (fifo) longer."
     )
+    meaning = "0x01 is up to 10 % of the life used, 0x0B beyond it."
     is_uneven = any(one.name == "wear levelling" and one.years is not None for one in life.assumptions)
     return [
         f"Of the bytes that the host writes: {', '.join(shares)}. Small writes fill pages only in part; the part is "
         "negative if data is overwritten in the write buffer.",
-        f"Registers: {names[0]} (A) and {names[1]} (B); 0x01 is up to 10 % of the life used, 0x0B beyond it.{several}",
+        *([] if names is None else [f"Registers: {names[0]} (A) and {names[1]} (B); {meaning}{several}"]),
         f"Measured in a run of {decimal_size(life.written_bytes)} ({life.passes:,} passes of the load); device before "
         f"it: {state_text(life.precondition)}. Daily amount: {life.origin}. TB, GB and MB are decimal. The blocks of a "
         f"kind wear evenly; failures other than wear are not modelled.{uneven if is_uneven else ''}",
@@ -255,4 +256,5 @@ def tables(life: Lifetime, helps: Remedies | None = None) -> list[TextTable]:
     """Return all tables in the order of their importance."""
     help_tables = [] if helps is None or not helps.changes else [changes_table(helps.changes)]
     help_tables += [] if helps is None or not helps.writers else [writers_table(helps.writers)]
-    return [kinds_table(life), waf_table(life), registers_table(life), *help_tables, assumptions_table(life)]
+    registers = [registers_table(life)] if life.interface in REGISTERS else []
+    return [kinds_table(life), waf_table(life), *registers, *help_tables, assumptions_table(life)]

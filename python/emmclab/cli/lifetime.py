@@ -244,8 +244,7 @@ def lifetime(
     asked_device: DeviceOptions,
     state: StateOptions,
     changes: Annotated[
-        bool,
-        option("Also simulate what would lengthen the life (device, file system, other parts), and who writes."),
+        bool, option("Also simulate what would lengthen the life (device, file system, other parts), and who writes.")
     ] = False,
     seeds: Annotated[int, option("Number of seeds, where a run has random choices.", advanced=True, min=1)] = 3,
     images: Images = None,
