@@ -74,6 +74,12 @@ impl HostLink {
         self.to_host = BusTimeline::default();
     }
 
+    /// Promises that all later transfers begin at `at` or later.
+    pub fn forget_before(&mut self, at: Nanos) {
+        self.to_device.forget_before(at);
+        self.to_host.forget_before(at);
+    }
+
     /// Transfers a command through a queue or the command line between host and device. The queues are used in turn. The command has a tag, and `in_flight` is
     /// the number of commands that have a tag.
     pub fn hand_over<L: Observer>(&mut self, request: &mut RequestState, in_flight: u32, log: &mut L) {

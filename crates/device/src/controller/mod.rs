@@ -299,6 +299,7 @@ impl DeviceController {
             self.dispatch_until(arrival, below);
         }
         let interruption = if self.background.works { self.interrupt(arrival, below) } else { Nanos::ZERO };
+        below.nand.timelines.forget_before(arrival);
         let start = self.start(arrival, below);
         let DeviceCommand { op, modifiers, sector, sectors, .. } = *command;
         let (id, queue_limited) = (self.clock.next_id, self.commands.is_limited());
@@ -321,6 +322,7 @@ impl DeviceController {
             }
         }
         if let Some(link) = &mut self.link {
+            link.forget_before(arrival);
             let in_flight = 1 + self.commands.slots.in_use(start);
             link.hand_over(&mut request, in_flight, below.log);
         }

@@ -2,9 +2,9 @@
 
 use emmclab_base::Nanos;
 
-/// Number of stored gaps plus one, a power of two. If there are more gaps, the earliest is dropped.
-pub(super) const REMEMBERED: u32 = 32;
-const PLACES: usize = REMEMBERED as usize;
+/// Initial number of entries of the ring of gaps, and the largest, which bounds the memory of a bus to 1 MB. Powers of two.
+const FEWEST_ENTRIES: usize = 32;
+const MOST_ENTRIES: usize = 1 << 16;
 
 /// Start and end of an interval in which the bus is idle, ns.
 type Gap = (i64, i64);
@@ -16,9 +16,11 @@ const NONE: Gap = (i64::MIN, i64::MIN);
 #[derive(Clone, Debug)]
 pub(crate) struct BusTimeline {
     /// Ring of the gaps between transfers in order of time; the latest gap precedes `next`. One entry of the ring is not used. Entries
-    /// without a gap ([`NONE`]) precede all others.
-    gaps: [Gap; PLACES],
-    next: u32,
+    /// without a gap ([`NONE`]) precede all others. The ring grows instead of dropping a gap that a later transfer may use.
+    gaps: Box<[Gap]>,
+    next: usize,
+    /// No later transfer begins before this time, ns.
+    now: i64,
     /// Start of the first transfer, ns; `i64::MAX` before the first transfer.
     begin: i64,
     /// End of the last transfer, ns; `i64::MAX` before the first transfer.
@@ -29,7 +31,7 @@ pub(crate) struct BusTimeline {
 
 impl Default for BusTimeline {
     fn default() -> Self {
-        Self { gaps: [NONE; PLACES], next: 0, begin: i64::MAX, end: i64::MAX, busy: 0 }
+        Self { gaps: [NONE; FEWEST_ENTRIES].into(), next: 0, now: i64::MIN, begin: i64::MAX, end: i64::MAX, busy: 0 }
     }
 }
 
@@ -43,11 +45,16 @@ impl BusTimeline {
         }
         // Usually, the transfer begins after the end of all other transfers. The idle time before it becomes a gap.
         if earliest > self.end {
-            *self.entry(0) = (self.end, earliest);
-            self.next = self.next.wrapping_add(1);
+            self.push((self.end, earliest));
         }
         self.end = earliest + length;
         Nanos(earliest)
+    }
+
+    /// Promises that all later transfers begin at `at` or later.
+    #[inline(always)]
+    pub fn forget_before(&mut self, Nanos(at): Nanos) {
+        self.now = at;
     }
 
     /// Removes all transfers, but keeps the total time that they took.
@@ -55,16 +62,33 @@ impl BusTimeline {
         *self = Self { busy: self.busy, ..Self::default() };
     }
 
-    /// Whether no transfer ends after `at`.
-    #[inline]
-    pub fn is_free(&self, at: Nanos) -> bool {
-        self.end <= at.0 || self.begin == i64::MAX
-    }
-
     /// Returns an entry of the ring by its distance from the next entry to fill: 1 for the last filled entry.
     #[inline(always)]
-    fn entry(&mut self, before: u32) -> &mut Gap {
-        &mut self.gaps[self.next.wrapping_sub(before) as usize % PLACES]
+    fn entry(&mut self, before: usize) -> &mut Gap {
+        let last = self.gaps.len() - 1;
+        &mut self.gaps[self.next.wrapping_sub(before) & last]
+    }
+
+    /// Adds the latest gap.
+    #[inline(always)]
+    fn push(&mut self, gap: Gap) {
+        *self.entry(0) = gap;
+        self.next = self.next.wrapping_add(1);
+        // The unused entry is the earliest gap if the ring is full.
+        if self.entry(0).1 > self.now {
+            self.grow();
+        }
+    }
+
+    /// Doubles the ring, which is full.
+    #[cold]
+    fn grow(&mut self) {
+        let entries = self.gaps.len();
+        if entries < MOST_ENTRIES {
+            self.gaps.rotate_left(self.next & (entries - 1));
+            self.gaps = [&self.gaps, &*vec![NONE; entries]].concat().into();
+            self.next = entries;
+        }
     }
 
     /// Reserves the bus for a transfer that may fit into a gap between existing transfers.
@@ -74,14 +98,18 @@ impl BusTimeline {
             self.reserve_before_all(earliest, length);
             return earliest;
         }
-        // Binary search for the number of remembered idle gaps that end after `earliest`.
-        let (mut later, mut step) = (0, REMEMBERED / 2);
+        // Search for the number of gaps that end after `earliest`, which usually are few.
+        let (mut later, mut step) = (0, 1);
+        while step < self.gaps.len() && self.entry(step).1 > earliest {
+            (later, step) = (step, step * 2);
+        }
+        step = later / 2;
         while step > 0 {
             let ends_later = self.entry(later + step).1 > earliest;
             later = if ends_later { later + step } else { later };
             step /= 2;
         }
-        let fits = |before: &u32| {
+        let fits = |before: &usize| {
             let (from, to) = *self.entry(*before);
             to - from.max(earliest) >= length
         };
@@ -118,29 +146,36 @@ impl BusTimeline {
         if gap.0 == gap.1 {
             return;
         }
-        // `gap` is earlier than all gaps in the ring, so it is stored only if the ring has a free entry.
-        if let Some(before) = (1..REMEMBERED).find(|before| *self.entry(*before) == NONE) {
-            *self.entry(before) = gap;
+        // `gap` is earlier than all gaps in the ring, so it needs a free entry at the end of the ring.
+        let mut before = 1;
+        while *self.entry(before) != NONE {
+            before += 1;
+            if before == self.gaps.len() {
+                self.grow();
+                if before == self.gaps.len() {
+                    return;
+                }
+            }
         }
+        *self.entry(before) = gap;
     }
 
     /// Inserts a gap into the ring, directly after the entry at distance `before` (see [`Self::entry`]). Later gaps move by one entry.
-    fn insert(&mut self, before: u32, mut gap: Gap) {
+    fn insert(&mut self, before: usize, mut gap: Gap) {
         for later in (1..before).rev() {
             std::mem::swap(self.entry(later), &mut gap);
         }
-        *self.entry(0) = gap;
-        self.next = self.next.wrapping_add(1);
+        self.push(gap);
     }
 
     /// Removes a gap that a transfer fills completely. `before` is the distance of the gap in the ring (see [`Self::entry`]).
-    fn close(&mut self, before: u32) {
+    fn close(&mut self, before: usize) {
         for later in (1..before).rev() {
             *self.entry(later + 1) = *self.entry(later);
         }
         self.next = self.next.wrapping_sub(1);
         // The ring now has a free entry. Gaps that were dropped while the ring was full are not restored.
-        *self.entry(REMEMBERED - 1) = NONE;
+        *self.entry(self.gaps.len() - 1) = NONE;
     }
 }
 
@@ -150,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// Reference model of a bus for tests: all transfers as intervals, where adjacent intervals are merged.
+    /// Reference model of a bus for tests: all transfers as intervals.
     #[derive(Default)]
     struct Plain(Vec<(i64, i64)>);
 
@@ -167,17 +202,6 @@ mod tests {
             }
             self.0.push((begin, begin + length));
             self.0.sort_unstable();
-            self.0.dedup_by(|next, last| {
-                let joins = last.1 == next.0;
-                if joins {
-                    last.1 = next.1;
-                }
-                joins
-            });
-            if self.0.len() > PLACES {
-                let first = self.0.remove(0);
-                self.0[0].0 = first.0;
-            }
             begin
         }
     }
@@ -197,12 +221,14 @@ mod tests {
     proptest! {
         #[test]
         fn transfers_go_where_a_plain_list_of_all_of_them_has_room(
-            transfers in prop::collection::vec((0..2000i64, 1..14i64), 0..300),
+            transfers in prop::collection::vec((0..4000i64, 1..14i64), 0..300),
             spread in 1..8i64,
         ) {
             let (mut channel, mut plain) = (BusTimeline::default(), Plain::default());
             for (i, (earliest, length)) in (0..).zip(transfers) {
-                let earliest = earliest * spread + i * spread;
+                let now = i * spread;
+                let earliest = earliest * spread + now;
+                channel.forget_before(Nanos(now));
                 let begin = channel.reserve(Nanos(earliest), Nanos(length));
                 prop_assert_eq!(begin.0, plain.reserve(earliest, length));
             }

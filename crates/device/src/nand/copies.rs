@@ -2,7 +2,6 @@
 
 use emmclab_base::Nanos;
 
-use super::channel::REMEMBERED;
 use super::plane::{BlockState, EraseBlock, FlashCommand, PlaneResources};
 use super::timelines::FlashTimelines;
 use crate::events::SuspendableOperation;
@@ -148,20 +147,14 @@ impl<'a> InPlaceCopies<'a> {
         (begin, self.end)
     }
 
-    /// Moves `count` pages. If the bus has no later transfers, all moves take the same time, and most of them are added with a single
-    /// multiplication. The last moves are simulated one by one, because the bus stores the gaps between its latest transfers.
+    /// Moves `count` pages. If a move does not need the bus, all moves take the same time.
     fn pages(&mut self, count: u32) {
-        let (bus, array) = (self.command + self.out + self.back, self.read + self.program);
-        let mut left = count;
-        while left > 0 {
+        if self.command + self.out + self.back == Nanos::ZERO {
+            self.end += Nanos(i64::from(count) * (self.read + self.program).0);
+            return;
+        }
+        for _ in 0..count {
             self.page(SourcePages { count: 1, types: 0 }, Nanos::ZERO, 0);
-            left -= 1;
-            if left > REMEMBERED && array > Nanos::ZERO && self.resources.channel.is_free(self.end) {
-                let skipped = i64::from(left - REMEMBERED);
-                self.resources.channel.busy += (skipped * bus.0) as u64;
-                self.end += Nanos(skipped * (bus + array).0);
-                left = REMEMBERED;
-            }
         }
     }
 

@@ -151,6 +151,12 @@ impl FlashTimelines {
         self.suspender.iter_mut().for_each(|suspender| suspender.clear());
     }
 
+    /// Promises that all operations from now on begin at `at` or later.
+    #[inline(always)]
+    pub fn forget_before(&mut self, at: Nanos) {
+        self.channels.iter_mut().for_each(|channel| channel.forget_before(at));
+    }
+
     /// Resets busy times to 0. Timelines stay.
     pub fn clear_load(&mut self) {
         self.channels.iter_mut().for_each(|channel| channel.busy = 0);
