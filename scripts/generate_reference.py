@@ -19,6 +19,7 @@ from emmclab.cli.glossary import glossary
 from emmclab.cli.layers import default_text
 from emmclab.pages.profile_figures import FIGURES
 from emmclab.runtime.document import size
+from emmclab.runtime.persistence_contract import persistence_contract
 from emmclab.simulation.device import Device, presets
 from emmclab.simulation.layers import layers
 from emmclab.simulation.result_fields import result_groups
@@ -342,6 +343,25 @@ def glossary_page() -> str:
     return "".join(parts)
 
 
+def contract_page() -> str:
+    """List the clauses of the persistence contract."""
+    parts = [
+        "# The persistence contract\n\nWhat a flash device promises about its data after a power cut. The simulated "
+        "devices keep these clauses, unless `cache.lies` says otherwise. "
+        "[`emmclab crash`](../concepts/power-cuts.md) and [`emmclab durability`](../guides/sd-card-lies.md) cite them "
+        "in findings, and `emmclab explain C3` prints one. Nothing else is promised: plain writes in a cache that "
+        "keeps no order reach the flash in any order, and either of two overlapping writes in flight may win. "
+        "An interface that is missing below a clause has no such function.\n"
+    ]
+    for clause in persistence_contract():
+        rows = [[interface, source] for interface, source in clause.standards.items()]
+        rows.append(["findings", ", ".join(f"`{finding.replace(':', ' ')}`" for finding in clause.findings) or "none"])
+        rows.append(["broken by", ", ".join(f"`cache.lies={lie}`" for lie in clause.lies) or "no simulated device"])
+        rows.append(["tested by", ", ".join(f"`{test.rpartition('::')[2]}`" for test in clause.tests)])
+        parts.append(f"\n## {clause.number}: {clause.name}\n\n{clause.text}\n\n{table(['', ''], rows)}")
+    return "".join(parts)
+
+
 def python_api() -> str:
     """List the public classes and functions, whose signatures and docstrings Sphinx inserts."""
     parts = [
@@ -458,6 +478,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "run-options.md": run_options,
     "layers.md": layer_settings,
     "glossary.md": glossary_page,
+    "contract.md": contract_page,
     "python.md": python_api,
 }
 

@@ -12,6 +12,9 @@ from playwright.sync_api import Browser, Page
 from conftest import ROOT, assert_refused, emmclab, emmclab_json, emmclab_ok, execute, need_library
 from emmclab import ConfigError, bundled, read
 from emmclab.cli.glossary import NOT_MODELLED, define, glossary, words
+from emmclab.pages.crash import BROKEN_PROMISES
+from emmclab.real_devices.durability.log import FINDINGS, WEAKNESSES
+from emmclab.runtime.persistence_contract import persistence_contract
 from emmclab.simulation.device import Device
 from reference import reference
 
@@ -134,6 +137,22 @@ def test_explain_prints_the_glossary_that_the_reference_page_holds() -> None:
     listed = emmclab_json("explain", "--glossary")
     assert [entry["term"] for entry in listed] == [term.term for term in glossary()]
     assert all(f"**{entry['term']}**" in page for entry in listed)
+
+
+def test_each_finding_lie_and_test_of_the_contract_exists_and_each_lie_breaks_a_clause() -> None:
+    clauses = persistence_contract()
+    assert [clause.number for clause in clauses] == [f"C{number}" for number in range(1, len(clauses) + 1)]
+    lies = {*settings()["cache.lies"][3].split(", ")} - {"none"}
+    assert lies and {lie for clause in clauses for lie in clause.lies} == lies
+    of_devices = {f"crash:{promise}" for level, promise in BROKEN_PROMISES if level == "device"}
+    of_real_devices = {f"durability:{finding}" for finding in FINDINGS if finding not in WEAKNESSES}
+    assert {finding for clause in clauses for finding in clause.findings} == of_devices | of_real_devices
+    for clause in clauses:
+        assert clause.standards and clause.tests
+        for test in clause.tests:
+            file, _, name = test.partition("::")
+            assert f"fn {name}(" in (ROOT / file).read_text(encoding="utf-8"), test
+    assert "CMD23 bit 31" in emmclab_ok("explain", "c4").stdout
 
 
 def test_what_the_model_does_not_have_is_said_by_its_word_and_as_a_setting() -> None:

@@ -123,7 +123,7 @@ pub struct CacheSettings {
 }
 
 impl CacheSettings {
-    /// Whether the cache promises to keep the order of writes (rule 9 of the persistence contract).
+    /// Whether the cache promises to keep the order of writes (C9 of the persistence contract).
     pub fn promises_write_order(&self) -> bool {
         self.size_kb > 0 && self.policy == CachePolicy::Fifo
     }

@@ -5,6 +5,8 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
+from emmclab.runtime.persistence_contract import persistence_contract
+
 #: Name of the glossary topic with terms that the device model does not cover.
 NOT_MODELLED = "Not modelled"
 _FILE = Path(__file__).parents[1] / "data" / "glossary.toml"
@@ -33,11 +35,16 @@ def glossary() -> tuple[Term, ...]:
     'request'
     """
     table = tomllib.loads(_FILE.read_text(encoding="utf-8"))
-    return tuple(
+    terms = [
         Term(entry["term"], entry["means"], entry.get("not", ""), tuple(entry.get("also", ())), topic["name"])
         for topic in table["topic"]
         for entry in topic["terms"]
-    )
+    ]
+    for clause in persistence_contract():
+        standards = "; ".join(f"{interface}: {source}" for interface, source in clause.standards.items())
+        text = f"{clause.name}. {clause.text} [{standards}]"
+        terms.append(Term(clause.number, text, "", (f"clause {clause.number}",), "The persistence contract"))
+    return tuple(terms)
 
 
 def define(word: str) -> Term | None:

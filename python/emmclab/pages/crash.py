@@ -30,9 +30,10 @@ from emmclab.pages.plots import Chart, Figure, Rows, bare_chart, chart_of, in_or
 from emmclab.pages.theme import CRASH_COLOURS
 from emmclab.runtime.document import Bullets, Heading, Part, Row, Section, TextTable
 from emmclab.runtime.files import write_atomically
+from emmclab.runtime.persistence_contract import with_clauses
 
 #: Meaning of each broken promise, by level and promise.
-_BROKEN = {
+BROKEN_PROMISES = {
     ("device", "completion"): "data of a completed write was lost, although there is no cache",
     ("device", "flush"): "data that was written before a completed flush was lost",
     ("device", "fua"): "data of a completed FUA or reliable write was lost",
@@ -69,8 +70,10 @@ _RECOVERIES = {
 
 
 def broken(finding: FindingFields) -> str:
-    """Return a text that explains which durability promise a finding breaks."""
-    return _BROKEN.get((finding["level"], finding["promise"]), f"the promise `{finding['promise']}`")
+    """Return which durability promise a finding breaks; for a device, with the clauses of the contract."""
+    level, promise = finding["level"], finding["promise"]
+    meaning = BROKEN_PROMISES.get((level, promise), f"the promise `{promise}`")
+    return with_clauses(meaning, f"crash:{promise}") if level == "device" else meaning
 
 
 def who(level: str, summary: CrashSummary) -> str:

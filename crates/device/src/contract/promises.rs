@@ -171,7 +171,7 @@ impl DurabilityPromises {
         self.bases.get(sector).copied().unwrap_or(0)
     }
 
-    /// Whether a power cut now may leave undefined data in the sectors of a command (rule 10 of the contract). This is possible for every
+    /// Whether a power cut now may leave undefined data in the sectors of a command (C10 of the contract). This is possible for every
     /// write in flight, except reliable writes of an eMMC.
     pub fn leaves_undefined(&self, version: Version) -> bool {
         let atomic = self.rules.interface == InterfaceKind::Emmc;

@@ -24,16 +24,20 @@ from msgspec import ValidationError, convert
 from emmclab.errors import FormatError, InputError
 from emmclab.real_devices.durability.records import BLOCK, Plan
 from emmclab.real_devices.durability.targets import TargetIdentity
+from emmclab.runtime.persistence_contract import with_clauses
 from emmclab.runtime.statistics import binomial_interval
 
-#: Forbidden behaviour of a device, in the order of the output, with its meaning.
+#: Forbidden behaviour of a device, in the order of the output, with its meaning and the clauses that it breaks.
 FINDINGS = {
-    "lost": "acknowledged by a flush, but older data or no data is present",
-    "lost_through": "acknowledged by a write through the cache, but older data or no data is present",
-    "order": "of these, a later write of the same writer is present",
-    "corrupt": "durable before, but neither old nor new data is present",
-    "torn": "not flushed, and only some sectors of the 4 KB are new",
-    "garbled": "not flushed, and some sectors are neither old nor new",
+    finding: with_clauses(meaning, f"durability:{finding}")
+    for finding, meaning in {
+        "lost": "acknowledged by a flush, but older data or no data is present",
+        "lost_through": "acknowledged by a write through the cache, but older data or no data is present",
+        "order": "of these, a later write of the same writer is present",
+        "corrupt": "durable before, but neither old nor new data is present",
+        "torn": "not flushed, and only some sectors of the 4 KB are new",
+        "garbled": "not flushed, and some sectors are neither old nor new",
+    }.items()
 }
 #: Findings that break no promise of the standards: eMMC, SD and UFS do not require atomic writes of 4 KB.
 WEAKNESSES = ("torn", "garbled")

@@ -45,7 +45,7 @@ impl Contract {
         command.is_some_and(|(command, _)| matches!(command.op, Op::Discard | Op::SecureErase))
     }
 
-    /// The newest command that revoked the promises about a sector (rule 6).
+    /// The newest command that revoked the promises about a sector (C6).
     pub fn taken(&self, sector: u64, at: Nanos) -> Version {
         let takers = self.by(at).filter(|(version, command, _)| self.erases(*version) && self.covers(command, sector));
         takers.map(|(version, ..)| version).max().unwrap_or(0)
