@@ -17,9 +17,9 @@ from emmclab.crash.kernel_log import BlockReads, _blocks_of
 from emmclab.crash.promises import CutTally
 from emmclab.crash.recording import Workload, _is_ordered, record_run, scaled_down
 from emmclab.crash.scratch_folders import in_memory, scratch
-from emmclab.crash.summary import difference
+from emmclab.crash.summary import ALPHA, POWER, difference, recordings_that_may_differ
 from emmclab.errors import ConfigError
-from emmclab.runtime.statistics import fisher_exact
+from emmclab.runtime.statistics import fisher_exact, trials_to_show
 from emmclab.simulation.device import Device, presets
 
 
@@ -483,17 +483,20 @@ def exploration(cuts: int, losing: int) -> Exploration:
     return exploration
 
 
-def test_a_difference_names_the_least_number_of_cuts_that_shows_it() -> None:
+def test_the_cuts_of_one_recording_are_compared_as_cuts_and_several_recordings_as_recordings() -> None:
     differs = difference([exploration(40, 0)], [exploration(20, 10), exploration(20, 10)])
-    assert (differs.cuts, differs.losing) == ((40, 40), (0, 20))
-    assert differs.p < 0.01
-    assert differs.enough is not None
-    shares = (0, round(differs.enough / 2))
-    assert fisher_exact(shares, (differs.enough, differs.enough)) < 0.01
+    assert (differs.cuts, differs.losing, differs.recordings) == ((40, 40), (0, 20), (1, 2))
+    assert (differs.unit, differs.p) == ("cuts", fisher_exact((0, 20), (40, 40)))
+    assert differs.enough == trials_to_show((0, 0.5), ALPHA, POWER)
+    few, enough = ([exploration(40, 0)] * number for number in (4, recordings_that_may_differ()))
+    assert difference(few, [exploration(20, 10)] * len(few)).p > ALPHA > differs.p
+    differs = difference(enough, [exploration(20, 10)] * len(enough))
+    assert (differs.unit, differs.p < ALPHA, differs.enough) == ("recordings", True, 10)
 
 
-def test_equal_shares_need_no_number_of_cuts() -> None:
-    differs = difference([exploration(10, 2)], [exploration(20, 4)])
+@pytest.mark.parametrize("repeated", [1, 6])
+def test_equal_shares_need_no_number_of_cuts_or_recordings(repeated: int) -> None:
+    differs = difference([exploration(10, 2)] * repeated, [exploration(20, 4)] * repeated)
     assert (differs.p, differs.enough) == (1.0, None)
 
 
@@ -504,7 +507,7 @@ def test_a_lying_device_is_told_from_an_honest_one_under_the_same_workload(tmp_p
     comparison = emmclab_json(*words, *against, status=4)
     assert comparison["against"]["losing"][0] == 0 < comparison["against"]["losing"][1]
     assert comparison["against"]["p"] < 0.01
-    assert set(comparison["against"]) == {"cuts", "losing", "p", "enough", "alpha"}
+    assert set(comparison["against"]) == {"cuts", "losing", "recordings", "unit", "p", "enough", "alpha", "power"}
     assert [run["log"]["lies"] for run in comparison["runs"]] == ["none", "flush"]
 
 

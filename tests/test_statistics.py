@@ -23,6 +23,7 @@ from emmclab.runtime.statistics import (
     mean_interval,
     positive_interval,
     t_quantile,
+    trials_to_show,
 )
 
 CONFIDENCES = st.floats(0.5, 0.9999)
@@ -64,12 +65,30 @@ def test_intervals_of_differences_are_those_of_pairs(pairs: list[tuple[float, fl
 @given(st.integers(1, 400), st.data(), CONFIDENCES)
 def test_intervals_of_probabilities_agree(trials: int, data: st.DataObject, confidence: float) -> None:
     hits = data.draw(st.integers(0, trials))
-    # SciPy's one-sided interval has half of the error probability at its bound.
-    doubt = (1 - confidence) * (1 if 0 < hits < trials else 2)
-    if doubt < 1:
-        right = stats.binomtest(hits, trials).proportion_ci(1 - doubt, method="exact")
-        result = binomial_interval(hits, trials, confidence)
-        assert result == pytest.approx((right.low, right.high), rel=1e-6, abs=1e-9)
+    right = stats.binomtest(hits, trials).proportion_ci(confidence, method="exact")
+    result = binomial_interval(hits, trials, confidence)
+    assert result == pytest.approx((right.low, right.high), rel=1e-6, abs=1e-9)
+
+
+@given(st.integers(1, 60), st.floats(0.001, 0.999), st.sampled_from([0.8, 0.95, 0.99]))
+def test_intervals_of_probabilities_cover_each_probability(trials: int, probability: float, confidence: float) -> None:
+    intervals = [binomial_interval(hits, trials, confidence) for hits in range(trials + 1)]
+    covering = [hits for hits, bounds in enumerate(intervals) if bounds.low <= probability <= bounds.high]
+    assert sum(stats.binom.pmf(covering, trials, probability)) >= confidence - 1e-9
+
+
+@pytest.mark.parametrize("shares", [(0.0, 0.98), (0.0, 0.03), (0.05, 0.2), (0.5, 0.9)])
+def test_as_many_trials_as_are_named_show_the_difference_with_the_power(shares: tuple[float, float]) -> None:
+    trials = trials_to_show(shares, 0.01, 0.9)
+    assert trials is not None
+
+    def power(number: int) -> float:
+        first, second = (stats.binom.pmf(range(number + 1), number, share) for share in shares)
+        likely = [(i, j) for i in range(number + 1) for j in range(number + 1) if first[i] * second[j] > 1e-7]
+        shown = (pair for pair in likely if fisher_exact(pair, (number, number)) < 0.01)
+        return math.fsum(first[i] * second[j] for i, j in shown)
+
+    assert power(trials) >= 0.89 and power(trials // 2) < 0.89
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.data())

@@ -15,6 +15,7 @@ from emmclab.crash.summary import (
     ALPHA,
     BROKEN,
     KEPT,
+    POWER,
     ExploredRecording,
     Kind,
     LossDifference,
@@ -22,6 +23,7 @@ from emmclab.crash.summary import (
     after_syncs,
     kinds,
     pauses_of,
+    recordings_that_may_differ,
     stopped,
     verdict,
     worst,
@@ -65,15 +67,25 @@ def show_crash(
 def show_against(console: Console, differs: LossDifference) -> None:
     """Print which of two runs loses data at more power cuts, and whether the difference may be chance."""
     losing, cuts = differs.losing, differs.cuts
+    if differs.unit == "cuts":
+        test = "Fisher's exact test over these cuts"
+    else:
+        test = f"test of Mann and Whitney over {differs.recordings[0]:,} and {differs.recordings[1]:,} recordings"
     print_line(
         console,
         f"the first run lost data at {losing[0]:,} of {cuts[0]:,} cuts, the second at {losing[1]:,} of {cuts[1]:,}: "
-        f"p = {differs.p:.2g} (Fisher's exact test)",
+        f"p = {differs.p:.2g} ({test})",
     )
     if differs.p >= ALPHA:
         print_line(console, "This difference may be chance." if any(losing) else "Neither lost data.")
     if differs.enough is not None:
-        print_line(console, f"{differs.enough:,} cuts of each run would show this difference (p < {ALPHA:g}).")
+        shown = f"{differs.enough:,} {differs.unit} of each run show a difference of this size"
+        print_line(console, f"{shown} with a probability of at least {100 * POWER:g} % (p < {ALPHA:g}).")
+    if differs.unit == "cuts" and any(losing):
+        repeat = f"--repeat {recordings_that_may_differ()}"
+        print_line(
+            console, f"Cuts of one recording are not independent: use {repeat} to compare recordings of other timings."
+        )
 
 
 def _show_single(console: Console, tried: ExploredRecording, options: Options) -> None:

@@ -1,6 +1,5 @@
 """The outcome of explorations of crash states as text and JSON, and the comparison of two runs."""
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
@@ -11,7 +10,14 @@ from emmclab.crash.promises import COMMANDS, LEVELS, Finding
 from emmclab.crash.recording import failure_text
 from emmclab.crash.stored_log import StoredLog
 from emmclab.runtime.document import duration
-from emmclab.runtime.statistics import fisher_exact
+from emmclab.runtime.statistics import (
+    cliffs_delta,
+    fisher_exact,
+    mann_whitney,
+    recordings_needed,
+    recordings_to_show,
+    trials_to_show,
+)
 
 #: Verdicts, worst first. Broken: a promise was broken. Not tested: the check or the workload does not prove everything.
 #: Not checked: there was no check. Documented: only documented losses occurred. Kept: nothing was lost.
@@ -211,60 +217,65 @@ def as_json_of(recordings: Sequence[ExploredRecording], options: Options) -> Cra
 
 #: Significance level: p-values below it count as a difference.
 ALPHA = 0.01
-#: Maximum number of power cuts per run that is tried for `enough`, the number of cuts that makes a difference
-#: significant.
-_MOST_CUTS = 10_000
+#: Probability with which `LossDifference.enough` recordings or cuts show the difference.
+POWER = 0.9
 
 
 @dataclass(frozen=True)
 class LossDifference:
     """Comparison of how often two runs lose data.
 
+    Power cuts of one recording are not independent: neighbouring moments share their state. So the unit of the test is
+    the recording if both runs have several, and a test over the cuts of one recording each says nothing about others.
+
     Attributes:
         cuts: number of power cuts tried, for each run.
         losing: number of power cuts with a state that breaks a promise, for each run.
-        p: probability of a difference at least this large if both runs lose data at the same share of cuts (Fisher's
-            exact test, two-sided).
-        enough: smallest number of cuts for each run at which the same shares would result in a `p` below `ALPHA`;
-            `None` if the shares are equal, or if more than 10,000 cuts would be needed.
+        recordings: number of recordings, for each run.
+        unit: what the test counts, "recordings" or "cuts".
+        p: probability of a difference at least this large if both runs lose data equally often. The test is that of
+            Mann and Whitney over the share of losing cuts of each recording, or Fisher's exact test over cuts.
+        enough: number of recordings or cuts of each run that show a difference of this size with the probability
+            `POWER`; `None` if there is no difference.
     """
 
     cuts: tuple[int, int]
     losing: tuple[int, int]
+    recordings: tuple[int, int]
+    unit: str
     p: float
     enough: int | None
 
     def as_json(self) -> dict[str, object]:
         """Return the difference as a dictionary of JSON values, with `ALPHA`, the significance limit of `p`."""
-        return {**asdict(self), "alpha": ALPHA}
+        return {**asdict(self), "alpha": ALPHA, "power": POWER}
 
 
 def difference(first: Sequence[Exploration], second: Sequence[Exploration]) -> LossDifference:
     """Compare how many power cuts lose data in the recordings of two runs."""
-    cuts = _cuts(first), _cuts(second)
-    losing = _losing(first), _losing(second)
-    return LossDifference(cuts, losing, fisher_exact(losing, cuts), _enough(losing, cuts))
+    cuts = sum(map(_cuts, first)), sum(map(_cuts, second))
+    losing = sum(map(_losing, first)), sum(map(_losing, second))
+    before, after = ([_losing(run) / _cuts(run) for run in runs if _cuts(run)] for runs in (first, second))
+    recordings = len(before), len(after)
+    if min(recordings) > 1:
+        enough = recordings_to_show(cliffs_delta(before, after), 1, ALPHA, POWER)
+        return LossDifference(cuts, losing, recordings, "recordings", mann_whitney(before, after), enough)
+    enough = trials_to_show((losing[0] / cuts[0], losing[1] / cuts[1]), ALPHA, POWER) if all(cuts) else None
+    return LossDifference(cuts, losing, recordings, "cuts", fisher_exact(losing, cuts), enough)
 
 
-def _cuts(runs: Sequence[Exploration]) -> int:
-    return sum(run.covered.get("cuts", 0) for run in runs)
+def recordings_that_may_differ() -> int:
+    """Return how many recordings of each run can show a difference at all.
+
+    >>> recordings_that_may_differ()
+    5
+    """
+    return recordings_needed(1, ALPHA)
 
 
-def _losing(runs: Sequence[Exploration]) -> int:
-    return sum(tally.broken > 0 for run in runs for tally in run.verdicts.values())
+def _cuts(run: Exploration) -> int:
+    return int(run.covered.get("cuts", 0))
 
 
-def _enough(losing: tuple[int, int], cuts: tuple[int, int]) -> int | None:
-    if not all(cuts) or losing[0] * cuts[1] == losing[1] * cuts[0]:
-        return None
-    shares = losing[0] / cuts[0], losing[1] / cuts[1]
-
-    def shows(number: int) -> bool:
-        return fisher_exact((round(shares[0] * number), round(shares[1] * number)), (number, number)) < ALPHA
-
-    upper = 2
-    while not shows(upper):
-        upper *= 2
-        if upper > _MOST_CUTS:
-            return None
-    return bisect_left(range(upper + 1), True, lo=upper // 2, key=shows)
+def _losing(run: Exploration) -> int:
+    return sum(tally.broken > 0 for tally in run.verdicts.values())

@@ -135,17 +135,17 @@ def difference_interval(
 def binomial_interval(hits: int, trials: int, confidence: float) -> Interval:
     """Return the confidence interval of a probability, by Clopper and Pearson (1934).
 
-    The error probability is split between both sides. If no trial or every trial is a hit, only one bound is
-    computed, with the whole error probability.
+    The error probability is split between both sides, so that the interval contains the probability with at least the
+    given confidence, whatever the probability is.
 
     >>> [round(bound, 4) for bound in binomial_interval(0, 459, 0.99)]
-    [0.0, 0.01]
+    [0.0, 0.0115]
     >>> [round(bound, 4) for bound in binomial_interval(3, 20, 0.99)]
     [0.0176, 0.4495]
     """
     if trials == 0:
         return Interval(0.0, 1.0)
-    doubt = (1 - confidence) / (2 if 0 < hits < trials else 1)
+    doubt = (1 - confidence) / 2
     # At the lower bound, at least `hits` hits have the probability `doubt`. At the upper bound, at most `hits` hits
     # have it.
     low = 0.0 if hits == 0 else _bisected(lambda p: 1 - _at_most(hits - 1, trials, p) < doubt, 1.0).low
@@ -179,6 +179,26 @@ def fisher_exact(hits: tuple[int, int], trials: tuple[int, int]) -> float:
         weights.append(weights[-1] * (first - i) * (total - i) // ((i + 1) * (second - total + i + 1)))
     observed = weights[hits[0] - least]
     return sum(weight for weight in weights if weight <= observed) / sum(weights)
+
+
+def trials_to_show(shares: tuple[float, float], alpha: float, power: float) -> int | None:
+    """Return how many trials of each of two settings show a difference of their shares of hits.
+
+    With this many trials, Fisher's exact test gives a p below `alpha` with at least the probability `power`, by the
+    formula of Casagrande, Pike and Smith (Applied Statistics, 1978). If a share is near 0 or 1, two thirds of the
+    trials may be enough. None if the shares are equal.
+
+    >>> [trials_to_show(shares, 0.01, 0.9) for shares in ((0.0, 0.98), (0.05, 0.09), (1.0, 1.0))]
+    [7, 1258, None]
+    """
+    first, second = shares
+    if first == second:
+        return None
+    normal, mean, distance = NormalDist(), (first + second) / 2, abs(first - second)
+    both = normal.inv_cdf(1 - alpha / 2) * math.sqrt(2 * mean * (1 - mean))
+    each = normal.inv_cdf(power) * math.sqrt(first * (1 - first) + second * (1 - second))
+    uncorrected = (both + each) ** 2 / distance**2
+    return math.ceil(uncorrected / 4 * (1 + math.sqrt(1 + 4 / (uncorrected * distance))) ** 2)
 
 
 def cliffs_delta(before: Sequence[float], after: Sequence[float]) -> float:
@@ -301,11 +321,12 @@ def recordings_needed(tests: int, alpha: float) -> int:
     return count
 
 
-def recordings_to_show(delta: float, tests: int, alpha: float) -> int | None:
+def recordings_to_show(delta: float, tests: int, alpha: float, power: float = _POWER) -> int | None:
     """Return how many recordings each of two fleets needs to show a difference of the size `delta`.
 
-    `delta` is a Cliff's delta. With this many recordings, the Mann-Whitney test detects the difference in 4 of 5 cases,
-    by Noether's formula (1987); p is corrected for the `tests` figures that are compared. None if `delta` is 0.
+    `delta` is a Cliff's delta. With this many recordings, the Mann-Whitney test detects the difference with the
+    probability `power`, by Noether's formula (1987); p is corrected for the `tests` figures that are compared. None if
+    `delta` is 0.
 
     >>> recordings_to_show(0.5, 15, 0.05), recordings_to_show(-0.1, 15, 0.05), recordings_to_show(0, 15, 0.05)
     (39, 951, None)
@@ -313,7 +334,7 @@ def recordings_to_show(delta: float, tests: int, alpha: float) -> int | None:
     if delta == 0:
         return None
     normal = NormalDist()
-    z = normal.inv_cdf(1 - alpha / tests / 2) + normal.inv_cdf(_POWER)
+    z = normal.inv_cdf(1 - alpha / tests / 2) + normal.inv_cdf(power)
     return max(recordings_needed(tests, alpha), math.ceil(2 * z**2 / (3 * delta**2)))
 
 

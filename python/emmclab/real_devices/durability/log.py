@@ -439,7 +439,7 @@ def report_of(session: Session) -> Report:
     """Summarise the power cuts in the log of a durability test.
 
     >>> report_of(Session()).goals
-    {'10 %': 44, '1 %': 459, '0.1 %': 4603}
+    {'10 %': 51, '1 %': 528, '0.1 %': 5296}
     """
     verdicts = [run.verdict for run in session.runs if run.verdict is not None]
     cuts = [verdict for verdict in verdicts if verdict.is_cut]
@@ -465,12 +465,11 @@ def _shares(cuts: Sequence[Verdict]) -> list[Share]:
 def clean_cuts_needed(probability: float, confidence: float = CONFIDENCE) -> int:
     """Return how many cuts without a loss show that the probability of a loss is below `probability`.
 
-    With a probability of `p` the chance of `n` clean cuts is `(1 - p)^n`; `n` is the smallest number for which
-    it is at most `1 - confidence`. At a confidence of 95 % this is the "rule of three", `n = 3 / p`.
+    After so many cuts, the upper bound of `binomial_interval` is at most `probability`: with a probability of `p` the
+    chance of `n` clean cuts is `(1 - p)^n`, and `n` is the smallest number for which it is at most
+    `(1 - confidence) / 2`.
 
     >>> [clean_cuts_needed(p) for p in (0.1, 0.01, 0.001)]
-    [44, 459, 4603]
-    >>> clean_cuts_needed(0.01, confidence=0.95)
-    299
+    [51, 528, 5296]
     """
-    return math.ceil(math.log(1 - confidence) / math.log1p(-probability))
+    return math.ceil(math.log((1 - confidence) / 2) / math.log1p(-probability))
