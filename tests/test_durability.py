@@ -144,7 +144,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_honest_disk_is_clean_over_many_cuts(tmp_path: Path) -> None:
     report = report_of(cut_memory(tmp_path, "none", 60))
     assert (report.cuts, cuts_with(report), report.trims_old) == (60, {}, 0)
-    assert report.shares[0].high == pytest.approx(1 - 0.01 ** (1 / 60))
+    assert report.shares[0].high == pytest.approx(1 - 0.005 ** (1 / 60))
 
 
 @pytest.mark.usefixtures("quick")
