@@ -18,7 +18,7 @@ from conftest import assert_fails, assert_refused, emmclab, make_btrfs, need
 from crash_runs import DEVICE, Runs, dm_log
 from emmclab.core_types import CrashLogFacts
 from emmclab.crash.checks import CheckFiles, CheckLog, CheckSqlite, check_for
-from emmclab.crash.explore import Control, Controls, Exploration, Options, open_run, require_recoverable
+from emmclab.crash.explore import Control, Controls, Exploration, Options, explore, open_run, require_recoverable
 from emmclab.crash.judging import fault_of, lines_of, require
 from emmclab.crash.kernel_log import complaints_about
 from emmclab.crash.mounting import NotMountedError, mounted
@@ -170,6 +170,24 @@ def test_a_check_passes_on_the_whole_disk_and_fails_on_none(notes: StoredLog, ch
     assert controls is not None and controls.lines == 3 and controls.understood is None
     assert controls.whole.held and controls.before.held is not passes_before
     assert bool(controls.doubts()) is passes_before
+
+
+@pytest.mark.usefixtures("root")
+def test_a_loss_that_the_manual_permits_is_no_finding_unless_everything_may_be_lost(notes: StoredLog) -> None:
+    # This check requires all notes as soon as one is acknowledged.
+    names = {"note1": "the first", "note2": "the second", "note3": "the last"}
+    check = LINES + "; ".join(f"[ -s {file} ] || {{ echo {name} is lost; exit 1; }}" for file, name in names.items())
+    strict = Options(check=check, recovery="mount")
+    run, _ = open_run(str(notes.log))
+    assert {finding.detail for finding in explore(run, strict).findings()} == {"the second is lost", "the last is lost"}
+    only_last = replace(strict, documented="the last is lost=the manual, section 3")
+    controls = notes.controls(only_last)
+    assert controls is not None and not controls.doubts()
+    explored = explore(run, only_last)
+    assert [finding.detail for finding in explored.findings()] == ["the second is lost"]
+    assert [lost.documented for lost in explored.findings(documented=True)] == ["the manual, section 3"]
+    controls = notes.controls(replace(strict, documented=["is lost"]))
+    assert controls is not None and "permits that everything is lost" in controls.doubts()[0]
 
 
 @pytest.mark.usefixtures("root")

@@ -21,11 +21,12 @@ from emmclab.crash import generated_programs
 from emmclab.crash.guest.machine import GuestMounts, guest_of
 from emmclab.crash.json_types import ControlFields, Covered
 from emmclab.crash.judging import EVERYTHING, RECOVERIES, Judge, check_error, lines_of, require, workload_begin
-from emmclab.crash.promises import COMMANDS, LEVELS, CutTally, Finding, Kind, Lost
+from emmclab.crash.promises import CHECK, COMMANDS, LEVELS, CutTally, Finding, Kind, Lost
 from emmclab.crash.recording import MOUNTED, RUN_PANEL, WRITTEN_BACK
 from emmclab.crash.verdict_inputs import command_of
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 from emmclab.runtime.document import parse_duration
+from emmclab.runtime.lists import Names, several
 from emmclab.runtime.option import Option, attributes, declarations
 
 #: Operations whose effect is durable after they have succeeded.
@@ -156,6 +157,17 @@ class Options:
             completes=("sqlite", "files", "append-log"),
         ),
     ] = None
+    documented: Annotated[
+        Names,
+        Option(
+            ...,
+            "A loss that the manual of your software permits: failures of the check's command whose text contains "
+            "TEXT are listed as documented, with the SOURCE if given, and are no findings. May be repeated.",
+            panel=RUN_PANEL,
+            metavar="TEXT[=SOURCE]",
+            advanced=True,
+        ),
+    ] = ()
     recovery_cuts: Annotated[
         int,
         _states(
@@ -366,6 +378,7 @@ def judge_of(explorer: _core.Explorer, run: _core.CrashRun, options: Options, gu
         tear=tear,
         prune=options.prune,
         guest=guest,
+        documented=several(options.documented),
     )
 
 
@@ -498,7 +511,9 @@ class Controls:
             doubts.append(f"the check fails on the disk at the end, with everything written: {self.whole.detail}")
         elif self.whole.held is None:
             doubts.append(self.whole.detail)
-        if self.lines and self.before.held is False:
+        if self.lines and self.before.held is False and self.before.detail:
+            doubts.append(f"--documented permits that everything is lost: {self.before.detail}")
+        elif self.lines and self.before.held is False:
             doubts.append(
                 f"the check passes on the disk from before the workload, with all {self.lines:,} lines "
                 "acknowledged: it would not notice if all were lost"
@@ -512,6 +527,8 @@ class Controls:
         whole = {True: "passes", False: "fails", None: "was not tried"}[self.whole.held]
         before = {True: "fails", False: "passes", None: "was not tried"}[self.before.held]
         detail = self.before.detail if self.before.held else ""
+        if self.before.held is False and self.before.detail:
+            before = "finds only what --documented permits"
         reason = f" ({shorten(detail, _LONGEST, placeholder=' ...')})" if detail else ""
         counted = "" if self.understood is None else f"understands {self.understood:,} of {self.lines:,} lines, "
         return (
@@ -620,12 +637,16 @@ def _before(initial_state: _State, lines: int) -> Control:
             f"the check fails on the disk from before the workload, with nothing acknowledged: {lost.detail}",
             'make it pass as long as nothing is acknowledged: `[ -s "$EMMCLAB_ACKNOWLEDGED" ] || exit 0`',
         )
+    permitted = ""
     beginnings = [lines * part // _MOST_BEGINNINGS for part in range(_MOST_BEGINNINGS, 0, -1)]
     for count in dict.fromkeys(beginnings):
         lost = initial_state.lost(count)
         if lost is not None and lost.by_check:
-            return Control(held=True, detail=lost.detail)
-    return Control(held=False)
+            # A loss that an included check calls documented has its own rule, which other losses do not meet.
+            if lost.promise != CHECK or lost.documented is None:
+                return Control(held=True, detail=lost.detail)
+            permitted = lost.detail
+    return Control(held=False, detail=permitted)
 
 
 def _understood(run: _core.CrashRun, check: str) -> tuple[int, int | None, str]:

@@ -242,11 +242,12 @@ class Judge:
         tear: str = "none",
         prune: bool = True,
         guest: GuestMounts | None = None,
+        documented: Sequence[str] = (),
     ) -> None:
         """Set the explorer, the check, and how crash states are recovered.
 
-        `explorer` must explore the crash states of `run`; `tear` and `prune` are as in `Options`. If a `guest` is
-        given, it mounts the states instead of this machine.
+        `explorer` must explore the crash states of `run`; `tear`, `prune` and `documented` are as in `Options`. If a
+        `guest` is given, it mounts the states instead of this machine.
 
         Raises:
             ConfigError: as in `require`.
@@ -254,6 +255,7 @@ class Judge:
         require(check, recovery, None if guest is None else guest.kernel)
         self._explorer, self._recovery, self._recovery_cuts = explorer, recovery, recovery_cuts
         self._tears = tear != "none"
+        self._permitted = dict(entry.partition("=")[::2] for entry in documented)
         self._command: list[str] | None = None
         self._check: Check | None = None
         command = command_of(check)
@@ -425,12 +427,17 @@ class Judge:
             )
         except subprocess.TimeoutExpired:
             detail = f"the check did not end within {_PATIENCE_S:g} s"
-            return Lost(CHECK, "application", detail, by_check=True)
+            return self._failed(detail)
         if process.returncode == 0:
             return None
         _require_run(self._command[-1] if self._command else "", process)
         detail = _last_line(process.stdout) or _last_line(process.stderr) or f"exit status {process.returncode}"
-        return Lost(CHECK, "application", detail, by_check=True)
+        return self._failed(detail)
+
+    def _failed(self, detail: str) -> Lost:
+        """Return the failure of the user's check; documented if it contains a text that the user permits."""
+        sources = (source or "--documented" for text, source in self._permitted.items() if text in detail)
+        return Lost(CHECK, "application", detail, next(sources, None), by_check=True)
 
 
 def _require_run(command: str, process: subprocess.CompletedProcess[str]) -> None:
