@@ -271,7 +271,7 @@ def _deciding(options: Options) -> dict[str, object]:
     return {
         name: value
         for name, value in asdict(options).items()
-        if name not in ("cuts", "share", "only", "prune", "time_s") and (name, value) != ("guest", None)
+        if name not in ("cuts", "share", "only", "prune", "time_s") and (value or name not in ("guest", "documented"))
     }
 
 
