@@ -1,10 +1,14 @@
 """`explain` accepts names, words, devices and results; results and pages contain their provenance."""
 
+import ctypes
+import fcntl
 import hashlib
 import html
 import json
+import os
 import re
 import shlex
+import struct
 import tomllib
 from io import StringIO
 from pathlib import Path
@@ -20,7 +24,9 @@ from emmclab import __version__
 from emmclab.cli.explain_pair import _show_figures
 from emmclab.cli.explain_texts import choices
 from emmclab.comparison.result_difference import figure, figure_differences
+from emmclab.errors import ConfigError
 from emmclab.papers.pages import command_of_paper
+from emmclab.real_devices.health import read_health_report
 from emmclab.runtime import command_line
 from emmclab.simulation.device import Device
 from emmclab.simulation.result_fields import result_fields
@@ -66,6 +72,53 @@ def test_the_ledger_is_explained_as_a_word_as_a_group_and_by_each_of_its_counts(
     for count in counts:
         (row,) = emmclab_json("explain", f"ledger.{count}")
         assert row["kind"] == "count of a ledger" and row["meaning"] == LEDGER_MEANINGS[count]
+
+
+def card(sysfs: Path, kind: str, maker: int) -> Path:
+    """Write what sysfs states of a card, and return the path of its disk."""
+    folder = sysfs / "block/mmcblk9/device"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "type").write_text(f"{kind}\n")
+    (folder / "manfid").write_text(f"0x{maker:06x}\n")
+    device = sysfs / "mmcblk9"
+    device.touch()
+    return device
+
+
+def test_a_health_report_is_read_by_one_reading_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = []
+
+    def ioctl(handle: int, number: int, request: bytes) -> int:
+        """Answer as the driver of Linux does, with the struct mmc_ioc_cmd."""
+        fields = struct.unpack("=2i2I4I3I2I3IQ", request)
+        sent.append((number, fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE, *fields[:4], *fields[8:11]))
+        ctypes.memmove(fields[-1] + 274, (300).to_bytes(2, "little") + bytes(2) + (100).to_bytes(2, "little"), 6)
+        return 0
+
+    monkeypatch.setattr(fcntl, "ioctl", ioctl)
+    report, content = read_health_report(f"{card(tmp_path, 'MMC', 0x90)}@hynix-v1", tmp_path)
+    assert (report.erases[0].most, report.erases[0].mean, len(content)) == (300, 100, 512)
+    # MMC_IOC_CMD on a file that is open for reading; write_flag 0, no ACMD, CMD8; R1 with data, one block of 512 bytes.
+    assert sent == [(0xC048B300, os.O_RDONLY, 0, 0, 8, 0x53454852, 0xB5, 512, 1)]
+    for kind, maker, name, part in (
+        ("MMC", 0x15, "hynix-v1", "manufacturer 0x15"),
+        ("SD", 0x90, "hynix-v1", "SD of manufacturer"),
+        ("MMC", 0x90, "adata-sd", "not one of"),
+        ("MMC", 0x11, "toshiba-erase", "password"),
+        ("MMC", 0x90, "kioxia", "no format"),
+    ):
+        with pytest.raises(ConfigError, match=part) as caught:
+            read_health_report(f"{card(tmp_path, kind, maker)}@{name}", tmp_path)
+        assert caught.value.hint and len(sent) == 1, "nothing was sent"
+
+
+def test_a_health_report_is_explained_with_its_source(tmp_path: Path) -> None:
+    (tmp_path / "report").write_text((bytes([7, 0, 0, 0xA0, 0, 0, 1, 0xF8, 0, 0, 1, 0x9D]) + bytes(500)).hex())
+    result = emmclab_json("explain", "--health", tmp_path / "report")
+    assert result["erases"][0] == {"area": "MLC/TLC", "least": None, "mean": 413, "most": 504}
+    assert all(field["from"].startswith("SDeMMCHealth") for field in result["fields"])
+    assert "mean erases, MLC/TLC" in emmclab_ok("explain", "--health", f"{tmp_path / 'report'}@toshiba-erase").stdout
+    assert_refused(emmclab("explain", "--health", f"{tmp_path / 'report'}@adata-sd"), "begins with 07 00")
 
 
 @pytest.mark.parametrize("word", ["lifetime", "wear", "p99", "queue", "EXT_CSD", "fsync", "TBW", "latency", "overload"])

@@ -108,6 +108,7 @@ BEGIN = re.compile(r"(?:^|\$ |# |\| |sudo |exec |; )(?=emmclab [a-z])")
 #: Commands of guides that are not executed here, by their first words, with the reason.
 NOT_RUN = {
     "record --adb|top --adb": "a phone; crates/record tests a stand-in behind the real adb server",
+    "explain --read-health": "a real device; test_explain.py",
     "profile .*--fsync": "a recording with waits; test_journal.py",
     "serve|control": "test_serve.py, test_followed_pages.py",
     "crash": "test_guides.py, test_followed_pages.py, test_crash.py",
@@ -250,6 +251,10 @@ def bring_inputs(folder: Path) -> None:
     for at, value in {192: 8, 194: 2, 196: 0x57, 215: 7, 251: 1, 504: 1}.items():
         register[at] = value
     (folder / "ext_csd.txt").write_text(register.hex())
+    # A health report with mean erases where two of its formats have them.
+    report = bytearray(512)
+    report[68], report[76], report[274], report[278] = 9, 5, 9, 5
+    (folder / "report.bin").write_bytes(report)
     phone = lab.read(bundled["messages-wal"])
     files = {"disks": ["mmcblk0"], "kind": "emmc", "folder": "/sys/mmc0:0001", "gaps": []}
     batches = list(phone.batches())

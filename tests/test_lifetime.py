@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import emmclab as lab
-from conftest import assert_fails, emmclab, emmclab_json
+from conftest import assert_fails, assert_refused, emmclab, emmclab_json
 from emmclab.advice.lifetime import estimate_lifetime
 from emmclab.advice.lifetime_load import Load, load_of_pattern, load_of_trace
 from emmclab.advice.lifetime_text import remarks
@@ -215,6 +215,30 @@ def test_the_registers_of_the_real_device_state_the_life_that_is_used(tmp_path: 
     assert worn["registers"][0]["type_b"]["value"] == 3
     over = emmclab_json("lifetime", *load, "--ext-csd", register(tmp_path, b268=1, b269=11))
     assert over["years"]["value"] == 0.0 and any("0x0B" in note for note in over["notes"])
+
+
+def health_report(path: Path, mean: int, rated: int = 3000) -> Path:
+    """Write a report of an ADATA card with this mean of erases."""
+    content = bytearray(512)
+    content[:2], content[44:48], content[68:70] = b"\x09\x41", mean.to_bytes(4), rated.to_bytes(2)
+    content[36:40] = (2 * mean).to_bytes(4)
+    path.write_bytes(content)
+    return path
+
+
+def test_erase_counts_state_the_life_that_is_used_exactly(tmp_path: Path) -> None:
+    load = ("lifetime", "--daily", "10GB", "--size", "64KB", "--seeds", "1", "--device", "emmc51-tlc")
+    new, worn = (emmclab_json(*load, "--health", health_report(tmp_path / "report", mean)) for mean in (1, 750))
+    # 750 of 3,000 erases: a quarter of the life, without a step of 10 %.
+    assert worn["years"]["value"] == pytest.approx(0.75 / (1 - 1 / 3000) * new["years"]["value"])
+    assert worn["years_of_start"] == pytest.approx([worn["years"]["value"]] * 2)
+    assert worn["kinds"][0]["used_now_pct"] == pytest.approx(25)
+    rated = emmclab_json(*load, "--health", health_report(tmp_path / "report", 750, 1500))
+    assert any("block_groups.0.erase_limit=1500" in note for note in rated["notes"])
+    slc_only = bytes(512).hex().replace("00", "01", 1)
+    (tmp_path / "none").write_text(slc_only)
+    assert_refused(emmclab(*load, "--health", f"{tmp_path / 'none'}@hynix-v1"), "every known field is 0")
+    assert_refused(emmclab(*load, "--health", health_report(tmp_path / "report", 9), "--used", "1y"), "--used")
 
 
 def test_a_used_device_has_less_left_than_a_new_one() -> None:

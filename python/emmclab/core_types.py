@@ -92,6 +92,8 @@ class DurableTimes(FieldMapping):
 class EnergyUse(FieldMapping):
     total_mj: float | None; flash_mj: float | None; map_mj: float | None; active_mj: float | None
     idle_mj: float | None; asleep_mj: float | None; waking_mj: float | None
+class EraseCounts(FieldMapping):
+    area: str; least: int | None; mean: int | None; most: int | None
 class PromiseBreach(FieldMapping):
     level: str; promise: str; detail: str
 class ExploredState(FieldMapping):
@@ -127,6 +129,15 @@ class FsWriterThreads(FieldMapping):
 class GcSummary(FieldMapping):
     blocks: int; idle_blocks: int; interruptions: int; busy_s: float; idle_busy_s: float
     valid_units: BlockDistribution
+class HealthCommand(FieldMapping):
+    opcode: int; argument: int; makers: list[int]
+class HealthField(FieldMapping):
+    name: str; place: str; value: int; from_: str
+class HealthFormat(FieldMapping):
+    name: str; parts: str; source: str; command: HealthCommand | None; unreadable: str
+class HealthReport(FieldMapping):
+    format: str; parts: str; erases: list[EraseCounts]; rated_erases: int | None; spare_blocks: int | None
+    factory_bad_blocks: int | None; runtime_bad_blocks: int | None; fields: list[HealthField]
 class HostActivity(FieldMapping):
     host: str; busy_ns: int; unpaired: int; commands: list[CommandCounts]
 class HostCounts(FieldMapping):

@@ -54,7 +54,7 @@ mod _core {
     #[pymodule_export]
     use crate::record::PyRecorder;
     #[pymodule_export]
-    use crate::registers::{are_registers, is_register_file, read_registers};
+    use crate::registers::{are_registers, health_formats, is_register_file, read_health, read_registers};
     #[pymodule_export]
     use crate::schemas::schemas;
     #[pymodule_export]

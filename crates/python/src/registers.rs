@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use emmclab_registers::{RegisterSource, is_card_file, is_ext_csd, is_ufs, is_ufs_file};
+use emmclab_registers::{HEALTH_FORMATS, RegisterSource, is_card_file, is_ext_csd, is_ufs, is_ufs_file};
 use pyo3::prelude::*;
 
 use crate::options::run_to_python;
@@ -14,6 +14,18 @@ pub(crate) fn read_registers(py: Python<'_>, files: Vec<(PathBuf, Vec<u8>)>) -> 
         let sources: Vec<_> = files.iter().map(|(path, bytes)| RegisterSource { path, bytes }).collect();
         emmclab_registers::read(&sources)
     })
+}
+
+/// Returns what a vendor's health report states; `None` for a format that is recognised by its signature.
+#[pyfunction]
+pub(crate) fn read_health(py: Python<'_>, path: PathBuf, bytes: Vec<u8>, format: Option<String>) -> PyResult<Bound<'_, PyAny>> {
+    run_to_python(py, || emmclab_registers::read_health(&RegisterSource { path: &path, bytes: &bytes }, format.as_deref()))
+}
+
+/// Returns the formats of health reports, and the commands that read them.
+#[pyfunction]
+pub(crate) fn health_formats(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    run_to_python(py, || Ok(HEALTH_FORMATS))
 }
 
 /// Whether the first bytes of a file belong to registers of a device.

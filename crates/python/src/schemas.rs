@@ -5,7 +5,7 @@ use emmclab_calibrate::Calibration;
 use emmclab_device::{AnnouncedCapabilities, SettingExplanation};
 use emmclab_live::{LiveStatus, PreviousRun};
 use emmclab_profile::report::{ClockJumpRow, Finding, ReissueSummary};
-use emmclab_registers::RegisterReport;
+use emmclab_registers::{HealthFormat, HealthReport, RegisterReport};
 use emmclab_replay::{FittedFigure, ReplayOptions, SimulationResult};
 use emmclab_trace::RecordedActivity;
 use pyo3::prelude::*;
@@ -20,7 +20,7 @@ pub(crate) fn schemas(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let mut schemas = SchemaSettings::draft2020_12().for_serialize().into_generator();
     schemas.subschema_for::<(SimulationResult, AppResult, LiveStatus, PreviousRun)>();
     schemas.subschema_for::<(AnnouncedCapabilities, SettingExplanation, FittedFigure, Calibration)>();
-    schemas.subschema_for::<(RegisterReport, ClockJumpRow, Finding, ReissueSummary)>();
+    schemas.subschema_for::<(RegisterReport, HealthReport, HealthFormat, ClockJumpRow, Finding, ReissueSummary)>();
     schemas.subschema_for::<(CrashLogFacts, ExploredState, RecordedActivity)>();
     let mut found = schemas.take_definitions(false);
     found.insert("ReplayOptions".to_owned(), schemars::schema_for!(ReplayOptions).to_value());

@@ -1,10 +1,12 @@
 //! Reads the registers of a device: the `EXT_CSD` register of an eMMC (JESD84-B51, 7.4) or the descriptors of a UFS (JESD220, 14), in the
-//! forms that tools print. Describes the registers in words, and derives settings of a device preset from them.
+//! forms that tools print. Describes the registers in words, and derives settings of a device preset from them. Also reads health reports
+//! of vendors, which count erases.
 //!
 //! The fields of `EXT_CSD` are declared in [`ext_csd::fields`], which the code that writes the register uses too.
 
 mod dump;
 pub mod ext_csd;
+mod health;
 mod report;
 mod ufs;
 
@@ -13,6 +15,7 @@ use std::path::Path;
 use emmclab_base::{Error, ErrorClass, Result};
 
 pub use ext_csd::{crc7, fault_of_ext_csd, is_card_file, is_ext_csd};
+pub use health::{EraseCounts, FORMATS as HEALTH_FORMATS, HealthCommand, HealthField, HealthFormat, HealthReport, read_health};
 pub use report::{DerivedSetting, FieldRow, RegisterCapacity, RegisterFact, RegisterReport, RegisterValue};
 pub use ufs::{is_ufs, is_ufs_file};
 

@@ -14,7 +14,7 @@ from emmclab.advice.device_state import IMAGES_BYTES, shared_images
 from emmclab.advice.lifetime_load import DAY_S, YEAR_S, Load, hours_text
 from emmclab.advice.wear_rate import SLC_KINDS, STEADY_PCT, KindRate, WearRate, WearSimulator
 from emmclab.comparison.seed_statistics import is_random
-from emmclab.core_types import RegisterReport
+from emmclab.core_types import HealthReport, RegisterReport
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.runtime.document import decimal_size
 from emmclab.runtime.threads import threads
@@ -75,6 +75,40 @@ def starting_wear(report: RegisterReport) -> tuple[StartingWear, list[str]]:
             if value == BEYOND:
                 notes.append(f"{name} is 0x0B: the device has exceeded the life that its manufacturer states")
     return StartingWear(intervals[0], intervals[1], is_of_own_limit=True), notes
+
+
+def wear_of_counts(report: HealthReport, device: Device) -> tuple[StartingWear, list[str]]:
+    """Return the wear that the erase counts of a health report state, as shares of the erase limits of a device.
+
+    Raises:
+        ConfigError: the report has no mean erases of the main flash, or the device has several limits for it.
+    """
+    means = {counts.area: counts.mean for counts in report.erases}
+    main = next((means[area] for area in ("MLC/TLC", "all") if means.get(area) is not None), None)
+    if main is None:
+        raise ConfigError(f"the health report {report.format} states no mean erases", field="--health")
+    settings = tomllib.loads(device.to_toml())
+    limits = {group["erase_limit"] for group in settings["geometry"]["block_groups"]} - {0}
+    if len(limits) > 1:
+        raise ConfigError(
+            f"the blocks of {device.name} have several erase limits, and the report does not separate them",
+            field="--health",
+            hint="choose a device with one kind of block",
+        )
+    slc, slc_limit = means.get("SLC"), settings["slc"]["erase_limit"]
+    used = [
+        erases / limit if erases and limit else 0.0
+        for erases, limit in ((slc, slc_limit), (main, max(limits, default=0)))
+    ]
+    notes = []
+    if slc is None and slc_limit:
+        notes.append(f"{report.format} does not count the erases of flash in SLC mode; none are assumed")
+    if report.rated_erases and limits != {report.rated_erases}:
+        key = "geometry.block_groups.0.erase_limit"
+        notes.append(
+            f"{report.format} rates the flash for {report.rated_erases:,} erases: --set {key}={report.rated_erases}"
+        )
+    return StartingWear((used[0],) * 2, (used[1],) * 2), notes
 
 
 @dataclass(frozen=True)

@@ -63,9 +63,10 @@ EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
         *(("--ext-csd", other) for other in ("--ufs", "--device", "--used")),
         *(("--ufs", other) for other in ("--device", "--used")),
         ("--used", "--filled"),
+        ("--health", "--used"),
         *(
             ("--registers", other)
-            for other in ("--ext-csd", "--ufs", "--device", "--used", "--over", "--disk", "--html")
+            for other in ("--ext-csd", "--ufs", "--health", "--device", "--used", "--over", "--disk", "--html")
         ),
     ),
     **dict.fromkeys((f"apps {name}" for name in ("run", "compare", "solutions", "live")), _STATES_BEFORE),
@@ -81,7 +82,7 @@ EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
 }
 #: Maps each command to options that can be combined only with the listed options.
 ALONE: dict[str, _Others] = {
-    "explain": {"--glossary": ("--json",)},
+    "explain": dict.fromkeys(("--glossary", "--health", "--read-health"), ("--json",)),
     "serve": {"--recover-only": ("--layer", "--set", "--capacity", "--device2", "--image", "--image2")},
     "crash": {"--again": ("--save-image", "--results", "--html", "--json")},
 }

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from emmclab import _core
 from emmclab.advice.wear_rate import erase_limits
+from emmclab.calibration.health import health
 from emmclab.calibration.register_files import holds_registers
 from emmclab.calibration.registers import registers
 from emmclab.cli.command import command
@@ -30,13 +31,14 @@ from emmclab.cli.explain_texts import (
 from emmclab.cli.glossary import Term, define, glossary, words
 from emmclab.cli.name_completion import device_names, explained_words
 from emmclab.cli.options import AsJson, Reading, argument, option
-from emmclab.cli.preset import explain_registers, show_recorded
+from emmclab.cli.preset import Health, explain_health, explain_registers, show_recorded
 from emmclab.cli.progress import Meter
 from emmclab.cli.show_profile import show_activity
 from emmclab.cli.simulation_options import Capacity, configured
 from emmclab.cli.tables import framed, print_line, show_explained, show_table
 from emmclab.core_types import ClockJumpRow, RecordedActivity
 from emmclab.errors import ConfigError, InputError
+from emmclab.real_devices.health import read_health_report
 from emmclab.runtime.document import Row, size
 from emmclab.simulation.device import Device
 from emmclab.simulation.result_text import completion_of
@@ -66,6 +68,7 @@ _CLOCKS = {
     "emmclab explain trace.txt",
     "emmclab explain nexus5",
     "emmclab explain ext_csd.txt # what the registers of a real device mean",
+    "emmclab explain --health report.bin@hynix-v1 # erase counts, spare and bad blocks",
     "emmclab explain ufs31 pixel6a",
     "emmclab explain before.json after.json --one-at-a-time",
     "emmclab explain gc.policy",
@@ -89,6 +92,17 @@ def explain(
         argument("OTHER", "Another device or result; only the differences are printed.", autocompletion=device_names),
     ] = None,
     whole_glossary: Annotated[bool, option("Print all words of the glossary.", None, "--glossary")] = False,
+    health_file: Health = None,
+    read_health: Annotated[
+        str | None,
+        option(
+            "Read the health report of an eMMC or SD card (as root), by one reading command; formats that need another "
+            "are refused. With --json, the dump is stored, too.",
+            None,
+            "--read-health",
+            metavar="DEVICE@FORMAT",
+        ),
+    ] = None,
     changed: Annotated[bool, option("Print only those settings of a device that differ from the defaults.")] = False,
     capacity: Capacity = None,
     pair: Pair,
@@ -101,6 +115,12 @@ def explain(
     """
     if whole_glossary:
         _explain_terms(glossary(), as_json)
+        return
+    if read_health is not None:
+        explain_health(*read_health_report(read_health), as_json)
+        return
+    if health_file is not None:
+        explain_health(health(health_file), None, as_json)
         return
     if subject is None:
         raise ConfigError(

@@ -6,19 +6,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-from emmclab.advice.lifetime import FILLED_PCT, LIMIT_FACTOR, Lifetime, estimate_lifetime, starting_wear
+from emmclab.advice.lifetime import FILLED_PCT, LIMIT_FACTOR, Lifetime, estimate_lifetime, starting_wear, wear_of_counts
 from emmclab.advice.lifetime_changes import Remedies, remedies
 from emmclab.advice.lifetime_load import Load, load_of_pattern, load_of_trace
 from emmclab.advice.lifetime_text import bounds, cautions, headline, most_important, notes_of, remarks, tables
 from emmclab.advice.register_wear import RegisterTrend, trends, trends_headline, trends_table
 from emmclab.advice.software_changes import changes_of_trace, writers_of_trace
+from emmclab.calibration.health import health
 from emmclab.calibration.registers import Registers
 from emmclab.calibration.registers import registers as read_any_registers
 from emmclab.cli.command import command
 from emmclab.cli.console import in_a_folder, print_json, print_stderr, stdout
 from emmclab.cli.name_completion import complete_words, device_names
 from emmclab.cli.options import AsJson, Reading, argument, one_per_recording, option
-from emmclab.cli.preset import ExtCsd, Ufs, read_registers
+from emmclab.cli.preset import ExtCsd, Health, Ufs, read_registers
 from emmclab.cli.progress import Counter
 from emmclab.cli.simulation_options import (
     Capacity,
@@ -71,8 +72,7 @@ class LoadOptions:
         ),
     ] = None
     size: Annotated[
-        str | None,
-        option(f"Size of its writes; default: {_SIZE}, or the mean of the counters.", "Load", metavar="SIZE"),
+        str | None, option(f"Size of its writes; default: {_SIZE}, or that of counters.", "Load", metavar="SIZE")
     ] = None
     span: Annotated[
         str | None, option(f"Size of its address range; default: {_SPAN}.", "Load", advanced=True, metavar="SIZE")
@@ -176,6 +176,7 @@ class DeviceOptions:
     capacity: Capacity = None
     ext_csd: ExtCsd = None
     ufs: Ufs = None
+    health: Health = None
     like: Annotated[
         str | None,
         option(
@@ -282,6 +283,8 @@ def lifetime(
         _require_the_recorded_device(registers, trace)
     start, notes = (None, list[str]()) if registers is None else starting_wear(registers.report)
     configuration = asked_device.configured(registers)
+    if asked_device.health is not None:
+        start, notes = wear_of_counts(health(asked_device.health), configuration)
     kept = None if images is None else str(images)
     with Counter(f"lifetime of {configuration.name}", "simulations") as counter:
         life = estimate_lifetime(

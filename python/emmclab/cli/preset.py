@@ -17,7 +17,7 @@ from emmclab.cli.console import PresetFile, PresetName, print_json, print_stderr
 from emmclab.cli.name_completion import device_names
 from emmclab.cli.options import AsJson, option
 from emmclab.cli.tables import framed, print_line
-from emmclab.core_types import RegisterReport
+from emmclab.core_types import HealthReport, RegisterReport
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.runtime.files import write_atomically
 from emmclab.simulation.device import Device
@@ -49,6 +49,10 @@ Ufs = Annotated[
         "--ufs",
         metavar="PATH",
     ),
+]
+
+Health = Annotated[
+    str | None, option("Erase counts: a vendor's health report.", None, "--health", metavar="FILE[@FORMAT]")
 ]
 
 
@@ -168,6 +172,20 @@ def explain_registers(device_registers: Registers, as_json: bool) -> None:
         "preset from it; `--json` prints every field",
         "dim",
     )
+
+
+def explain_health(report: HealthReport, content: bytes | None, as_json: bool) -> None:
+    """Print what a health report states; `content` are its bytes if they were read from a device."""
+    if as_json:
+        print_json({**report.to_dict(), **({} if content is None else {"dump": content.hex()})})
+        return
+    console = stdout()
+    table = framed(f"Health report {report.format}: {report.parts}", "", "Value", "Bytes", words=3)
+    for field in report.fields:
+        table.add_row(field.name, Text(f"{field.value:,}"), Text(field.place, "dim"))
+    console.print(table)
+    for source in dict.fromkeys(field["from"] for field in report.fields):
+        print_line(console, f"described by {source}", "dim")
 
 
 def show_recorded(console: Console, devices: Sequence[RecordedDevice], recording: str) -> None:

@@ -3,5 +3,6 @@
 
 mod damaged;
 mod ext_csd;
+mod health;
 mod support;
 mod ufs;
