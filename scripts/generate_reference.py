@@ -362,6 +362,20 @@ def contract_page() -> str:
     return "".join(parts)
 
 
+def limits_page() -> str:
+    """List what the model leaves out, as the glossary declares it."""
+    rows = [[term.term, term.does, term.helps] for term in glossary() if term.does]
+    return (
+        "# What emmclab does not model\n\nA simulation cannot show effects that the model does not contain. This page "
+        "lists them, with alternatives.\n`emmclab explain WORD` prints the same for each term; both come from the "
+        "glossary.\n\n"
+        f"{table(['not modelled', 'what a simulated device does', 'what helps'], rows)}\n"
+        "Each page of the model lists finer limits: [the device](device.md#limits-of-the-model), "
+        "[eMMC](emmc.md#limits-of-the-model),\n[the host's file systems](host.md#what-is-not-modelled), and "
+        "[what the exploration of power cuts cannot find](power-cuts.md).\n"
+    )
+
+
 def python_api() -> str:
     """List the public classes and functions, whose signatures and docstrings Sphinx inserts."""
     parts = [
@@ -479,6 +493,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "layers.md": layer_settings,
     "glossary.md": glossary_page,
     "contract.md": contract_page,
+    "../concepts/limits.md": limits_page,
     "python.md": python_api,
 }
 
@@ -487,9 +502,10 @@ def write() -> None:
     """Write every page; existing pages are replaced."""
     FOLDER.mkdir(exist_ok=True)
     for name, make in PAGES.items():
-        unfinished = FOLDER / f".{name}.{os.getpid()}"
+        page = FOLDER / name
+        unfinished = page.with_name(f".{page.name}.{os.getpid()}")
         unfinished.write_text(make(), encoding="utf-8")
-        unfinished.replace(FOLDER / name)
+        unfinished.replace(page)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from emmclab.pages.crash import BROKEN_PROMISES
 from emmclab.real_devices.durability.log import FINDINGS, WEAKNESSES
 from emmclab.runtime.persistence_contract import persistence_contract
 from emmclab.simulation.device import Device
+from generate_reference import limits_page
 from reference import reference
 
 #: Settings that must be set together with a setting of a policy.
@@ -121,14 +122,17 @@ def test_no_spelling_stands_for_two_terms() -> None:
         ("read disturb", "read disturb"),
         ("BER", "bit error"),
         ("boot partitions", "boot partition"),
-        ("rpmb", "RPMB"),
+        *(("rpmb", "RPMB"), ("mmcblk0rpmb", "RPMB"), ("DWPD", "DWPD"), ("drive writes per day", "DWPD")),
+        *(("readdisturb", "read disturb"), ("error correction", "bit error"), ("ECCs", "bit error")),
+        *(("temperatures", "temperature"), ("pslc-mode", "SLC mode"), ("enhanced areas", "enhanced area")),
+        *(("data-retention", "retention"), ("TBW", "lifetime"), ("boot0", "boot partition")),
     ],
 )
 def test_explain_prints_the_definition_of_a_word(word: str, term: str) -> None:
     done = emmclab_ok("explain", word)
     definition = define(word)
     assert definition is not None and definition.term == term
-    assert done.stdout.startswith(term) and definition.means[:30] in " ".join(done.stdout.split())
+    assert done.stdout.startswith(term) and definition.text[:30] in " ".join(done.stdout.split())
     assert emmclab_json("explain", word)[0]["term"] == term
 
 
@@ -155,9 +159,23 @@ def test_each_finding_lie_and_test_of_the_contract_exists_and_each_lie_breaks_a_
     assert "CMD23 bit 31" in emmclab_ok("explain", "c4").stdout
 
 
+def test_the_page_of_limits_is_what_the_glossary_declares() -> None:
+    page = (ROOT / "docs/concepts/limits.md").read_text(encoding="utf-8")
+    assert page == limits_page(), "scripts/generate_reference.py writes it anew"
+    limited = [term for term in glossary() if term.does]
+    assert {term.term for term in limited} > {"retention", "read disturb", "temperature", "bit error", "RPMB"}
+    for term in limited:
+        assert "](" not in term.text and term.does.partition("[")[0] in term.text
+
+
+def test_no_two_terms_share_a_spelling() -> None:
+    for term in glossary():
+        assert [define(word) for word in (term.term, *term.also)] == [term] * (1 + len(term.also)), term.term
+
+
 def test_what_the_model_does_not_have_is_said_by_its_word_and_as_a_setting() -> None:
     for term in (entry for entry in glossary() if entry.topic == NOT_MODELLED):
-        assert term.means.startswith("Not modelled")
+        assert term.text.startswith("Not modelled: a simulated device ")
     done = emmclab("simulate", "gone.csv", "--device", "small-1gb", "--set", "nand.temperature=1")
     assert done.returncode == 2 and "nand" in done.stderr
     assert "hint: temperature: Not modelled" in done.stderr and "did you mean" not in done.stderr
