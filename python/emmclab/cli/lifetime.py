@@ -236,8 +236,7 @@ def lifetime(
     dated: Annotated[
         bool,
         option(
-            "The sources are registers of one device at several dates, as FILE@DATE: bound its wear by them, and with "
-            "--daily compare it with the simulated device.",
+            "Sources are registers at several dates (FILE@DATE): bound the wear; with --daily compare a simulation.",
             None,
             "--registers",
         ),
