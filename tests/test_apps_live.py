@@ -88,16 +88,15 @@ def test_a_live_run_asks_the_device_for_what_the_model_says(program: Path) -> No
     for result in (live, model):
         assert sum(result["app"]["states"].values()) == result["app"]["runtime_ns"]
     # Times are not compared. The kernel may write a few blocks less, and a slow machine writes back more often.
-    rows = {row["name"]: row for row in live_run["agreement"]}
-    assert rows["writes"]["difference_pct"] < 25
-    assert rows["written"]["difference_pct"] < 25
-    assert {row["name"] for row in live_run["agreement"]} >= {"runtime", "reads", "writes", "written"}
+    ratios = {row["name"]: row["ratio"] for row in live_run["agreement"]}
+    assert ratios["writes"] < 1.25 and ratios["written"] < 1.25 and ratios.keys() >= {"runtime", "reads", "read"}
+    assert live["preparation"]["bytes_written"] > 12 << 20 and model.get("preparation") is None
 
 
 def _printed(name: object, page: Path, *more: str) -> str:
     """Run a program live and write its page; return the output on the terminal."""
     done = emmclab_ok("apps", "live", name, "--clock", "x0.01", "--html", page, *more)
-    assert "Live and in the model" in done.stdout and "syncs of files" in done.stdout
+    assert "Model / live" in done.stdout and "syncs of files" in done.stdout and "not counted: " in done.stdout
     assert "Time that the user waited for" in done.stdout and page.stat().st_size > 10_000
     return done.stdout
 
@@ -111,12 +110,25 @@ def test_a_live_run_is_shown_on_the_terminal_and_as_a_page(program: Path, tmp_pa
     assert "notes on nexus5 under advil" in layered.replace("nexus5-4GB", "nexus5")
 
 
-@pytest.mark.slow
+_QUICK = "maps"
+
+
 @pytest.mark.usefixtures("root")
-@pytest.mark.parametrize("name", [row["name"] for row in applications()])
-def test_every_application_that_comes_with_emmclab_is_shown_live(name: str, tmp_path: Path) -> None:
-    text = _printed(name, tmp_path / "page.html", "--device", "transcend-c2")
-    assert f"{name} on transcend-c2" in text
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(row["name"], marks=() if row["name"] == _QUICK else pytest.mark.slow) for row in applications()],
+)
+def test_reads_and_writes_of_the_model_are_within_a_tenth_of_a_live_run(name: str) -> None:
+    for _ in range(2):
+        rows = emmclab_json("apps", "live", name, "--device", "transcend-c2")["agreement"]
+        ratios = {row["name"]: row["ratio"] for row in rows if row["ratio"] is not None}
+        requests = [ratios[figure] for figure in ("reads", "read", "writes", "written") if figure in ratios]
+        if all(0.9 < ratio < 1.1 for ratio in requests):
+            return
+    # Timers commit and write back more often if the program takes longer than on a phone.
+    if ratios["runtime"] < 0.8:
+        pytest.skip("this machine is too busy for a run in real time")
+    raise AssertionError(ratios)
 
 
 @pytest.mark.usefixtures("root")

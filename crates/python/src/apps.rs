@@ -101,6 +101,11 @@ impl PyHostSetup {
         })
     }
 
+    /// Largest window of read-ahead, in KB.
+    fn readahead_kb(&self, py: Python<'_>) -> PyResult<u32> {
+        run(py, || Ok(self.0.kernel()?.readahead_kb))
+    }
+
     /// Whether the kernel flushes the cache of a device.
     fn sends_flushes(&self, py: Python<'_>) -> PyResult<bool> {
         run(py, || self.0.sends_flushes())

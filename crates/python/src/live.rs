@@ -213,10 +213,12 @@ impl PyLive {
         })
     }
 
-    /// Provides the device as a loop device, for which the page cache of the host may contain at most `dirty_bytes` of dirty data. Returns
-    /// its path.
-    #[pyo3(signature = (*, block_bytes=512, partitions=false, dirty_bytes=None))]
-    fn serve_loop(&self, py: Python<'_>, block_bytes: u32, partitions: bool, dirty_bytes: Option<u64>) -> PyResult<PathBuf> {
+    /// Provides the device as a loop device, for which the page cache of the host may contain at most `dirty_bytes` of dirty data. The
+    /// kernel reads at most `readahead_kb` ahead. Returns its path.
+    #[pyo3(signature = (*, block_bytes=512, partitions=false, dirty_bytes=None, readahead_kb=None))]
+    fn serve_loop(
+        &self, py: Python<'_>, block_bytes: u32, partitions: bool, dirty_bytes: Option<u64>, readahead_kb: Option<u32>,
+    ) -> PyResult<PathBuf> {
         run(py, || {
             let mut exports = self.exports();
             exports.check_free()?;
@@ -224,7 +226,9 @@ impl PyLive {
                 Some(file) => file,
                 None => FuseFile::start(self.device.clone())?,
             };
-            let options = LoopOptions { block_bytes, partitions, dirty_bytes, ..LoopOptions::default() };
+            let default = LoopOptions::default();
+            let readahead_kb = readahead_kb.unwrap_or(default.readahead_kb);
+            let options = LoopOptions { block_bytes, partitions, dirty_bytes, readahead_kb, ..default };
             let disk = HostDisk::on_loop(file, &options)?;
             let path = disk.path().to_owned();
             exports.disk = Some(disk);

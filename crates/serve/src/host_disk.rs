@@ -91,6 +91,10 @@ impl HostDisk {
             set(&disk.device, "bdi/strict_limit", "1").map_err(refused)?;
             set(&disk.device, "bdi/max_bytes", &bytes.to_string()).map_err(refused)?;
         }
+        // Linux takes a loop device for a rotating disk: its allocator and read-ahead would not be those of flash. The window of read-ahead
+        // is set last, because a change of the limits above raises it. A later user of the device gets the defaults of the kernel.
+        set(&disk.device, "queue/rotational", "0")?;
+        set(&disk.device, "queue/read_ahead_kb", &options.readahead_kb.to_string())?;
         Ok(disk)
     }
 
@@ -320,6 +324,9 @@ const BETWEEN: Duration = Duration::from_millis(20);
 /// be split at offsets that depend on the location of the pages.
 const LONGEST_BYTES: u32 = 512 << 10;
 
+/// The window of read-ahead of Linux for a disk that states none (`VM_READAHEAD_PAGES`), in KB.
+const READAHEAD_KB: u32 = 128;
+
 /// Options of a loop device.
 #[derive(Clone, Debug)]
 pub struct LoopOptions {
@@ -329,13 +336,21 @@ pub struct LoopOptions {
     pub partitions: bool,
     /// Maximum amount of the loop device's dirty data in the page cache of the host, in bytes; `None` for the limit of the host.
     pub dirty_bytes: Option<u64>,
+    /// Largest window of read-ahead, in KB.
+    pub readahead_kb: u32,
     /// How long unmounting waits for processes that use a file system.
     pub patience: Duration,
 }
 
 impl Default for LoopOptions {
     fn default() -> Self {
-        Self { block_bytes: 512, partitions: false, dirty_bytes: None, patience: Duration::from_secs(10) }
+        Self {
+            block_bytes: 512,
+            partitions: false,
+            dirty_bytes: None,
+            readahead_kb: READAHEAD_KB,
+            patience: Duration::from_secs(10),
+        }
     }
 }
 

@@ -109,13 +109,13 @@ class LearnedTime(TypedDict):
 
 
 class Agreement(TypedDict):
-    """A figure of a live run and of a simulated run; `difference_pct` is None if the live figure is 0."""
+    """A figure of a live run and of a simulated run; `ratio` is model / live, None if the live figure is 0."""
 
     name: str
     unit: str
     live: float
     model: float
-    difference_pct: float | None
+    ratio: float | None
 
 
 class AppResult(FieldMapping):
@@ -139,6 +139,12 @@ class AppResult(FieldMapping):
         """Reasons not to trust the run; empty if there are none."""
         reasons: list[str] = self._fields.get("warnings", [])
         return reasons
+
+    @property
+    def preparation(self) -> dict[str, Any] | None:
+        """The requests before a run on a served device, which `device` does not count; None for a simulated run."""
+        requests: dict[str, Any] | None = self._fields.get("preparation")
+        return requests
 
     @property
     def runtime_s(self) -> float:

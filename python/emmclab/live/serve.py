@@ -110,6 +110,10 @@ class ServeOptions(TypedDict, total=False):
             option=None,
         ),
     ]
+    readahead_kb: Annotated[
+        int | None,
+        Option(None, "Largest window of read-ahead of the loop device; default: 128, as of a phone's disk.", option=None),
+    ]
     mount: Annotated[_Path, _port(None, "Mount the file system at this folder.", metavar="DIR")]
     mount_options: Annotated[
         str | None, _port(None, "Mount options, in the form of `mount -o`.", metavar="LIST", advanced=True)
@@ -238,7 +242,8 @@ def serve(device: Device | str, **options: Unpack[ServeOptions]) -> LiveDevice:
                 cleaner = [sys.executable, "-c", _CLEANER, str(Path(__file__).absolute().parents[1])]
                 path = live.serve_ublk(cleaner=cleaner)
             else:
-                path = live.serve_loop(partitions=values["partitions"], dirty_bytes=values["dirty_bytes"])
+                limits = {name: values[name] for name in ("partitions", "dirty_bytes", "readahead_kb")}
+                path = live.serve_loop(**limits)
             served.paths.append(fspath(path))
             if mkfs is not None:
                 live.mkfs(mkfs, options=values["mkfs_options"], overwrite=values["overwrite"])

@@ -69,4 +69,4 @@ def _show(measured: AppResult, model: AppResult, as_json: bool, provenance: Prov
     from emmclab.cli.apps.show_applications import show_agreement, show_run
 
     show_run(stdout(), measured)
-    show_agreement(stdout(), agreement(measured, model))
+    show_agreement(stdout(), agreement(measured, model), measured.preparation or {})

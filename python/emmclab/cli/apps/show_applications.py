@@ -29,7 +29,7 @@ from emmclab.apps.run_tables import (
 from emmclab.apps.solutions import SolutionComparison
 from emmclab.cli.tables import framed, print_line, show_table, table_of
 from emmclab.core_types import ThreadResult
-from emmclab.runtime.document import bar, percent_text
+from emmclab.runtime.document import bar
 
 _BAR = 32
 #: Minimum length of a part of the user's waiting time that is reported, in ns.
@@ -186,16 +186,27 @@ def _show_user_time(console: Console, user: LearnedTime) -> None:
         console.print(Text(f"{text}the program leaves this out", "yellow"), soft_wrap=True)
 
 
-def show_agreement(console: Console, rows: Sequence[Agreement]) -> None:
-    """Print a comparison of a live run with the simulated run."""
+def show_agreement(console: Console, rows: Sequence[Agreement], preparation: Mapping[str, Any]) -> None:
+    """Print a comparison of a live run with the simulated run, and what precedes the live run and is not in it."""
     console.print()
-    table = framed("Live and in the model", "", "Live", "Model", "Model - live, %")
+    table = framed("Live and in the model", "", "Live", "Model", "Model / live")
     for row in rows:
         digits = 2 if row["unit"] else 0
         values = (f"{value:,.{digits}f}" for value in (row["live"], row["model"]))
         label = f"{row['name']}, {row['unit']}" if row["unit"] else row["name"]
-        table.add_row(label, *values, percent_text(row["difference_pct"]))
+        table.add_row(label, *values, "–" if row["ratio"] is None else f"{row['ratio']:.2f}")
     console.print(table)
+    console.print(
+        Text(
+            f"not counted: {preparation['read']:,} reads and {preparation['write']:,} writes, "
+            f"{(preparation['bytes_read'] + preparation['bytes_written']) / 2**20:,.1f} MB, before the run, to make and "
+            "mount the file systems and to write the first files\nthe live runtime depends on the load of this machine, "
+            "also with a free clock: on a busy machine the program takes longer, and its timers commit and write back more "
+            "often",
+            "dim",
+        ),
+        soft_wrap=True,
+    )
 
 
 def show_runs(console: Console, results: Sequence[AppResult]) -> None:
