@@ -301,6 +301,8 @@ impl BlockLayer {
             && entry.sectors + sectors <= self.max_sectors
             && first.mount == bio.mount
             && first.class == bio.class
+            // A block of metadata that a task needs is not merged with those that are read ahead of their use.
+            && (bio.class != FileClass::Metadata || !(first.flags ^ bio.flags).intersects(RequestFlags::READAHEAD))
     }
 
     /// Merges a bio into a request in the plug if possible. Returns whether it was merged.

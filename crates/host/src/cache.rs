@@ -48,6 +48,8 @@ pub(crate) struct CachedInode {
     pub linked: bool,
     /// Whether the file is being created.
     pub making: bool,
+    /// Whether the file was opened since the mount.
+    pub found: bool,
     /// The task that has the lock of the file.
     pub lock: Option<TaskId>,
     pub ahead: FileReadAhead,
@@ -116,6 +118,7 @@ impl PageCache {
             uses: 0,
             linked: true,
             making: false,
+            found: false,
             lock: None,
             ahead: FileReadAhead::default(),
             pages: PageTree::default(),
@@ -433,11 +436,12 @@ pub(crate) struct ReadAheadWindow {
 
 impl FileReadAhead {
     /// Returns the window to read for a page that is not in memory. The reader requests `requested` pages, beginning with this page;
-    /// `history` pages directly before this page are in memory; `most` is the maximum size of a window in pages.
-    pub fn window_for_missing(&mut self, page: u64, requested: u64, history: u64, most: u64) -> ReadAheadWindow {
+    /// `history` pages directly before this page are in memory; `most` is the maximum size of a window in pages. If `continues`, a page that
+    /// the last window leads to continues it.
+    pub fn window_for_missing(&mut self, page: u64, requested: u64, history: u64, most: u64, continues: bool) -> ReadAheadWindow {
         let sequential = page == 0 || self.previous.is_some_and(|previous| page == previous || page == previous + 1);
         let expected = self.size > 0 && (page == self.start + self.size - self.left || page == self.start + self.size);
-        if expected && page != 0 {
+        if continues && expected && page != 0 {
             return self.next(most);
         }
         if !sequential && requested <= most {
@@ -453,7 +457,7 @@ impl FileReadAhead {
         }
         let size = initial(requested.max(1), most);
         (self.start, self.size) = (page, size);
-        self.left = if size > requested { size - requested } else { size };
+        self.left = if size > requested { size - requested } else { size >> u32::from(!continues) };
         self.window()
     }
 
@@ -608,7 +612,7 @@ mod tests {
     #[test]
     fn windows_of_a_sequential_reader_grow_from_16_kb_to_the_largest() {
         let mut ahead = FileReadAhead::default();
-        let first = ahead.window_for_missing(0, 1, 0, 32);
+        let first = ahead.window_for_missing(0, 1, 0, 32, true);
         assert_eq!(first, ReadAheadWindow { first: 0, pages: 4, marker: Some(1) });
         let (mut sizes, mut marker) = (Vec::new(), first.marker);
         for _ in 0..5 {
@@ -623,29 +627,29 @@ mod tests {
     fn a_page_at_random_is_read_alone() {
         let mut ahead = FileReadAhead::default();
         ahead.record_use(3);
-        assert_eq!(ahead.window_for_missing(100, 2, 2, 32), ReadAheadWindow { first: 100, pages: 2, marker: None });
+        assert_eq!(ahead.window_for_missing(100, 2, 2, 32, true), ReadAheadWindow { first: 100, pages: 2, marker: None });
     }
 
     #[test]
     fn a_page_behind_others_in_memory_is_read_with_as_many_more() {
         let mut ahead = FileReadAhead::default();
         ahead.record_use(3);
-        assert_eq!(ahead.window_for_missing(100, 1, 2, 32), ReadAheadWindow { first: 100, pages: 3, marker: Some(102) });
+        assert_eq!(ahead.window_for_missing(100, 1, 2, 32, true), ReadAheadWindow { first: 100, pages: 3, marker: Some(102) });
         ahead.record_use(500);
-        assert_eq!(ahead.window_for_missing(8, 1, 8, 32).pages, 17);
+        assert_eq!(ahead.window_for_missing(8, 1, 8, 32, true).pages, 17);
     }
 
     #[test]
     fn a_mark_of_an_older_window_reads_on_behind_what_is_in_memory() {
         let mut ahead = FileReadAhead::default();
-        ahead.window_for_missing(0, 1, 0, 32);
+        ahead.window_for_missing(0, 1, 0, 32, true);
         assert_eq!(ahead.window_for_marked(100, 103, 32), ReadAheadWindow { first: 103, pages: 8, marker: Some(103) });
     }
 
     #[test]
     fn without_read_ahead_a_window_has_what_was_asked() {
         let mut ahead = FileReadAhead::default();
-        assert_eq!(ahead.window_for_missing(0, 1, 0, 0).pages, 1);
-        assert_eq!(ahead.window_for_missing(9, 1, 0, 0).pages, 1);
+        assert_eq!(ahead.window_for_missing(0, 1, 0, 0, true).pages, 1);
+        assert_eq!(ahead.window_for_missing(9, 1, 0, 0, true).pages, 1);
     }
 }

@@ -112,6 +112,9 @@ pub struct HostConfig {
     pub commit_interval_ms: u64,
     /// Largest window of read-ahead, in KB.
     pub readahead_kb: u32,
+    /// Whether a read of a page that is not in memory continues the last window of read-ahead, if the window leads to this page. Since Linux
+    /// 6.11 only the use of a marked page does.
+    pub continues_readahead: bool,
     /// Maximum number of requests that wait for the device or are in progress. At this limit, tasks that submit requests wait.
     pub nr_requests: u32,
     /// Largest request, in KB.
@@ -125,6 +128,8 @@ pub struct HostConfig {
     /// Whether a sync of a folder on ext4 commits all transactions that are not durable. If all are durable, the sync does nothing. Linux
     /// behaves like this since 5.10, which introduced fast commits. If false, the sync of a folder works like the sync of a file.
     pub folder_sync_commits: bool,
+    /// Whether the allocator of ext4 reads the bitmaps of a whole flex group at once. Linux does so since 5.10.
+    pub prefetches_bitmaps: bool,
     /// Classes of files whose syncs are executed.
     #[serde(default)]
     pub synced: SyncedClasses,
@@ -141,12 +146,14 @@ const LINUX_6: HostConfig = HostConfig {
     writeback_interval_ms: 5_000,
     commit_interval_ms: 5_000,
     readahead_kb: 128,
+    continues_readahead: false,
     nr_requests: 128,
     max_request_kb: 512,
     device_depth: 32,
     elevator: ElevatorKind::None,
     barrier: BarrierMode::Flush,
     folder_sync_commits: true,
+    prefetches_bitmaps: true,
     synced: SyncedClasses::ALL,
     cpu: CpuCosts { operation_ns: 600, page_ns: 400, request_ns: 3_000, poll_ns: 0, poll_interval_ns: 100_000 },
 };
@@ -166,10 +173,12 @@ const ERAS: [(&str, HostConfig); 2] = [
         HostConfig {
             page_cache_mb: 128,
             dirty_background_pct: 5,
+            continues_readahead: true,
             device_depth: 1,
             elevator: ElevatorKind::Cfq,
             barrier: BarrierMode::Drain,
             folder_sync_commits: false,
+            prefetches_bitmaps: false,
             cpu: CpuCosts { operation_ns: 3_000, page_ns: 2_000, request_ns: 20_000, poll_ns: 20_000, poll_interval_ns: 100_000 },
             ..LINUX_6
         },

@@ -23,8 +23,8 @@ _MKFS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ext4": ("ext4", ("-b", "4096", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0")),
     "fat32": ("vfat", ("-F", "32")),
 }
-#: Mount options of each file system, as on Android. Linux 5.10 and later read all bitmaps of ext4 in the background in the
-#: first seconds after the mount, and not when they are needed, as the kernels of phones and the model do.
+#: Mount options of each file system, as on Android. Linux 5.10 and later read all bitmaps of ext4 in the first seconds
+#: after the mount, and not when they are needed, as the kernels of phones and the model do.
 _MOUNT = {"ext4": "noatime,noauto_da_alloc,no_prefetch_block_bitmaps", "fat32": "noatime"}
 _TOOLS = {"mkfs.ext4": "e2fsprogs", "addpart": "util-linux"}
 
@@ -49,8 +49,8 @@ def run_live(
         device: a device, or a name for `Device.named`.
         clock: clock of the device, as for `serve`.
         record: trace to write, without the preparation.
-        options: see `ApplicationOptions`; of the kernel settings of the host only the limit of dirty data and the window
-            of read-ahead are used.
+        options: see `ApplicationOptions`; of the kernel settings of the host only the limit of dirty data and the
+            window of read-ahead are used.
 
     Raises:
         ConfigError: as in `run_application`; or this kernel does not support a file system of the host.

@@ -111,8 +111,7 @@ class ServeOptions(TypedDict, total=False):
         ),
     ]
     readahead_kb: Annotated[
-        int | None,
-        Option(None, "Largest window of read-ahead of the loop device; default: 128, as of a phone's disk.", option=None),
+        int | None, Option(None, "Largest window of read-ahead of the loop device in KB; default: 128.", option=None)
     ]
     mount: Annotated[_Path, _port(None, "Mount the file system at this folder.", metavar="DIR")]
     mount_options: Annotated[

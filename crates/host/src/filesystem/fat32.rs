@@ -299,7 +299,7 @@ impl FilesystemModel for Fat32 {
         let folder = core.cache.inode(inode).folder;
         self.open_folder(folder);
         let first = self.folders[folder.0 as usize].clusters[0];
-        if !self.buffers.make_ready(core, task, &[first]) {
+        if !self.buffers.make_ready(core, task, first) {
             return StepOutcome::Wait(WaitReason::Read);
         }
         *self.file(inode) = Fat32File::default();
@@ -312,7 +312,7 @@ impl FilesystemModel for Fat32 {
     fn unlink(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
         self.reclaim(core);
         let name = self.files[inode as usize].name;
-        if !self.buffers.make_ready(core, task, &[name]) {
+        if !self.buffers.make_ready(core, task, name) {
             return StepOutcome::Wait(WaitReason::Read);
         }
         self.buffers.change(name, BlockRole::Directory, core.now);
@@ -335,7 +335,7 @@ impl FilesystemModel for Fat32 {
 
     fn rename(&mut self, core: &mut HostCore, task: TaskId, inode: u32, to: FolderId, replaced: Option<u32>) -> StepOutcome {
         let old = self.files[inode as usize].name;
-        if !self.buffers.make_ready(core, task, &[old]) {
+        if !self.buffers.make_ready(core, task, old) {
             return StepOutcome::Wait(WaitReason::Read);
         }
         let from = core.cache.inode(inode).folder.0 as usize;

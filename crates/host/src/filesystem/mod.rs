@@ -26,6 +26,9 @@ use crate::request::IoCause;
 
 /// A file system on a partition. Sectors are relative to the partition; pages have 4 KB.
 pub(crate) trait FilesystemModel {
+    /// Creates a folder that exists from the start.
+    fn make_folder(&mut self, _: FolderId) {}
+
     /// Creates a file whose pages are on the device. Returns false if there is not enough space.
     fn preload(&mut self, core: &mut HostCore, inode: u32, pages: u64) -> bool;
 
@@ -174,25 +177,33 @@ impl MetadataBufferTable {
         block * u64::from(self.sectors)
     }
 
-    /// Reads the blocks that are not in memory. Makes the task wait for blocks that are being read, or that a commit is writing. Returns
-    /// whether all blocks are ready.
-    pub fn make_ready(&mut self, core: &mut HostCore, task: TaskId, blocks: &[u64]) -> bool {
-        blocks.iter().fold(true, |ready, block| self.make_block_ready(core, task, *block) & ready)
-    }
-
     /// Executes a step that waits until a block is in memory.
     pub fn read(&mut self, core: &mut HostCore, task: TaskId, block: u64) -> StepOutcome {
-        if self.make_block_ready(core, task, block) { StepOutcome::Done } else { StepOutcome::Wait(WaitReason::Read) }
+        if self.make_ready(core, task, block) { StepOutcome::Done } else { StepOutcome::Wait(WaitReason::Read) }
     }
 
-    fn make_block_ready(&mut self, core: &mut HostCore, task: TaskId, block: u64) -> bool {
-        if let Some(buffer) = self.blocks.get(&block) {
+    /// Reads a block that is not in memory. Makes the task wait if the block is being read, or a commit is writing it. Returns whether the
+    /// block is ready.
+    pub fn make_ready(&mut self, core: &mut HostCore, task: TaskId, block: u64) -> bool {
+        self.begin_read(core, core.cause(task), block, RequestFlags::SYNC);
+        self.blocks.get(&block).is_some_and(|buffer| {
             let home = core.await_bio(buffer.home, task);
-            return !core.await_bio(buffer.copy, task) && !home;
+            !core.await_bio(buffer.copy, task) && !home
+        })
+    }
+
+    /// Begins to read a block that is not in memory.
+    pub fn begin_read(&mut self, core: &mut HostCore, cause: IoCause, block: u64, flags: RequestFlags) {
+        if !self.contains(block) {
+            let read = BioRequest::read(self.mount, self.sector(block), self.sectors, cause);
+            let home = core.submit(BioRequest { flags: RequestFlags::META | flags, ..read });
+            self.blocks.insert(block, MetadataBuffer { home, ..MetadataBuffer::new(BlockRole::Metadata) });
         }
-        let home = core.submit_for(BioRequest::read(self.mount, self.sector(block), self.sectors, core.cause(task)), task);
-        self.blocks.insert(block, MetadataBuffer { home, ..MetadataBuffer::new(BlockRole::Metadata) });
-        false
+    }
+
+    /// Whether a block is in memory or being read.
+    pub fn contains(&self, block: u64) -> bool {
+        self.blocks.contains_key(&block)
     }
 
     /// Adds a new block, or a block whose contents are known without a read.

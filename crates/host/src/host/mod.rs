@@ -65,7 +65,9 @@ impl SimulatedHost {
     /// Declares the location of a path and the class of its contents. The file need not exist.
     /// Errors: if the mount is unknown, or the path was already declared.
     pub fn declare(&mut self, file: FileId, spec: FileSpec) -> Result<()> {
-        self.names.declare(file, spec, self.mounts.len())
+        self.names.declare(file, spec, self.mounts.len())?;
+        self.mounts[usize::from(spec.mount.0)].make_folder(spec.folder);
+        Ok(())
     }
 
     /// Creates a declared file that exists from the start of the simulation, with `bytes` bytes on the device and no page in memory.

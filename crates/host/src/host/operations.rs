@@ -6,7 +6,7 @@ use emmclab_base::{Error, ErrorClass, Op, RequestFlags, Result};
 
 use super::{SimulatedHost, check_folder};
 use crate::block::NONE;
-use crate::cache::{PAGE_BYTES, PAGE_SECTORS, PageLookup};
+use crate::cache::{PAGE_BYTES, PAGE_SECTORS, PageLookup, ReadAheadWindow};
 use crate::core::{StepOutcome, TaskId};
 use crate::operation::WaitReason;
 use crate::operation::{FileId, FileOp};
@@ -194,6 +194,14 @@ impl SimulatedHost {
 
     fn own_step(&mut self, task: TaskId, operation: &FileOp) -> StepOutcome {
         let [inode, replaced] = self.core.tasks[task].files;
+        // The first operation on a file that existed at the mount begins as an open.
+        if inode != NONE && !matches!(operation, FileOp::Open { .. }) && !self.core.cache.inode(inode).found {
+            let mount = usize::from(self.core.cache.inode(inode).mount);
+            if let StepOutcome::Wait(wait) = self.mounts[mount].lookup(&mut self.core, task, inode) {
+                return StepOutcome::Wait(wait);
+            }
+            self.core.cache.inode_mut(inode).found = true;
+        }
         match *operation {
             FileOp::Open { .. } => self.open_step(task, inode),
             FileOp::Read { offset, bytes, .. } => self.read_step(task, inode, offset, bytes),
@@ -249,7 +257,7 @@ impl SimulatedHost {
         let step = if making { fs.create(&mut self.core, task, inode) } else { fs.lookup(&mut self.core, task, inode) };
         if step == StepOutcome::Done {
             let file = self.core.cache.inode_mut(inode);
-            file.making = false;
+            (file.making, file.found) = (false, true);
             file.opens += 1;
             self.unlock(inode);
         }
@@ -530,7 +538,7 @@ impl SimulatedHost {
             self.core.tasks[task].bytes = end.saturating_sub(offset);
         }
         let last = end.div_ceil(PAGE_BYTES);
-        let most = self.core.config.readahead_pages();
+        let (most, continues) = (self.core.config.readahead_pages(), self.core.config.continues_readahead);
         while self.core.tasks[task].cursor < last {
             let page = self.core.tasks[task].cursor;
             let awaited = self.core.tasks[task].part == 1;
@@ -539,16 +547,13 @@ impl SimulatedHost {
                     let before = (0..page).rev().take(most as usize);
                     let history = before.take_while(|earlier| self.core.cache.has(inode, *earlier as u32)).count() as u64;
                     let ahead = &mut self.core.cache.inode_mut(inode).ahead;
-                    let window = ahead.window_for_missing(page, last - page, history, most);
+                    let window = ahead.window_for_missing(page, last - page, history, most, continues);
                     let cause = self.core.cause(task);
                     // An evicted page may be before the next read-ahead window. It is then read separately.
                     if !(window.first..window.first + window.pages).contains(&page) {
                         self.read_window(inode, page, 1, cause);
                     }
-                    self.read_window(inode, window.first, window.pages, cause);
-                    if let Some(marker) = window.marker {
-                        self.core.cache.mark(inode, marker as u32);
-                    }
+                    self.read_and_mark(inode, window, cause);
                     continue;
                 }
                 PageLookup::Reading(bio) if !awaited => {
@@ -560,10 +565,7 @@ impl SimulatedHost {
                     let missing = |at: &u64| !self.core.cache.has(inode, *at as u32);
                     if let Some(missing) = (page + 1..=page + most).find(missing) {
                         let window = self.core.cache.inode_mut(inode).ahead.window_for_marked(page, missing, most);
-                        self.read_window(inode, window.first, window.pages, IoCause::ReadAhead);
-                        if let Some(marker) = window.marker {
-                            self.core.cache.mark(inode, marker as u32);
-                        }
+                        self.read_and_mark(inode, window, IoCause::ReadAhead);
                     }
                 }
                 _ => {}
@@ -573,6 +575,15 @@ impl SimulatedHost {
             (state.part, state.cursor) = (0, page + 1);
         }
         StepOutcome::Done
+    }
+
+    /// Reads a window of read-ahead. Its marked page is marked only if it was not in memory.
+    fn read_and_mark(&mut self, inode: u32, window: ReadAheadWindow, cause: IoCause) {
+        let marker = window.marker.filter(|marker| !self.core.cache.has(inode, *marker as u32));
+        self.read_window(inode, window.first, window.pages, cause);
+        if let Some(marker) = marker {
+            self.core.cache.mark(inode, marker as u32);
+        }
     }
 
     /// Reads the pages of a run that are not in memory.

@@ -196,17 +196,13 @@ def show_agreement(console: Console, rows: Sequence[Agreement], preparation: Map
         label = f"{row['name']}, {row['unit']}" if row["unit"] else row["name"]
         table.add_row(label, *values, "–" if row["ratio"] is None else f"{row['ratio']:.2f}")
     console.print(table)
-    console.print(
-        Text(
-            f"not counted: {preparation['read']:,} reads and {preparation['write']:,} writes, "
-            f"{(preparation['bytes_read'] + preparation['bytes_written']) / 2**20:,.1f} MB, before the run, to make and "
-            "mount the file systems and to write the first files\nthe live runtime depends on the load of this machine, "
-            "also with a free clock: on a busy machine the program takes longer, and its timers commit and write back more "
-            "often",
-            "dim",
-        ),
-        soft_wrap=True,
-    )
+    megabytes = (preparation["bytes_read"] + preparation["bytes_written"]) / 2**20
+    requests = f"{preparation['read']:,} reads and {preparation['write']:,} writes, {megabytes:,.1f} MB"
+    for text in (
+        f"not counted: {requests}, before the run, to make and mount the file systems and to write the first files",
+        "the live runtime depends on the load of this machine: on a busy one, timers commit and write back more often",
+    ):
+        console.print(Text(text, "dim"), soft_wrap=True)
 
 
 def show_runs(console: Console, results: Sequence[AppResult]) -> None:

@@ -48,6 +48,13 @@ impl GroupInodes {
         self.next == 0
     }
 
+    /// The blocks of the group's inode table that are read together with the block of an inode; `table` is the first block of the table.
+    pub fn read_together(&self, table: u64, index: u64) -> std::ops::RangeInclusive<u64> {
+        let block = table + index / INODES_PER_BLOCK;
+        let first = (block / INODE_READ_AHEAD * INODE_READ_AHEAD).max(table);
+        first..=(first + INODE_READ_AHEAD).min(table + self.next / INODES_PER_BLOCK)
+    }
+
     /// Whether no other inode in the same block of the inode table is in use. If so, the block need not be read.
     pub fn is_alone(&self, index: u64) -> bool {
         let first = index / INODES_PER_BLOCK * INODES_PER_BLOCK;
@@ -64,6 +71,11 @@ impl GroupInodes {
 
     pub fn free(&mut self, index: u64) {
         self.freed.insert(index);
+    }
+
+    /// Number of inodes in use.
+    pub fn used(&self) -> u64 {
+        self.next - self.freed.len() as u64
     }
 }
 
@@ -94,9 +106,9 @@ impl Ext4File {
 }
 
 impl Ext4 {
-    /// The first group at or after `group` that has a free inode.
+    /// The first group with a free inode for a file in a folder of `group`: the search begins with the flex group of the folder.
     pub(super) fn inode_group(&self, group: u64) -> u64 {
-        let groups = self.layout.groups;
+        let (group, groups) = (group / FLEX * FLEX, self.layout.groups);
         let candidates = (0..groups).map(|step| (group + step) % groups);
         candidates.into_iter().find(|at| self.inodes[*at as usize].peek() < self.layout.inodes_per_group).unwrap_or(group)
     }
@@ -107,12 +119,17 @@ impl Ext4 {
     }
 
     /// Finds a free run of `want` blocks: the smallest sufficient buddy in the first group that has one, beginning with the group of
-    /// `from`. If no group has such a buddy, finds any free run of this length, or otherwise the longest free run.
+    /// `from`; the first group of a flex group, which has the tables, only if no other group has one. If no group has such a buddy, finds any
+    /// free run of this length, or otherwise the longest free run.
     fn find(&self, from: u64, want: u64) -> (u64, u64) {
         let groups = self.layout.groups;
         let first = Ext4Layout::group_of(from);
-        for step in 0..groups {
-            let start = Ext4Layout::group_start((first + step) % groups);
+        for step in 0..2 * groups {
+            let group = (first + step) % groups;
+            if group.is_multiple_of(FLEX) != (step >= groups) {
+                continue;
+            }
+            let start = Ext4Layout::group_start(group);
             if let Some(block) = self.free.find_buddy(start, start + GROUP_BLOCKS, want) {
                 return (block, want);
             }
@@ -292,8 +309,10 @@ pub(super) const GROUP_BLOCKS: u64 = 32_768;
 /// Number of groups whose bitmaps and inode tables are stored together (flex group).
 pub(super) const FLEX: u64 = 16;
 pub(super) const INODES_PER_BLOCK: u64 = 16;
-/// Number of bytes of the file system per inode (`inode_ratio` of mke2fs).
-const INODE_RATIO: u64 = 16_384;
+/// Maximum number of blocks of an inode table that are read together (`inode_readahead_blks`).
+const INODE_READ_AHEAD: u64 = 32;
+/// Number of data blocks that mke2fs uses: the root folder, `lost+found`, and the list of blocks that are reserved for descriptors.
+pub(super) const FIRST_BLOCKS: u64 = 6;
 const DESCRIPTORS_PER_BLOCK: u64 = 64;
 
 /// The layout of a file system with blocks of 4 KB, inodes of 256 bytes, `flex_bg` and `sparse_super`.
@@ -314,7 +333,7 @@ impl Ext4Layout {
     pub fn new(mount: &Mount) -> Result<Self> {
         let blocks = mount.sectors / 8;
         let groups = blocks.div_ceil(GROUP_BLOCKS);
-        let inodes = (blocks * 4096 / INODE_RATIO).max(64);
+        let inodes = (blocks * 4096 / inode_ratio(blocks)).max(64);
         let inodes_per_group = inodes.div_ceil(groups).next_multiple_of(INODES_PER_BLOCK);
         let descriptors = groups.div_ceil(DESCRIPTORS_PER_BLOCK);
         // Blocks for group descriptors are reserved for growth of the file system by a factor of 1024. At most 1024 blocks are reserved,
@@ -333,17 +352,37 @@ impl Ext4Layout {
                 .of_field("sectors", 0, mount.sectors.to_string().as_bytes())
                 .hint(format!("use a partition of {least} sectors or more, and `journal_mb` of 4 or more")));
         }
-        // mke2fs places the journal in the middle of the file system, after the tables of the flex group there.
-        let group = groups / 2 / FLEX * FLEX;
-        layout.journal = if groups > 2 * FLEX {
-            Ext4Layout::group_start(group + 1) + layout.overhead(group + 1)
-        } else {
-            layout.first_data() + 5
-        };
+        layout.journal = layout.first_free(layout.journal_group());
         if layout.journal + journal_blocks > blocks {
             layout.journal = blocks - journal_blocks;
         }
         Ok(layout)
+    }
+
+    /// The group in which mke2fs begins the journal: in the middle of the file system, beside the tables of a flex group.
+    fn journal_group(&self) -> u64 {
+        let middle = Self::group_of(self.blocks / 2);
+        let first = if middle > FLEX { Self::flex_of(middle) } else { middle.saturating_sub(1) };
+        let free = |group: u64| (Self::group_start(group + 1).min(self.blocks)).saturating_sub(self.first_free(group));
+        let last = if middle > FLEX { first + 1 } else { middle + 1 };
+        (first..=last.min(self.groups - 1)).rev().max_by_key(|group| free(*group)).unwrap_or(0)
+    }
+
+    /// The first block of a group that mke2fs leaves free.
+    fn first_free(&self, group: u64) -> u64 {
+        if group == 0 {
+            return self.first_data() + FIRST_BLOCKS;
+        }
+        let (first, groups) = self.tables(group);
+        let tables = if group.is_multiple_of(FLEX) { first + groups * (2 + self.inode_blocks()) } else { 0 };
+        tables.max(Self::group_start(group) + self.overhead(group))
+    }
+
+    /// The blocks that a mount reads: the superblock, the descriptors, and the inodes that are read together with that of the root folder.
+    pub fn mounted_blocks(&self) -> impl Iterator<Item = u64> + use<> {
+        let table = self.inode_block(0, 0);
+        let last = table + INODE_READ_AHEAD.min(self.inode_blocks() - 1);
+        (0..=self.groups.div_ceil(DESCRIPTORS_PER_BLOCK)).chain(table..=last)
     }
 
     pub fn group_start(group: u64) -> u64 {
@@ -398,6 +437,14 @@ impl Ext4Layout {
         first + 2 * groups + group % FLEX * self.inode_blocks() + index / INODES_PER_BLOCK
     }
 
+    /// The group of a block of an inode table, and the index of its first inode; `None` for other blocks.
+    pub fn inode_position(&self, block: u64) -> Option<(u64, u64)> {
+        let flex = Self::flex_of(Self::group_of(block));
+        let (first, groups) = self.tables(flex);
+        let at = block.checked_sub(first + 2 * groups).filter(|at| *at < groups * self.inode_blocks())?;
+        Some((flex + at / self.inode_blocks(), at % self.inode_blocks() * INODES_PER_BLOCK))
+    }
+
     /// Returns the first block after the bitmaps and inode tables of the first flex group. It is the first block of the root folder.
     pub fn first_data(&self) -> u64 {
         let (first, groups) = self.tables(0);
@@ -424,6 +471,16 @@ impl Ext4Layout {
     pub fn data_group(&self, group: u64) -> u64 {
         let flex = Self::flex_of(group);
         if flex + 1 < self.groups { flex + 1 } else { group }
+    }
+}
+
+/// Number of bytes of the file system per inode, as in the file `mke2fs.conf` of e2fsprogs.
+fn inode_ratio(blocks: u64) -> u64 {
+    match blocks {
+        ..0x2_0000 => 4_096,
+        0x2_0000..0x4000_0000 => 16_384,
+        0x4000_0000..0x1_0000_0000 => 32_768,
+        _ => 65_536,
     }
 }
 
@@ -460,5 +517,18 @@ mod tests {
         assert_eq!(layout.first_data() * 8, 74_008);
         assert_eq!(layout.journal * 8, 17_039_360);
         assert_eq!(layout.inode_block(16, 0) * 8, 4_194_560);
+    }
+
+    /// Blocks that e2fsprogs 1.47 chose, as shown by `dumpe2fs` and `debugfs`: inodes of a group, bitmaps, first table, root, journal.
+    #[test]
+    fn a_partition_below_512_mb_has_four_times_as_many_inodes() {
+        for (mb, blocks) in [(400, [25_600, 51, 55, 59, 6_459, 65_536]), (145, [18_560, 20, 22, 24, 2_344, 2_350])] {
+            let mount =
+                Mount { filesystem: FilesystemKind::Ext4, first_sector: 0, sectors: mb << 11, options: MountOptions::default() };
+            let layout = Ext4Layout::new(&mount).unwrap();
+            let [block_bitmap, inode_bitmap] = [layout.block_bitmap(0), layout.inode_bitmap(0)];
+            let (inodes, table) = (layout.inodes_per_group, layout.inode_block(0, 0));
+            assert_eq!([inodes, block_bitmap, inode_bitmap, table, layout.first_data(), layout.journal], blocks, "{mb} MB");
+        }
     }
 }

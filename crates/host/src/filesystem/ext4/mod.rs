@@ -8,7 +8,7 @@ mod journal;
 
 use std::ops::Range;
 
-use emmclab_base::{BlockRole, Nanos, Result};
+use emmclab_base::{BlockRole, Nanos, RequestFlags, Result};
 
 use super::{FilesystemModel, FreeBlocks, MetadataBufferTable, place_of};
 use crate::config::Mount;
@@ -16,7 +16,7 @@ use crate::core::{FilesystemJob, HostCore, StepOutcome, TaskId};
 use crate::operation::{FolderId, WaitReason};
 use crate::request::IoCause;
 use crate::writeback::{WritebackRound, write_pages};
-use allocate::{BlockRange, Ext4File, Ext4Layout, FLEX, GROUP_BLOCKS, GroupInodes};
+use allocate::{BlockRange, Ext4File, Ext4Layout, FIRST_BLOCKS, FLEX, GROUP_BLOCKS, GroupInodes};
 use journal::Ext4Journal;
 
 /// Resolution of the times in inodes, in ns.
@@ -64,9 +64,14 @@ impl Ext4 {
         for (from, to) in layout.metadata_ranges() {
             free.take_any(from, to);
         }
-        // The root directory and `lost+found` use the first five data blocks.
         let root = layout.first_data();
-        free.take_any(root, root + 5);
+        free.take_any(root, root + FIRST_BLOCKS);
+        // The bitmaps of groups in which mke2fs allocated nothing are marked as not initialised. The last group is an exception.
+        let mut touched: Vec<bool> = (0..layout.groups).map(|group| group % FLEX == 0 || group + 1 == layout.groups).collect();
+        let journal = Ext4Layout::group_of(layout.journal)..=Ext4Layout::group_of(layout.journal + layout.journal_blocks - 1);
+        journal.for_each(|group| touched[group as usize] = true);
+        let mut buffers = MetadataBufferTable::new(number, 8);
+        layout.mounted_blocks().for_each(|block| buffers.add(block, BlockRole::Metadata));
         let mut inodes = vec![GroupInodes::default(); layout.groups as usize];
         inodes[0].keep(FIRST_INODES);
         Ok(Self {
@@ -83,11 +88,11 @@ impl Ext4 {
             inodes,
             files: Vec::new(),
             folders: Ext4FolderTable::new(root),
-            touched: vec![false; layout.groups as usize],
+            touched,
             last_group: 0,
             fresh: vec![true; layout.groups as usize],
             shared: vec![BlockRange::default(); layout.groups.div_ceil(FLEX) as usize],
-            buffers: MetadataBufferTable::new(number, 8),
+            buffers,
             journal: Ext4Journal::new(layout.journal, layout.journal_blocks),
             layout,
             opened: false,
@@ -122,9 +127,25 @@ impl Ext4 {
         *self.file(inode) = Ext4File::new(group, index);
     }
 
-    /// Whether an operation can continue, because the transaction has space and the required blocks are in memory.
+    /// Whether an operation can continue, because the transaction has space and the required blocks are in memory. Blocks are read one after
+    /// the other; a block of inodes is read together with others of its group.
     fn ready(&mut self, core: &mut HostCore, task: TaskId, blocks: &[u64]) -> bool {
-        self.has_room(core, task) && self.buffers.make_ready(core, task, blocks)
+        self.has_room(core, task)
+            && blocks.iter().all(|block| {
+                if !self.buffers.contains(*block)
+                    && let Some((group, index)) = self.layout.inode_position(*block)
+                {
+                    let together = self.inodes[group as usize].read_together(self.layout.inode_block(group, 0), index);
+                    let others = together.filter(|other| other != block);
+                    others.for_each(|other| self.buffers.begin_read(core, core.cause(task), other, RequestFlags::READAHEAD));
+                }
+                self.buffers.make_ready(core, task, *block)
+            })
+    }
+
+    /// The blocks that the lookup of a name in a folder reads.
+    fn path(&self, folder: FolderId, inode: u32) -> [u64; 3] {
+        [self.folders.leaf(FolderId(0), folder.0), self.folder_block(folder), self.folders.leaf(folder, inode)]
     }
 
     fn log_inode(&mut self, core: &HostCore, inode: u32) {
@@ -180,6 +201,10 @@ impl Ext4 {
 }
 
 impl FilesystemModel for Ext4 {
+    fn make_folder(&mut self, folder: FolderId) {
+        self.open_folder(folder);
+    }
+
     fn preload(&mut self, core: &mut HostCore, inode: u32, pages: u64) -> bool {
         if self.free_pages() < pages {
             return false;
@@ -187,6 +212,7 @@ impl FilesystemModel for Ext4 {
         let folder = core.cache.inode(inode).folder;
         self.open_folder(folder);
         self.take_inode(folder, inode);
+        self.split_full_leaf(folder, inode);
         self.folders.add_quietly(folder, inode);
         let mut page = 0;
         while page < pages {
@@ -198,10 +224,9 @@ impl FilesystemModel for Ext4 {
     }
 
     fn lookup(&mut self, core: &mut HostCore, task: TaskId, inode: u32) -> StepOutcome {
-        let folder = core.cache.inode(inode).folder;
-        let blocks = [self.folders.leaf(folder, inode), self.inode_block(inode), 0];
-        let needed = if self.opened { 2 } else { 3 };
-        if !self.ready(core, task, &blocks[..needed]) {
+        let [root, folder, leaf] = self.path(core.cache.inode(inode).folder, inode);
+        let blocks = [root, folder, leaf, self.inode_block(inode), 0];
+        if !self.ready(core, task, &blocks[..if self.opened { 4 } else { 5 }]) {
             return StepOutcome::Wait(WaitReason::Read);
         }
         self.note_open(core);
@@ -219,14 +244,9 @@ impl FilesystemModel for Ext4 {
         if self.inodes[group as usize].is_alone(index) {
             self.buffers.add(self.layout.inode_block(group, index), BlockRole::InodeTable);
         }
-        let blocks = [
-            self.folders.leaf(folder, inode),
-            self.folder_block(folder),
-            self.layout.inode_bitmap(group),
-            Ext4Layout::descriptor(group),
-            self.layout.inode_block(group, index),
-            0,
-        ];
+        let [root, names, leaf] = self.path(folder, inode);
+        let (bitmap, descriptor) = (self.layout.inode_bitmap(group), Ext4Layout::descriptor(group));
+        let blocks = [root, names, leaf, bitmap, descriptor, self.layout.inode_block(group, index), 0];
         if !self.ready(core, task, &blocks) {
             return StepOutcome::Wait(WaitReason::Journal);
         }
@@ -346,6 +366,14 @@ impl FilesystemModel for Ext4 {
         let group = Ext4Layout::group_of(self.goal(inode, u64::from(page)));
         if !self.touched[group as usize] {
             self.buffers.add(self.layout.block_bitmap(group), BlockRole::BlockBitmap);
+        }
+        if core.config.prefetches_bitmaps && !self.buffers.contains(self.layout.block_bitmap(group)) {
+            for step in 0..(FLEX - group % FLEX).min(self.layout.groups) {
+                let other = (group + step) % self.layout.groups;
+                if self.touched[other as usize] {
+                    self.buffers.begin_read(core, core.cause(task), self.layout.block_bitmap(other), RequestFlags::SYNC);
+                }
+            }
         }
         let blocks = [self.layout.block_bitmap(group), self.inode_block(inode)];
         if self.ready(core, task, &blocks) { StepOutcome::Done } else { StepOutcome::Wait(WaitReason::Journal) }
@@ -509,9 +537,15 @@ impl Ext4 {
         if !self.folders.0[at].leaves.is_empty() {
             return;
         }
-        let flexes = self.layout.groups.div_ceil(FLEX);
-        let flex = u64::from(id.0).wrapping_mul(0x9E37_79B9_7F4A_7C15) % flexes;
-        let group = self.inode_group(flex * FLEX);
+        let groups = self.layout.groups;
+        let flex = u64::from(id.0).wrapping_mul(0x9E37_79B9_7F4A_7C15) % groups.div_ceil(FLEX);
+        // If there is only one flex group, it has fewer free inodes than Linux expects after the first folder. Each further folder is put
+        // into the first group that has at least the mean number of free inodes (`find_group_orlov`).
+        let used = |group: u64| self.inodes[group as usize].used();
+        let mean = (0..groups).map(used).sum::<u64>().div_ceil(groups);
+        let falls_back = groups <= FLEX && self.folders.0.iter().filter(|folder| !folder.leaves.is_empty()).count() > 1;
+        let emptier = (0..groups).find(|group| falls_back && used(*group) <= mean);
+        let group = emptier.unwrap_or_else(|| self.inode_group(flex * FLEX));
         let index = self.inodes[group as usize].take();
         let block = self.folder_place(group);
         self.folders.0[at] = Ext4Folder { group, index, leaves: vec![(block, 0)], ..Ext4Folder::default() };
@@ -532,15 +566,19 @@ impl Ext4 {
         self.layout.inode_block(folder.group, folder.index)
     }
 
-    /// Adds a name. A full leaf is split.
     fn add_name(&mut self, core: &HostCore, id: FolderId, inode: u32) {
-        let at = id.0 as usize;
-        let leaf = self.folders.0[at].leaf_of(inode);
-        if self.folders.0[at].leaves[leaf].1 >= NAMES_PER_BLOCK {
-            self.split_leaf(core, id, leaf);
+        let added = self.split_full_leaf(id, inode);
+        for block in &added {
+            self.buffers.add(*block, BlockRole::Directory);
+            self.log(core, *block, BlockRole::Directory);
+            let group = Ext4Layout::group_of(*block);
+            self.log(core, self.layout.block_bitmap(group), BlockRole::BlockBitmap);
+            self.log_descriptor(core, group);
         }
-        let leaf = self.folders.0[at].leaf_of(inode);
-        self.folders.0[at].leaves[leaf].1 += 1;
+        if let Some(root) = self.folders.get(id).root.filter(|_| !added.is_empty()) {
+            self.log(core, root, BlockRole::Directory);
+        }
+        self.folders.add_quietly(id, inode);
         self.log_name(core, id, inode);
     }
 
@@ -557,32 +595,24 @@ impl Ext4 {
         self.folders.0[id.0 as usize].changed = self.journal.running.id;
     }
 
-    fn split_leaf(&mut self, core: &HostCore, id: FolderId, leaf: usize) {
+    /// Splits the leaf for the name of a file if it is full. Returns the new blocks; the old leaf also changes.
+    fn split_full_leaf(&mut self, id: FolderId, inode: u32) -> Vec<u64> {
         let at = id.0 as usize;
-        let group = self.folders.0[at].group;
+        let (leaf, group) = (self.folders.0[at].leaf_of(inode), self.folders.0[at].group);
+        let (block, names) = self.folders.0[at].leaves[leaf];
+        if names < NAMES_PER_BLOCK {
+            return Vec::new();
+        }
         let mut added = vec![self.folder_place(group)];
         if self.folders.0[at].root.is_none() {
             // The first block becomes the root of the hash tree, and its names move to two new blocks.
             added.push(self.folder_place(group));
-            let (block, names) = self.folders.0[at].leaves[0];
             self.folders.0[at].root = Some(block);
             self.folders.0[at].leaves = vec![(added[0], names / 2), (added[1], names - names / 2)];
         } else {
-            let half = self.folders.0[at].leaves[leaf].1 / 2;
-            self.folders.0[at].leaves[leaf].1 -= half;
-            self.folders.0[at].leaves.push((added[0], half));
-            let old = self.folders.0[at].leaves[leaf].0;
-            self.log(core, old, BlockRole::Directory);
+            self.folders.0[at].leaves[leaf].1 -= names / 2;
+            self.folders.0[at].leaves.push((added[0], names / 2));
         }
-        for block in added {
-            self.buffers.add(block, BlockRole::Directory);
-            self.log(core, block, BlockRole::Directory);
-            let group = Ext4Layout::group_of(block);
-            self.log(core, self.layout.block_bitmap(group), BlockRole::BlockBitmap);
-            self.log_descriptor(core, group);
-        }
-        if let Some(root) = self.folders.0[at].root {
-            self.log(core, root, BlockRole::Directory);
-        }
+        added
     }
 }
