@@ -1,9 +1,9 @@
 //! The fixed times of a command, and the slots of the command queue.
 
 use emmclab_base::Nanos;
-use emmclab_settings::{DeviceSettings, InterfaceKind, TimeQuantile};
+use emmclab_settings::{DeviceSettings, TimeQuantile};
 
-use super::link::sector_time;
+use super::link::{has_link, sector_time};
 use crate::geometry::nanos;
 use crate::nand::mix;
 
@@ -37,7 +37,7 @@ impl CommandPath {
             read_overhead: nanos(controller.read_overhead_us),
             write_overhead: nanos(controller.write_overhead_us),
             // The transfer time of other devices belongs to their link or bus.
-            sector_time: if settings.interface.kind == InterfaceKind::Emmc { sector_time(settings) } else { 0 },
+            sector_time: if has_link(settings) { 0 } else { sector_time(settings) },
             fetch: settings.host.fetch(),
             issue: nanos(settings.host.issue_us),
             reliable: nanos(if settings.interface.is_ufs() { settings.interface.fua_us } else { controller.reliable_write_us }),

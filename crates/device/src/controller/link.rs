@@ -1,5 +1,5 @@
 //! The path of commands and data between host and device. UFS: the queues of the host controller, which transfer commands, and a full-duplex
-//! link. SD card: the command line, and a bus for the data of both directions.
+//! link. SD card, and eMMC with a command queue: the command line, and a bus for the data of both directions.
 //!
 //! Each direction of the link, and the bus, carries one transfer at a time. A transfer uses the first gap that is long enough, so that data
 //! does not wait for an earlier command whose data is not ready. Command and response UPIUs take no time on the link, because they have only a
@@ -36,17 +36,18 @@ pub(crate) struct HostLink {
     next: usize,
     /// Time at which the link has left hibernation.
     pub awake: Nanos,
-    /// Transfers to the device; of an SD card, all transfers.
+    /// Transfers to the device; of an SD card or an eMMC, all transfers.
     to_device: BusTimeline,
     to_host: BusTimeline,
 }
 
 impl HostLink {
-    /// Creates the link of a UFS, or the bus of an SD card; `None` for an eMMC.
+    /// Creates the link of a UFS, or the bus of an SD card or of an eMMC with a command queue; `None` for another eMMC, whose commands
+    /// contain their transfers.
     pub fn new(settings: &DeviceSettings) -> Option<Self> {
         let interface = &settings.interface;
         let (command, execute) = command_times(settings);
-        (interface.kind != InterfaceKind::Emmc).then(|| Self {
+        has_link(settings).then(|| Self {
             kind: interface.kind,
             sector_time: sector_time(settings),
             command,
@@ -110,7 +111,7 @@ impl HostLink {
     /// Transfers the data of a read over the link.
     pub fn send<L: Observer>(&mut self, request: &mut RequestState, sectors: u32, log: &mut L) {
         let (ready, time) = (request.event.complete, self.time(sectors));
-        let lane = if self.kind == InterfaceKind::Sd { &mut self.to_device } else { &mut self.to_host };
+        let lane = if self.kind == InterfaceKind::Ufs { &mut self.to_host } else { &mut self.to_device };
         let begin = lane.reserve(ready, time);
         request.complete_by(begin);
         request.spend_after(time);
@@ -121,6 +122,12 @@ impl HostLink {
     fn time(&self, sectors: u32) -> Nanos {
         self.execute + Nanos((i64::from(sectors) * self.sector_time) >> 10)
     }
+}
+
+/// Whether the transfers of commands may wait for each other, which those of an eMMC without a command queue never do: it executes one
+/// command after another, or has no limit of any kind (`controller.queue_depth` = 0).
+pub(super) fn has_link(settings: &DeviceSettings) -> bool {
+    settings.interface.kind != InterfaceKind::Emmc || settings.controller.queue_depth > 1
 }
 
 /// Transfer time of a sector between host and device, in 1/1024 ns.

@@ -1,4 +1,4 @@
-//! SD cards: the command queue, the bus that its tasks share, and the settings that a card does not have.
+//! SD cards, and eMMCs with a command queue: the bus that tasks share, and the settings that a card does not have.
 
 use emmclab_base::Op::{Read, Write};
 use emmclab_device::DeviceConfig;
@@ -37,6 +37,23 @@ fn tasks_use_the_flash_at_once_and_the_bus_one_after_another() {
     assert_eq!(times("sdr25", "1")[0], 4_240 + 100_000 + 163_840);
     assert_eq!(times("ddr50", "2"), [4_240 + 100_000 + 4_240 + 81_920, 190_400 + 4_240 + 81_920]);
     assert_eq!(times("sdr50", "1")[0], 2_120 + 100_000 + 81_920);
+}
+
+#[test]
+fn the_tasks_of_an_emmc_with_a_command_queue_share_its_bus() {
+    // 4 KB take 40 us. Without a queue, the second read begins after the first. With it, both are in the flash at once, and a write waits for the
+    // data of both.
+    let commands = [command(0, Read, 0, 4), command(0, Read, 4, 4), command(110, Write, 64, 4)];
+    let times = |depth: &str| {
+        let settings = [("geometry.channels", "2"), ("controller.host_us_per_kb", "10"), ("controller.queue_depth", depth)];
+        run(&config(&settings), &commands[..2]).1.iter().map(|event| event.complete.0).collect::<Vec<_>>()
+    };
+    assert_eq!(times("1"), [140_000, 280_000]);
+    assert_eq!(times("8"), [140_000, 180_000]);
+    let settings = [("geometry.channels", "2"), ("controller.host_us_per_kb", "10"), ("controller.queue_depth", "8")];
+    let (device, _) = run(&config(&settings), &commands);
+    let [to_device, to_host] = device.counters().link;
+    assert_eq!((to_device.wait_ns, to_host.wait_ns), (180_000 - 110_000, 140_000 - 100_000));
 }
 
 #[test]
