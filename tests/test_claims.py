@@ -68,6 +68,7 @@ ADDED = {
     *("iiswc-size-decides", "iiswc-packing"),
     *("systor24-effective-dftl", "systor24-effective-leaftl"),
     *("systor24-miss-dftl", "systor24-miss-leaftl", "systor24-sram"),
+    *("hotos17-days", "mobisys19-weeks", "mobisys19-apps", "sandisk-industrial-tbw"),
 }
 
 
@@ -503,6 +504,7 @@ def test_the_papers_are_listed_with_their_state() -> None:
         "fast12": "works",
         "iiswc15": "works",
         "systor24": "works",
+        "wear19": "works",
     }
     assert sum(paper["claims"] for paper in papers.values()) == len(RULES)
     output = emmclab("papers").stdout

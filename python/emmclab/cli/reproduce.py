@@ -42,8 +42,8 @@ def reproduce(
             "PAPER",
             "A study of a paper (`emmclab papers`): `iiswc15`, `implications` (experiments on its five implications), "
             "`advil12`, `advil-live` (with programs on ext4; needs root), `dsn17`, `dsn17-crash` (with power cuts; "
-            "needs root), `fast12`, `systor24` (on the traces of --traces), or `devices` (benchmarks of real devices). "
-            "`findings` contains results that none of these papers has.",
+            "needs root), `fast12`, `systor24` (on the traces of --traces), `wear19`, or `devices` (benchmarks of real "
+            "devices). `findings` contains results that none of these papers has.",
             autocompletion=paper_study_names,
         ),
     ] = "iiswc15",

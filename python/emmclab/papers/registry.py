@@ -47,7 +47,7 @@ def papers() -> dict[str, Paper]:
     """Return all papers by name.
 
     >>> list(papers())
-    ['advil12', 'dsn17', 'fast12', 'iiswc15', 'systor24']
+    ['advil12', 'dsn17', 'fast12', 'iiswc15', 'systor24', 'wear19']
     """
     papers_by_name = {}
     for folder in sorted(files(__package__).iterdir(), key=lambda entry: entry.name):
