@@ -29,6 +29,8 @@ TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
 COMING_FROM = sorted((ROOT / "docs/coming-from").glob("*.md"))
 #: Guides that mount file systems.
 MOUNTING = ("database-commits", "empty-configuration", "mount-options", "sqlite-safe")
+#: Guides on wear.
+WEAR = ("which-process-wears", "app-on-a-cheap-phone", "life-time-bytes", "write-amplification")
 #: Programs that a page uses in addition to emmclab and a shell.
 NEEDS = {
     "android-platform-engineer": ("jq", "sqlite3", "strace"),
@@ -60,7 +62,8 @@ def bring(page: Path, folder: Path) -> None:
 @pytest.mark.parametrize(
     "page",
     [
-        *(*TUTORIALS, *COMING_FROM, ROOT / "docs/guides/sd-card-lies.md", ROOT / "docs/guides/lifetime.md"),
+        *(*TUTORIALS, *COMING_FROM),
+        *(ROOT / f"docs/guides/{name}.md" for name in ("sd-card-lies", "lifetime", *WEAR)),
         *(pytest.param(ROOT / f"docs/guides/{name}.md", marks=pytest.mark.root) for name in MOUNTING),
     ],
     ids=lambda page: page.stem,

@@ -16,4 +16,3 @@ mod pair;
 mod preflight;
 mod reordering;
 mod used;
-mod waf_closed_form;
