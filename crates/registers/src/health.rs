@@ -161,7 +161,7 @@ const EMPTY: HealthFormat = HealthFormat {
     fields: &[],
 };
 
-/// The command with which SD cards report their state (CMD56, bit 0 of the argument: read), and the signature of the answer.
+/// The command with which SD cards report their state: CMD56, whose argument has bit 0 set for reading.
 const fn of_sd(argument: u32) -> HealthCommand {
     HealthCommand { opcode: 56, argument, makers: &[] }
 }
