@@ -129,6 +129,7 @@ NOT_RUN = {
     "query .*roles.sql": "test_journal.py",
     "advise": "some seconds; test_advise.py, test_followed_pages.py",
     "lifetime --registers": "registers of two dates; test_lifetime.py",
+    "lifetime --app": "a program file; test_software_changes.py",
     "synth behaviour.toml|profile trace.txt --against twin": "a million requests; test_workloads.py",
     "validate log106_Messaging.txt": "a trace of a paper; test_validate_recordings.py",
     "calibrate fio.json": "ten minutes of fio; test_fitted_devices.py",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import emmclab as lab
-from conftest import emmclab, emmclab_json
+from conftest import assert_fails, emmclab, emmclab_json
 from emmclab.advice.lifetime_load import load_of_trace
 from emmclab.advice.software_changes import CommitMerger, RamFolder, Write, requests, rewritten, unchanged
 from emmclab.advice.wear_rate import WearSimulator
@@ -196,3 +196,67 @@ def test_a_daily_amount_does_not_know_what_software_could_change() -> None:
     assert unknown == {"commit interval", "write-ahead log", "noatime", "log2ram"} and life["writers"] == []
     done = emmclab("lifetime", "--daily", "1GB", "--device", "nexus5", "--capacity", "1GB", "--seeds", "1", "--changes")
     assert "Who writes is not known" in done.stdout
+
+
+#: A data logger: a record and an fsync each second for ten minutes, and a database with a transaction each second.
+PROGRAM = """
+name = "notes"
+about = "A logger and a database"
+source = "Made for a test."
+user_waits_for = "user"
+
+[[file]]
+name = "log"
+partition = "data"
+size = "1MB"
+
+[[database]]
+name = "notes.db"
+partition = "data"
+size = "1MB"
+journal_mode = "delete"
+
+[[thread]]
+name = "user"
+steps = [{ repeat = { times = 700, steps = [
+    { overwrite = { file = "log", size = "4KB" } },
+    { transaction = { database = "notes.db", pages = 2 } },
+    { think = { ms = 1000 } },
+] } }]
+"""
+
+
+def test_an_application_is_a_load_whose_software_changes_run_on_the_host_model(tmp_path: Path) -> None:
+    program = tmp_path / "notes.toml"
+    program.write_text(PROGRAM)
+    device = ("--device", "emmc51-cache", "--capacity", "4GB", "--seeds", "1")
+    life = emmclab_json("lifetime", "--app", program, *device, "--changes")
+    years = {one["name"]: (one["years"] or 0) / life["years"]["value"] for one in life["changes"]}
+    writers = {one["name"]: one for one in life["writers"]}
+    assert {"log", "notes.db", "notes.db (journal)", "journal of the file system"} <= set(writers)
+    assert sum(one["daily_bytes"] for one in writers.values()) == pytest.approx(life["daily_bytes"], rel=0.01)
+    # Each of 700 transactions of about a second writes its two pages and the first page of the file in place.
+    a_day = 86_400 / 700 * 700
+    assert writers["notes.db"]["daily_bytes"] == pytest.approx(a_day * 3 * 4096, rel=0.15)
+    # A log of 4 KB that is written back every 30 s has less to write; a journal that is not deleted writes no folders.
+    assert years["write-ahead log"] > 1.3 and years["write-ahead log, synchronous normal"] > years["write-ahead log"]
+    # All commits but few are awaited by the transactions.
+    assert years["commit every 600 s"] == pytest.approx(1, abs=0.1)
+    reasons = {one["name"]: one["price"] for one in life["changes"] if one["years"] is None}
+    assert "less than the interval" in reasons["log2ram, an hour"] and "noatime" in reasons["noatime"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--app", "nothing"), "nothing"),
+        (("--app", "rlbench", "--pattern", "random"), "--app and --pattern exclude each other"),
+        (("--host", "phone-2020", "--daily", "1GB"), "--host has no effect without --app"),
+        (("trace.csv", "--app", "rlbench"), "--app has no effect with a source"),
+    ],
+)
+def test_an_application_that_cannot_be_a_load_is_refused(
+    tmp_path: Path, arguments: tuple[str, ...], named: str
+) -> None:
+    recording(tmp_path / "trace.csv")
+    assert_fails(emmclab("lifetime", *arguments, cwd=tmp_path), named)

@@ -28,11 +28,13 @@ class RequestGroup(FieldMapping):
     requests: int; bytes: int; sequential: int; sequential_bytes: int; device_ns: int; sequential_device_ns: int
 class ReadWriteCounts(FieldMapping):
     read: RequestGroup; write: RequestGroup
+class FileWrites(FieldMapping):
+    name: str; class_: str; requests: int; bytes: int; small: int; sequential: int
 class RoleBytes(FieldMapping):
     role: str; bytes: int
 class RequestCounts(FieldMapping):
     all: ReadWriteCounts; discards: int; flushes: int; sync_points: int; classes: dict[str, ReadWriteCounts]
-    causes: dict[str, int]; roles: list[RoleBytes]
+    files: list[FileWrites]; causes: dict[str, int]; roles: list[RoleBytes]
 class UserWaitPart(FieldMapping):
     state: str; wait: str | None; class_: str | None; partition: str | None; ns: int
 class ThreadResult(FieldMapping):

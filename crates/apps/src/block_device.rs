@@ -99,6 +99,26 @@ pub struct RoleBytes {
     pub bytes: u64,
 }
 
+/// Writes of the data of a set of files, a database, or the journal of a database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct FileWrites {
+    /// Name of the set of files or of the database.
+    pub name: String,
+    /// Class of the files.
+    pub class: &'static str,
+    /// Number of writes.
+    pub requests: u64,
+    /// Total size of the writes in bytes.
+    pub bytes: u64,
+    /// Number of writes of less than a page of flash of 16 KB.
+    pub small: u64,
+    /// Number of writes that begin where the previous one of these files ended.
+    pub sequential: u64,
+}
+
+/// Size in bytes of a usual page of flash.
+const FLASH_PAGE: u64 = 16_384;
+
 /// Counts of the requests of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RequestCounts {
@@ -112,6 +132,8 @@ pub struct RequestCounts {
     pub sync_points: u64,
     /// Reads and writes by class of the file. Metadata blocks of the file system have classes of their own.
     pub classes: BTreeMap<&'static str, ReadWriteCounts>,
+    /// Writes by set of files and database.
+    pub files: Vec<FileWrites>,
     /// Number of requests by their cause in the host model.
     pub causes: BTreeMap<&'static str, u64>,
     /// Bytes written by role of the blocks; empty if the file system does not assign roles to blocks.
@@ -134,6 +156,8 @@ pub(crate) struct RequestCounter {
     flushes: u64,
     sync_points: u64,
     classes: [ReadWriteCounts; FileClass::ALL.len()],
+    /// Writes by folder and class, each with the end sector of the last one.
+    files: BTreeMap<(u32, usize), (FileWrites, u64)>,
     causes: BTreeMap<&'static str, u64>,
     roles: [u64; BlockRole::ALL.len()],
     /// The end sectors of the last read and the last write.
@@ -147,6 +171,12 @@ impl ReadWriteCounts {
             Op::Write => Some(&mut self.write),
             _ => None,
         }
+    }
+}
+
+impl FileWrites {
+    const fn new(class: FileClass) -> Self {
+        Self { name: String::new(), class: class.name(), requests: 0, bytes: 0, small: 0, sequential: 0 }
     }
 }
 
@@ -169,6 +199,15 @@ impl RequestCounter {
                 group.add(request, sequential);
             }
         }
+        if let (Op::Write, Some(folder)) = (op, block.folder) {
+            let class = block.class as usize;
+            let (writes, end) = self.files.entry((folder.0, class)).or_insert_with(|| (FileWrites::new(block.class), 0));
+            writes.requests += 1;
+            writes.bytes += request.bytes().0;
+            writes.small += u64::from(request.bytes().0 < FLASH_PAGE);
+            writes.sequential += u64::from(*end == request.sector.0);
+            *end = request.end().0;
+        }
         for note in notes {
             self.roles[note.role as usize] += u64::from(note.sectors) * SECTOR_BYTES;
         }
@@ -181,8 +220,12 @@ impl RequestCounter {
         groups.into_iter().flatten().for_each(|group| group.complete(now - submitted, sequential));
     }
 
-    /// The counts so far.
-    pub fn counts(&self) -> RequestCounts {
+    /// The counts so far. `names` are the names of the sets of files and databases; each has a folder, from number 1 on.
+    pub fn counts(&self, names: &[&str]) -> RequestCounts {
+        let named = |((folder, _), (writes, _)): (&(u32, usize), &(FileWrites, u64))| {
+            let name = names.get((*folder as usize).wrapping_sub(1)).map_or_else(String::new, ToString::to_string);
+            FileWrites { name, ..writes.clone() }
+        };
         let classes = FileClass::ALL.into_iter().zip(self.classes);
         let roles = BlockRole::ALL.into_iter().zip(self.roles).filter(|(_, bytes)| *bytes > 0);
         RequestCounts {
@@ -194,6 +237,7 @@ impl RequestCounter {
                 .filter(|(_, counts)| counts.read.requests + counts.write.requests > 0)
                 .map(|(class, counts)| (class.name(), counts))
                 .collect(),
+            files: self.files.iter().map(named).collect(),
             causes: self.causes.clone(),
             roles: roles.map(|(role, bytes)| RoleBytes { role: role.name(), bytes }).collect(),
         }

@@ -19,7 +19,7 @@ mod thread_code;
 mod timeline;
 mod toml_files;
 
-pub use block_device::{ReadWriteCounts, RequestCounts, RequestGroup, RoleBytes, SimulatedBlockDevice};
+pub use block_device::{FileWrites, ReadWriteCounts, RequestCounts, RequestGroup, RoleBytes, SimulatedBlockDevice};
 pub use hosts::{HostPartition, HostSetup, NetworkSettings, PartitionExtent as PartitionPlace, PeriodicWork};
 pub use learn::{CallTimes, LearnOptions, LearnedProgram, UserThreadTime, learn};
 pub use program::{

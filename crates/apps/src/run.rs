@@ -82,7 +82,9 @@ fn run_in_detail<D: SimulatedBlockDevice>(
     let mut storage = SimulatedStorage::new(host, device, partitions.clone(), &options.what_if);
     let (result, times) = run_on(program, &setup.periodic, setup, options, &partitions, files, &mut storage)?;
     let kernel_cpu = storage.kernel_cpu_ns() * millionths(setup.cpu_factor) / 1_000_000;
-    let result = AppResult { kernel_cpu_ns: Some(kernel_cpu), requests: Some(storage.counts()), ..result };
+    let names = program.files.iter().map(|set| set.name.as_str());
+    let names: Vec<_> = names.chain(program.databases.iter().map(|database| database.name.as_str())).collect();
+    let result = AppResult { kernel_cpu_ns: Some(kernel_cpu), requests: Some(storage.counts(&names)), ..result };
     Ok((result, times))
 }
 

@@ -111,8 +111,8 @@ impl<'a, D: SimulatedBlockDevice> SimulatedStorage<'a, D> {
         }
     }
 
-    pub fn counts(&self) -> RequestCounts {
-        self.counter.counts()
+    pub fn counts(&self, names: &[&str]) -> RequestCounts {
+        self.counter.counts(names)
     }
 
     /// CPU work of the kernel's own threads, in ns on a core of CPU factor 1.

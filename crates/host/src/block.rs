@@ -10,7 +10,7 @@ use emmclab_base::{BlockNote, BlockRole, Nanos, Op, Request, RequestFlags, Secto
 
 use crate::config::{BarrierMode, ElevatorKind, HostConfig};
 use crate::core::{TaskId, TaskTable};
-use crate::operation::{FileClass, MountId};
+use crate::operation::{FileClass, FolderId, MountId};
 use crate::request::{BlockRequestId, HostBlockRequest, HostBlockRequests, IoCause};
 
 /// Number of requests in a plug with which a new bio is compared.
@@ -394,6 +394,7 @@ impl BlockLayer {
                 request: command,
                 mount: MountId(submitted.mount),
                 class: submitted.class,
+                folder: submitted.folder,
                 cause: submitted.cause,
                 notes: from..out.notes.len() as u32,
             });
@@ -593,6 +594,8 @@ pub(crate) struct BioRequest {
     pub sectors: u32,
     pub mount: u16,
     pub class: FileClass,
+    /// The folder of the file whose pages these are; `None` for blocks of the file system.
+    pub folder: Option<FolderId>,
     pub cause: IoCause,
     pub content: BioContents,
     /// The roles of the sectors of a write.
@@ -609,6 +612,7 @@ impl BioRequest {
             sectors,
             mount,
             class: FileClass::Metadata,
+            folder: None,
             cause,
             content: BioContents::Blocks,
             note: None,

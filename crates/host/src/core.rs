@@ -77,6 +77,7 @@ impl HostCore {
             sectors,
             mount: file.mount,
             class: file.class,
+            folder: Some(file.folder),
             cause,
             content: BioContents::Pages { inode, page: first as u32 },
             note: (op == Op::Write).then(|| BlockNote::new(BlockRole::Data, sectors)),

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use emmclab_base::{BlockNote, Request};
 
-use crate::operation::{CallerId, FileClass, MountId};
+use crate::operation::{CallerId, FileClass, FolderId, MountId};
 
 /// The number of a block request. Later requests have higher numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,6 +53,8 @@ pub struct HostBlockRequest {
     pub mount: MountId,
     /// The class of the first block.
     pub class: FileClass,
+    /// The folder of the file whose data the first block holds; `None` for blocks of the file system.
+    pub folder: Option<FolderId>,
     /// The reason for the request; for a merged request, the reason for its first part.
     pub cause: IoCause,
     pub(crate) notes: Range<u32>,

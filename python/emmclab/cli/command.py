@@ -37,7 +37,7 @@ NEEDS: dict[str, _Others] = {
     "compare": _BINNED,
     "devices": {"--figures": ("--check",), "--assume": ("--figures",), "--fio-host": ("--check",)},
     "advise": {"--budget": ("--deep",), "--results": ("--deep",)},
-    "lifetime": {"--like": ("--ext-csd", "--ufs", "--registers")},
+    "lifetime": {"--like": ("--ext-csd", "--ufs", "--registers"), "--host": ("--app",)},
     "probe": {"--yes": ("--write",)},
     "explain": {"--images": ("--trace", "--one-at-a-time")},
     "serve": {
@@ -64,6 +64,7 @@ EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
         *(("--ufs", other) for other in ("--device", "--used")),
         ("--used", "--filled"),
         ("--health", "--used"),
+        *(("--app", other) for other in ("--pattern", "--size", "--span", "--over", "--disk", "--flush-every")),
         *(
             ("--registers", other)
             for other in ("--ext-csd", "--ufs", "--health", "--device", "--used", "--over", "--disk", "--html")

@@ -1,6 +1,7 @@
 """`emmclab lifetime SOURCE`."""
 
 import re
+import tempfile
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,12 +13,13 @@ from emmclab.advice.lifetime_load import Load, load_of_pattern, load_of_trace
 from emmclab.advice.lifetime_text import bounds, cautions, headline, most_important, notes_of, remarks, tables
 from emmclab.advice.register_wear import RegisterTrend, trends, trends_headline, trends_table
 from emmclab.advice.software_changes import changes_of_trace, writers_of_trace
+from emmclab.apps.written_load import ProgramLoad
 from emmclab.calibration.health import health
 from emmclab.calibration.registers import Registers
 from emmclab.calibration.registers import registers as read_any_registers
 from emmclab.cli.command import command
 from emmclab.cli.console import in_a_folder, print_json, print_stderr, stdout
-from emmclab.cli.name_completion import complete_words, device_names
+from emmclab.cli.name_completion import application_names, complete_words, device_names, host_names
 from emmclab.cli.options import AsJson, Reading, argument, one_per_recording, option
 from emmclab.cli.preset import ExtCsd, Health, Ufs, read_registers
 from emmclab.cli.progress import Counter
@@ -85,10 +87,42 @@ class LoadOptions:
         str | None,
         option("Disk of the readings; default: the only one that was written.", "Load", advanced=True, metavar="NAME"),
     ] = None
+    app: Annotated[
+        str | None,
+        option(
+            "An application (`emmclab apps`) in place of a trace. It runs on a host model.",
+            "Load",
+            metavar="NAME|FILE",
+            autocompletion=application_names,
+        ),
+    ] = None
+    host: Annotated[
+        str | None,
+        option(
+            "The host of the application, which flushes the cache of the device by default (`emmclab apps hosts`).",
+            "Load",
+            advanced=True,
+            metavar="NAME|FILE",
+            autocompletion=host_names,
+        ),
+    ] = None
     flush_every: FlushEvery = 0
 
-    def load(self, trace: Trace | None, counters: list[Path], daily_bytes: float | None) -> Load:
-        """Return the load of a trace, of two readings of counters, or of an amount alone."""
+    def load(
+        self, trace: Trace | None, counters: list[Path], daily_bytes: float | None, device: Device, folder: Path
+    ) -> Load:
+        """Return the load of a trace, an application, two readings of counters, or an amount alone.
+
+        The folder keeps the requests of an application.
+        """
+        if self.app is not None:
+            if trace is not None or counters:
+                raise ConfigError(
+                    "--app has no effect with a source, which is a load of its own",
+                    field="--app",
+                    hint="leave out one of the two",
+                )
+            return ProgramLoad(self.app, self.host, device, folder, daily_bytes).load()
         if trace is None:
             return self._without_a_trace(counters, daily_bytes)
         for name in ("pattern", "size", "span", "over", "disk"):
@@ -131,7 +165,7 @@ class LoadOptions:
         if not paths:
             if daily_bytes is None:
                 raise ConfigError(
-                    "there is no source", field="SOURCE", hint="give a trace, readings of counters or --daily"
+                    "there is no source", field="SOURCE", hint="give a trace, readings of counters, --app or --daily"
                 )
             for name, value in (("--over", self.over), ("--disk", self.disk)):
                 if value is not None:
@@ -220,6 +254,7 @@ class StateOptions:
     "emmclab lifetime monday.txt tuesday.txt --over 1d --disk mmcblk0 --ext-csd ext_csd.txt # /proc/diskstats twice",
     "emmclab lifetime --registers old.txt@2025-06-01 new.txt@2026-06-01 # life-time registers at two dates",
     "emmclab lifetime --daily 5GB --pattern sequential --size 512KB --device ufs31 --html life.html",
+    "emmclab lifetime --app notes.toml --device emmc51-cache --changes # a program of its own",
 )
 def lifetime(
     *,
@@ -228,7 +263,7 @@ def lifetime(
         argument(
             "SOURCE...",
             "Traces of any format, or one or two files with two readings of /proc/diskstats or /sys/block/DISK/stat; "
-            "none with --daily. With --registers: FILE@DATE.",
+            "none with --daily or --app. With --registers: FILE@DATE.",
             callback=one_per_recording,
         ),
     ] = None,
@@ -273,7 +308,6 @@ def lifetime(
         trace = opened[0] if len(opened) == 1 else combine(opened)
     else:
         reading.refuse("this load")
-    load = asked_load.load(trace, paths, daily_bytes)
     is_registers = asked_device.ext_csd or asked_device.ufs
     registers = read_registers(asked_device.ext_csd, asked_device.ufs) if is_registers else None
     if dated:
@@ -285,7 +319,11 @@ def lifetime(
     if asked_device.health is not None:
         start, notes = wear_of_counts(health(asked_device.health), configuration)
     kept = None if images is None else str(images)
-    with Counter(f"lifetime of {configuration.name}", "simulations") as counter:
+    with (
+        tempfile.TemporaryDirectory(prefix="emmclab-loads-") as folder,
+        Counter(f"lifetime of {configuration.name}", "simulations") as counter,
+    ):
+        load = asked_load.load(trace, paths, daily_bytes, configuration, Path(folder))
         life = estimate_lifetime(
             configuration,
             load,
