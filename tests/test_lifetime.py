@@ -354,3 +354,18 @@ def test_the_shares_of_journal_and_metadata_are_those_of_the_recorded_roles() ->
     shares = {row["kind"]: row["written_pct"] for row in mail.journal()["by_kind"]}
     assert (life.journal_pct, life.metadata_pct) == (shares["journal"], shares["home metadata"])
     assert life.journal_pct > 0 and life.metadata_pct > 0
+
+
+def test_a_comparison_has_the_years_at_the_rate_of_the_runs_with_their_range() -> None:
+    trace = next(path for path in lab.bundled() if path.stem == "messages-wal")
+    device = ("--devices", "emmc51-cache", "--capacity", "1GB", "--precondition", "random:50", "--wrap-addresses")
+    runs = emmclab_json("compare", trace, *device, "--seeds", "2")
+    years = [
+        run["wear"]["lifetime"]["even_host_bytes"]
+        / (run["requests"]["bytes_written"] / run["run"]["simulated_s"])
+        / (365.25 * 86_400)
+        for run in runs
+    ]
+    text = emmclab("compare", trace, *device, "--seeds", "2", env={"COLUMNS": "200"}).stdout
+    row = next(line for line in text.partition("Total time")[2].splitlines() if line.startswith("emmc51-cache"))
+    assert float(row.split()[-1]) == pytest.approx(sum(years) / 2, rel=0.01)

@@ -1,6 +1,7 @@
 """Simulates design options of a device under a trace; returns gain and cost of each, and estimates lifetimes."""
 
 import contextlib
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import as_completed, wait
@@ -10,7 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from emmclab.advice.device_state import (
+    AUTO,
     IMAGES_BYTES,
+    NEW,
+    USED,
     State,
     collects,
     daily_bytes_of,
@@ -355,8 +359,9 @@ def advise(
 ) -> Advised:
     """Simulate every option on traces; `replay` contains options of `Device.simulate`.
 
-    `planned` is called before the options run. Its arguments are the number of devices that are preconditioned, and the
-    maximum number of bytes that this writes. Options that do not change the contents share a device.
+    `planned` is called before the first run. Its arguments are the number of devices that are preconditioned, and the
+    maximum number of bytes that this writes, in the requested state or in that of a phone after a year. Options that do
+    not change the contents share a device.
 
     With several `seeds`, each figure is the mean of this many runs, with consecutive seeds from that of `replay`. An
     option is called the best only if its difference from the others is significant over the seeds.
@@ -396,14 +401,6 @@ def advise(
         if own_images is None:
             run_options["images"], run_options["images_limit"] = folder, IMAGES_BYTES
         is_collecting = collects(device)
-
-        def as_it_is_in(precondition: str | Path) -> Result:
-            return device.simulate(*traces, **run_options | {"precondition": fspath(precondition)})
-
-        state, base = settle(as_it_is_in, pool, run_options, collects=is_collecting)
-        run_options["precondition"] = state.precondition
-        daily_bytes = daily_bytes_of(state)
-        aged_life = state_of_life(state) if lifetime and is_collecting else None
         changed: list[Device] = []
         for option in list(candidates):
             try:
@@ -412,14 +409,23 @@ def advise(
                 refused[option.name] = _already_there(option, device) or str(error)
                 candidates.remove(option)
         all_seeds = [run_options.get("seed", 1) + offset for offset in range(seeds)]
-        aged = () if aged_life is None else all_seeds if by == "lifetime" else all_seeds[:1]
         if planned is not None:
-            states = {(state.precondition, seed) for seed in all_seeds}
-            states |= {(aged_life, seed) for seed in aged if aged_life is not None}
-            pairs = ((variant, text, seed) for variant in (device, *changed) for text, seed in states)
+            given = run_options.get("precondition")
+            states = {USED if is_collecting else NEW} if given in (None, AUTO) else {fspath(given)}
+            if lifetime and is_collecting and NEW in states:
+                states.add(USED)
+            pairs = itertools.product((device, *changed), states, all_seeds)
             images = {image for pair in pairs if (image := _image(*pair)) is not None}
-            images -= {_image(device, state.precondition, all_seeds[0])}
             planned(len(images), sum(image.most_bytes for image in images))
+
+        def as_it_is_in(precondition: str | Path) -> Result:
+            return device.simulate(*traces, **run_options | {"precondition": fspath(precondition)})
+
+        state, base = settle(as_it_is_in, pool, run_options, collects=is_collecting)
+        run_options["precondition"] = state.precondition
+        daily_bytes = daily_bytes_of(state)
+        aged_life = state_of_life(state) if lifetime and is_collecting else None
+        aged = () if aged_life is None else all_seeds if by == "lifetime" else all_seeds[:1]
         # Many options share a preconditioned device; each device is preconditioned once, before the runs.
         prepared = [pool.submit(_prepare, variant, run_options) for variant in changed]
 

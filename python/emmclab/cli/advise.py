@@ -1,6 +1,7 @@
 """`emmclab advise TRACE`."""
 
 import contextlib
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,7 @@ from emmclab.cli.command import command
 from emmclab.cli.console import in_a_folder, print_json, print_stderr, stdout, write_page
 from emmclab.cli.name_completion import complete_words
 from emmclab.cli.options import AsJson, Reading, TraceFiles, option
-from emmclab.cli.progress import Counter, StudyMeter
+from emmclab.cli.progress import Counter, StudyMeter, length
 from emmclab.cli.show_runs import show_provenance
 from emmclab.cli.simulation_options import (
     Capacity,
@@ -46,6 +47,8 @@ _SHOWN = 10
 #: Amount of preconditioning data, in bytes, from which on the amount is printed before the run. Writing it takes some
 #: tens of seconds.
 _MUCH_BYTES = 100 << 30
+#: Bytes that preconditioning writes in a second on one processor; a present-day processor writes 15 to 30 GB.
+_BYTES_PER_S = 15e9
 #: Capacity in bytes to which the note on preconditioning suggests scaling a device.
 _SMALL_BYTES = 8 << 30
 
@@ -172,7 +175,7 @@ def advise(
             progress=lambda done, total: counter(done, total, 0),
             jobs=jobs,
             seeds=seeds,
-            planned=lambda devices, most: _print_plan(counter, configuration, devices, most, state.images),
+            planned=lambda devices, most: _print_plan(counter, configuration, devices, most, jobs, state.images),
             precondition="none" if state.new else prepared,
             images=state.images,
             **state.replay(),
@@ -227,17 +230,20 @@ def advise(
     end([advised.base])
 
 
-def _print_plan(counter: Counter, device: Device, devices: int, most_bytes: float, images: Path | None) -> None:
-    """If preconditioning will write much data, print the maximum amount, and how to reduce it."""
+def _print_plan(
+    counter: Counter, device: Device, devices: int, most_bytes: float, jobs: int, images: Path | None
+) -> None:
+    """If preconditioning will write much data, print the maximum amount and time, and how to reduce it."""
     counter.expect(most_bytes)
     if most_bytes < _MUCH_BYTES:
         return
     images_hint = "" if images else ", and --images DIR keeps them for later runs"
     devices_text = f"{devices} devices of {size(device.capacity_bytes)}" if devices > 1 else "a device"
     smaller = size(most_bytes * _SMALL_BYTES / device.capacity_bytes)
+    seconds = most_bytes / _BYTES_PER_S / min(devices, jobs or os.cpu_count() or 1)
     print_stderr(
-        f"advise on {device.name}: {devices_text} to precondition, at most {size(most_bytes)} to write; "
-        f"--capacity 8GB writes {smaller}{images_hint}"
+        f"advise on {device.name}: {devices_text} to precondition, at most {size(most_bytes)} to write, about "
+        f"{length(seconds)} at most; --capacity 8GB writes {smaller}{images_hint}"
     )
 
 

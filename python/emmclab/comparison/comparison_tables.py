@@ -23,6 +23,7 @@ from emmclab.runtime.document import (
     heading_html,
     percent_text,
     signed,
+    significant,
     table_html,
 )
 from emmclab.runtime.lists import Names
@@ -36,6 +37,7 @@ from emmclab.simulation.run_options import OptionsOfAnyLayers
 from emmclab.traces.profile_options import percentile_label
 from emmclab.traces.trace import Trace
 
+_YEAR_S = 365.25 * 86_400
 #: If a run has fewer reads (or writes) than this, a note states how many of them reach the 99th percentile.
 _FEW = 1_000
 
@@ -201,6 +203,14 @@ class _DeviceRuns(NamedTuple):
             return field.cell(None if values is None else values.mean)
         return field.cell(values.mean)._replace(note=f"{field.text(values.low)} to {field.text(values.high)}")
 
+    def years_cell(self) -> Number:
+        """Return the years until the flash is worn out at the rate of the runs, with the range over the seeds."""
+        values = spread(list(map(_years, self.runs)))
+        if values is None:
+            return Number("–", None)
+        note = "" if values.low == values.high else f"{significant(values.low)} to {significant(values.high)}"
+        return Number(significant(values.mean), values.mean, note)
+
     def error_cell(self) -> Number:
         """Return the difference between the simulated and the recorded mean response time, in percent."""
         recorded = [run.recorded.response.all for run in self.runs]
@@ -222,6 +232,14 @@ class _DeviceRuns(NamedTuple):
         }
         suffix = ", ".join(mark for mark, applies in marks.items() if applies)
         return f"{self.name} ({suffix})" if suffix else self.name
+
+
+def _years(run: Result) -> float | None:
+    """Return the years until the flash is worn out at the rate of a run; None if it has no times of its own."""
+    life, written = run.measured("wear.lifetime.even_host_bytes"), run.requests.bytes_written
+    if life is None or not written or run.run.mode == "back_to_back":
+        return None
+    return float(life / written * run.run.simulated_s / _YEAR_S)
 
 
 def comparison_tables(results: Sequence[Result], *, is_joined: bool = False) -> list[TextTable]:
@@ -275,6 +293,7 @@ def _tables(results: Sequence[Result], fields: Sequence[ResultField], word: str)
     intervals = [Column(f"{CONFIDENCE_TEXT} interval", "%")] if seeds > 1 else []
     responses: list[Cells] = []
     times: list[Cells] = []
+    lives = [Column("Life", "years")] if any(_years(run) is not None for run in results) else []
     for device in devices:
         responses.append(
             [
@@ -288,13 +307,21 @@ def _tables(results: Sequence[Result], fields: Sequence[ResultField], word: str)
             ]
         )
         times.append(
-            [device.name, device.cell(_TIME), _change(first, device, _TIME), *map(device.cell, _TIME_AND_DURABILITY)]
+            [
+                device.name,
+                device.cell(_TIME),
+                _change(first, device, _TIME),
+                *map(device.cell, _TIME_AND_DURABILITY),
+                *(device.years_cell() for _ in lives),
+            ]
         )
     name, change = Column(word.capitalize(), short=f"{word.capitalize()}\n"), Column("Change", "%")
     tails = [Column(f"{point} response", _P99.unit, point) for point in points] or [_P99.heading]
     caption = "Cache flushes: flushes and preflushes that found data in the write buffer"
     if all(run.run.mode == "open" for device in devices for run in device.runs):
         caption += ". In open loop the time is that of the trace; --mode back_to_back shows how long the devices need"
+    if lives:
+        caption += ". Life in years: at the rate of the run; `emmclab lifetime` estimates it with bounds"
     over_seeds = f" over {seeds} seeds" if intervals else ""
     return (
         TextTable(
@@ -312,7 +339,7 @@ def _tables(results: Sequence[Result], fields: Sequence[ResultField], word: str)
         ),
         TextTable(
             "Total time; response of flushes and synchronous writes",
-            [name, _TIME.heading, change, *(field.heading for field in _TIME_AND_DURABILITY)],
+            [name, _TIME.heading, change, *(field.heading for field in _TIME_AND_DURABILITY), *lives],
             times,
             caption=caption,
         ),
