@@ -252,6 +252,7 @@ def test_an_application_is_a_load_whose_software_changes_run_on_the_host_model(t
         (("--app", "nothing"), "nothing"),
         (("--app", "rlbench", "--pattern", "random"), "--app and --pattern exclude each other"),
         (("--host", "phone-2020", "--daily", "1GB"), "--host has no effect without --app"),
+        (("--registers", "trace.csv@2026-01-01", "--changes"), "--registers and --changes exclude each other"),
         (("trace.csv", "--app", "rlbench"), "--app has no effect with a source"),
     ],
 )

@@ -69,6 +69,7 @@ EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
             ("--registers", other)
             for other in ("--ext-csd", "--ufs", "--health", "--device", "--used", "--over", "--disk", "--html")
         ),
+        *(("--registers", other) for other in ("--changes", "--app")),
     ),
     **dict.fromkeys((f"apps {name}" for name in ("run", "compare", "solutions", "live")), _STATES_BEFORE),
     **dict.fromkeys(("record", "top"), _MACHINES),
