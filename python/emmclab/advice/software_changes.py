@@ -330,9 +330,11 @@ def changes_of_trace(trace: Trace, load: Load, folder: Path) -> Iterator[LoadCha
             continue
         merger = CommitMerger(interval, activity_of(trace.header), found)
         changed = rewritten(load, merger.rewrite(requests(trace)), path())
-        by = "nothing waits for" if merger.waits else f"come {USUAL_COMMIT_S} s or more after the one before"
-        kept = "; at least, because logged blocks have no known homes" if found else ""
-        about += f": {merger.merged:,} of {merger.commits:,} commits that {by} become a part of a later one{kept}"
+        about += f": {merger.merged:,} of {merger.commits:,} commits become a part of a later one"
+        if not merger.waits:
+            about += f"; no waits in fsync are recorded, so that those within {USUAL_COMMIT_S} s of another are awaited"
+        if found:
+            about += "; only descriptors and commit blocks are saved, as the homes of logged blocks are not known"
         price = f"{size(merger.most_held * _PAGE * _SECTOR_BYTES)} of RAM; {interval} s of data that was not synced"
         yield LoadChange(name, about, changed if merger.merged else load, f"{price} are lost with the power")
     yield LoadChange(

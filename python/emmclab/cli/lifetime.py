@@ -279,7 +279,8 @@ def lifetime(
     asked_device: DeviceOptions,
     state: StateOptions,
     changes: Annotated[
-        bool, option("Also simulate what would lengthen the life (device, file system, other parts), and who writes.")
+        bool,
+        option("Also simulate what would lengthen the life, and who writes. Tried: device, file system, other parts."),
     ] = False,
     seeds: Annotated[int, option("Number of seeds, where a run has random choices.", advanced=True, min=1)] = 3,
     images: Images = None,
