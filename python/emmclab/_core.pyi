@@ -256,29 +256,9 @@ class FioRun:
     def progress(self) -> tuple[int, int | None, int]: ...
     def finish(self, about: str | None = None) -> dict[str, Any]: ...
 
-class Live:
-    def __init__(
-        self,
-        config: DeviceConfig,
-        options: dict[str, Any],
-        *,
-        clock: str,
-        think: bool = False,
-        layers: list[tuple[str, list[tuple[str, str]]]] | None = None,
-        image: str | None = None,
-        second: DeviceConfig | None = None,
-        second_image: str | None = None,
-        record: str | None = None,
-        log: str | None = None,
-        check: bool = False,
-        images: str | None = None,
-        images_limit: int | None = None,
-    ) -> None: ...
-    @staticmethod
-    def require(*, clock: str, tcp: str | None = None) -> None: ...
+class Exports:
     @property
     def capacity(self) -> int: ...
-    def found(self) -> dict[str, Any]: ...
     def serve_nbd(self, *, path: str | None = None, tcp: str | None = None) -> str: ...
     def serve_sdhci(self, path: str) -> None: ...
     def news(self) -> list[str]: ...
@@ -299,6 +279,28 @@ class Live:
     def mount(self, folder: str, *, options: str | None = None, partition: int | None = None) -> None: ...
     def unmount(self) -> None: ...
     def run(self, command: list[str]) -> int: ...
+
+class Live(Exports):
+    def __init__(
+        self,
+        config: DeviceConfig,
+        options: dict[str, Any],
+        *,
+        clock: str,
+        think: bool = False,
+        layers: list[tuple[str, list[tuple[str, str]]]] | None = None,
+        image: str | None = None,
+        second: DeviceConfig | None = None,
+        second_image: str | None = None,
+        record: str | None = None,
+        log: str | None = None,
+        check: bool = False,
+        images: str | None = None,
+        images_limit: int | None = None,
+    ) -> None: ...
+    @staticmethod
+    def require(*, clock: str, tcp: str | None = None) -> None: ...
+    def found(self) -> dict[str, Any]: ...
     def status(self) -> dict[str, Any]: ...
     def result(self) -> dict[str, Any]: ...
     def cut(self) -> None: ...

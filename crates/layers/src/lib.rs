@@ -24,4 +24,4 @@ pub use layer::{
     RequestDecision, ReservedArea,
 };
 pub use plan::{CommandPlan, MemoryCopy, MemoryRange, PlanBuffers, PlanCommand, PlanMemory, PlanStep};
-pub use registry::{LayerConfig, LayerKind, LayerSetting, build_stack, layers};
+pub use registry::{LayerConfig, LayerKind, LayerSetting, build_stack, layers, recoverable};

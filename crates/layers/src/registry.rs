@@ -155,6 +155,44 @@ pub fn build_stack(configs: &[LayerConfig], bottom: &DisksBelow) -> Result<Vec<B
     Ok(layers)
 }
 
+/// Whether a layer maps several host addresses to the same location of a device.
+fn shares_places(layer: &LayerConfig) -> bool {
+    let setting = |name: &str| layer.settings.get(name);
+    layer.name == "pair"
+        && (setting("wrap_addresses").is_some_and(|value| value.as_bool() == Some(true))
+            || setting("routing").is_some_and(|value| value.as_str() == Some("by_size")))
+}
+
+/// Returns the layers with recovery enabled, for stored data, because a run may end with a power cut.
+/// Errors: for layers that would lose data.
+pub fn recoverable(configs: &[LayerConfig]) -> Result<Vec<LayerConfig>> {
+    if configs.iter().any(shares_places) {
+        return Err(Error::new(
+            ErrorClass::Config,
+            "with `wrap_addresses` or `routing = \"by_size\"`, the layer `pair` maps several addresses to one place, so contents \
+             would overwrite each other",
+        )
+        .hint("set pair.wrap_addresses=false, and pair.routing to internal, striping or by_file"));
+    }
+    let mut all = configs.to_vec();
+    let can_recover = |layer: &&mut LayerConfig| {
+        let kind = layers().iter().find(|kind| kind.name == layer.name);
+        kind.is_some_and(|kind| (kind.settings)().iter().any(|setting| setting.name == "recovery"))
+    };
+    for layer in all.iter_mut().filter(can_recover) {
+        let Some(recovery) = layer.settings.get("recovery") else {
+            *layer = layer.clone().with("recovery", "true");
+            continue;
+        };
+        if recovery.as_bool() == Some(false) {
+            let name = &layer.name;
+            let problem = format!("`{name}.recovery` is false: the layer would lose all data at the end of the run");
+            return Err(Error::new(ErrorClass::Config, problem).hint("leave out `recovery`: the layer recovers data by default"));
+        }
+    }
+    Ok(all)
+}
+
 /// Counters of a layer, by name.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use emmclab_base::{DeviceHealth, Error, ErrorClass, Result};
 use emmclab_device::DeviceConfig;
-use emmclab_layers::LayerConfig;
+use emmclab_layers::{LayerConfig, recoverable};
 use emmclab_replay::{ImageStore, ReplayOptions, SimulationResult};
 use emmclab_serve::{AllocationExtent, BlockDevice, BlockDeviceLimits, CompletionReceiver, ServedRequest};
 use rustix::thread::set_current_timer_slack;
@@ -76,7 +76,7 @@ impl LiveDevice {
     /// Errors: an invalid device, layer or preconditioning; an image of another device, layers or size, or in use by another process; a
     /// file that cannot be created.
     pub fn new(config: &DeviceConfig, options: &LiveOptions, store: Option<&ImageStore>) -> Result<Self> {
-        let layers = state::recoverable(&options.layers)?;
+        let layers = recoverable(&options.layers)?;
         let (mut stack, previous, mut former) = state::open(config, &layers, options, store)?;
         let recording = options.record.as_deref().map(|path| LiveRecording::create(path, config.name())).transpose()?;
         let log = options.log.as_deref();

@@ -57,43 +57,6 @@ impl StateFileHeader {
     }
 }
 
-/// Whether a layer maps several host addresses to the same location of a device.
-fn shares_places(layer: &LayerConfig) -> bool {
-    let setting = |name: &str| layer.settings.get(name);
-    layer.name == "pair"
-        && (setting("wrap_addresses").is_some_and(|value| value.as_bool() == Some(true))
-            || setting("routing").is_some_and(|value| value.as_str() == Some("by_size")))
-}
-
-/// Returns the layers with recovery enabled, because a live run may end with a power cut. Fails for layers that would lose data.
-pub(crate) fn recoverable(layers: &[LayerConfig]) -> Result<Vec<LayerConfig>> {
-    if layers.iter().any(shares_places) {
-        return Err(Error::new(
-            ErrorClass::Config,
-            "with `wrap_addresses` or `routing = \"by_size\"`, the layer `pair` maps several addresses to one place, so contents \
-             would overwrite each other",
-        )
-        .hint("set pair.wrap_addresses=false, and pair.routing to internal, striping or by_file"));
-    }
-    let mut all = layers.to_vec();
-    let can_recover = |layer: &&mut LayerConfig| {
-        let kind = emmclab_layers::layers().iter().find(|kind| kind.name == layer.name);
-        kind.is_some_and(|kind| (kind.settings)().iter().any(|setting| setting.name == "recovery"))
-    };
-    for layer in all.iter_mut().filter(can_recover) {
-        let Some(recovery) = layer.settings.get("recovery") else {
-            *layer = layer.clone().with("recovery", "true");
-            continue;
-        };
-        if recovery.as_bool() == Some(false) {
-            let name = &layer.name;
-            let problem = format!("`{name}.recovery` is false: the layer would lose all data at the end of the run");
-            return Err(Error::new(ErrorClass::Config, problem).hint("leave out `recovery`: the layer recovers data by default"));
-        }
-    }
-    Ok(all)
-}
-
 fn state_path(image: &Path) -> PathBuf {
     let mut name = image.as_os_str().to_owned();
     name.push(".state");

@@ -42,7 +42,7 @@ mod _core {
     #[pymodule_export]
     use crate::errors::PyInterruption;
     #[pymodule_export]
-    use crate::live::{PyLive, delete_left};
+    use crate::live::{PyExports, PyLive, delete_left};
     #[pymodule_export]
     use crate::options::closest;
     #[pymodule_export]

@@ -24,7 +24,7 @@ use crate::simulate::{LayerOptionList, PyDeviceConfig, layer, store};
 /// The key that changes the clock in [`PyLive::set`]; all other keys are settings of the device.
 const CLOCK: &str = "clock";
 
-/// The exports through which other software accesses the device. They are ended before the device, the last one first.
+/// The exports through which other software accesses a device. They are ended before the device, the last one first.
 #[derive(Default)]
 struct LiveExports {
     servers: Vec<NbdServer>,
@@ -50,26 +50,36 @@ pub(crate) fn delete_left(py: Python<'_>, token: u64) -> PyResult<()> {
     run(py, || delete_left_ublk(token))
 }
 
-/// A live device with its exports.
-#[pyclass(name = "Live", module = "emmclab._core", frozen)]
-pub(crate) struct PyLive {
-    device: Arc<LiveDevice>,
+/// A block device and its exports: the base class of devices that are served.
+#[pyclass(name = "Exports", module = "emmclab._core", frozen, subclass)]
+pub(crate) struct PyExports {
+    device: Arc<dyn BlockDevice>,
     exports: Mutex<LiveExports>,
+    /// Name and description for clients of an NBD server.
     name: String,
-    kind: InterfaceKind,
-    /// Properties that the device reports when it is exported as an eMMC card.
-    card: CardSettings,
+    description: String,
+    /// What the device is, such as `a UFS`.
+    kind: &'static str,
+    /// Properties that the device reports when it is exported as an eMMC card; `None` for a device that is not an eMMC.
+    card: Option<CardSettings>,
     /// Messages of the exports that `news` has not returned yet.
     news: Arc<Mutex<Vec<String>>>,
 }
 
-impl PyLive {
+impl PyExports {
+    /// Creates the base of a served device that has no exports yet.
+    pub(crate) fn of(
+        device: Arc<dyn BlockDevice>, name: &str, (kind, card): (&'static str, Option<CardSettings>), description: String,
+    ) -> Self {
+        Self { device, exports: Mutex::default(), name: name.to_owned(), description, kind, card, news: Arc::default() }
+    }
+
     fn exports(&self) -> MutexGuard<'_, LiveExports> {
         self.exports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the exports. All are ended before the first error is returned.
-    fn end_exports(&self) -> Result<(), Error> {
+    pub(crate) fn end_exports(&self) -> Result<(), Error> {
         let LiveExports { servers, card, file, disk } = std::mem::take(&mut *self.exports());
         let detached = disk.map_or(Ok(()), HostDisk::stop);
         let unmounted = file.map_or(Ok(()), FuseFile::stop);
@@ -91,56 +101,11 @@ impl PyLive {
 }
 
 #[pymethods]
-impl PyLive {
-    /// Creates a device. `clock` is `real`, `free`, or `x` with a factor, such as `x0.5`. Of the replay `options`, only preconditioning and
-    /// its seed are used. `image` is the file of the device's contents; the state of the device is stored next to it. `second` is a second
-    /// device for layers that use one, and `second_image` the file of its contents. `record` is a trace to write. `images` is a folder with
-    /// preconditioned devices.
-    #[new]
-    #[pyo3(signature = (config, options, *, clock, think=false, layers=None, image=None, second=None, second_image=None, record=None, log=None, check=false, images=None, images_limit=None))]
-    #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
-    fn new(
-        py: Python<'_>, config: &PyDeviceConfig, options: OptionsFromPython<ReplayOptions>, clock: &str, think: bool,
-        layers: Option<LayerOptionList>, image: Option<PathBuf>, second: Option<&PyDeviceConfig>, second_image: Option<PathBuf>,
-        record: Option<PathBuf>, log: Option<PathBuf>, check: bool, images: Option<PathBuf>, images_limit: Option<u64>,
-    ) -> PyResult<Self> {
-        let second = second.map(|second| second.settings().clone());
-        run(py, || {
-            let config = config.settings();
-            let replay = options.0;
-            let layers = layers.unwrap_or_default().iter().map(layer).collect();
-            let pace = clock.parse()?;
-            let options = LiveOptions { layers, second, pace, think, image, second_image, replay, check, record, log };
-            let store = images.map(|folder| store(folder, images_limit)).transpose()?;
-            let device = Arc::new(LiveDevice::new(config, &options, store.as_ref())?);
-            let kind = config.settings().interface.kind;
-            let DeviceCapabilities { cache_kb, cache_in_order, barrier, reliable_write, .. } =
-                DeviceCapabilities::of(config.settings());
-            let cache_bytes = u64::from(cache_kb) * 1024;
-            let card = CardSettings { cache_bytes, cache_in_order, barrier, reliable_write, ..CardSettings::default() };
-            Ok(Self { device, exports: Mutex::default(), name: config.name().to_owned(), card, kind, news: Arc::default() })
-        })
-    }
-
-    /// Checks the clock and the address of an NBD server before a device is prepared.
-    #[staticmethod]
-    #[pyo3(signature = (*, clock, tcp=None))]
-    fn require(py: Python<'_>, clock: &str, tcp: Option<&str>) -> PyResult<()> {
-        run(py, || {
-            clock.parse::<ClockPace>()?;
-            tcp.map_or(Ok(()), |text| ListenAddress::tcp(text).map(|_| ()))
-        })
-    }
-
+impl PyExports {
     /// Capacity that clients of the device see, in bytes.
     #[getter]
     fn capacity(&self) -> u64 {
         self.device.limits().sectors * emmclab_trace::SECTOR_BYTES
-    }
-
-    /// Returns the description of an earlier run that is stored with the image.
-    fn found<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        run_to_python(py, || Ok(self.device.previous_run()))
     }
 
     /// Serves NBD at a unix socket, or at an address of the loopback interface. Returns the URI.
@@ -154,8 +119,7 @@ impl PyLive {
                     return Err(Error::new(ErrorClass::Config, "an NBD server needs either a socket or an address, not both"));
                 }
             };
-            let description = format!("a simulated {}", self.name);
-            let options = NbdExportOptions { name: self.name.clone(), description, read_only: false };
+            let options = NbdExportOptions { name: self.name.clone(), description: self.description.clone(), read_only: false };
             let server = NbdServer::start(self.device.clone(), &listen, options)?;
             let uri = server.uri();
             self.exports().servers.push(server);
@@ -166,13 +130,10 @@ impl PyLive {
     /// Provides the device to QEMU as an eMMC card behind an SD host controller, over vfio-user at a unix socket.
     fn serve_sdhci(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         run(py, || {
-            if self.kind != InterfaceKind::Emmc {
-                return Err(Error::new(
-                    ErrorClass::Config,
-                    format!("`{}` is {}, not an eMMC card", self.name, self.kind.device()),
-                )
-                .hint("serve the device as a file, over NBD or by ublk; an SD host controller supports only an eMMC"));
-            }
+            let Some(card) = &self.card else {
+                return Err(Error::new(ErrorClass::Config, format!("`{}` is {}, not an eMMC card", self.name, self.kind))
+                    .hint("serve the device as a file, over NBD or by ublk; an SD host controller supports only an eMMC"));
+            };
             let (news, strangers) = (self.news.clone(), AtomicU64::new(0));
             let tell = move |event: SessionEvent| {
                 let mut text = event.to_string();
@@ -188,7 +149,7 @@ impl PyLive {
                 }
                 news.lock().unwrap_or_else(PoisonError::into_inner).push(text);
             };
-            let card = SdhciExport::start(self.device.clone(), &self.card, &path, tell)?;
+            let card = SdhciExport::start(self.device.clone(), card, &path, tell)?;
             self.exports().card = Some(card);
             Ok(())
         })
@@ -244,8 +205,7 @@ impl PyLive {
             let mut exports = self.exports();
             exports.check_free()?;
             let cleaner = cleaner.into_iter().map(Into::into).collect();
-            let device: Arc<dyn BlockDevice> = self.device.clone();
-            let disk = HostDisk::on_ublk(&device, &UblkOptions { cleaner, ..UblkOptions::default() })?;
+            let disk = HostDisk::on_ublk(&self.device, &UblkOptions { cleaner, ..UblkOptions::default() })?;
             let path = disk.path().to_owned();
             exports.disk = Some(disk);
             Ok(path)
@@ -292,6 +252,64 @@ impl PyLive {
             let status = self.with_disk(|disk| disk.run(Command::new(program).args(arguments)))?;
             Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
         })
+    }
+}
+
+/// A live device with its exports.
+#[pyclass(name = "Live", module = "emmclab._core", frozen, extends = PyExports)]
+pub(crate) struct PyLive {
+    device: Arc<LiveDevice>,
+}
+
+#[pymethods]
+impl PyLive {
+    /// Creates a device. `clock` is `real`, `free`, or `x` with a factor, such as `x0.5`. Of the replay `options`, only preconditioning and
+    /// its seed are used. `image` is the file of the device's contents; the state of the device is stored next to it. `second` is a second
+    /// device for layers that use one, and `second_image` the file of its contents. `record` is a trace to write. `images` is a folder with
+    /// preconditioned devices.
+    #[new]
+    #[pyo3(signature = (config, options, *, clock, think=false, layers=None, image=None, second=None, second_image=None, record=None, log=None, check=false, images=None, images_limit=None))]
+    #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
+    fn new(
+        py: Python<'_>, config: &PyDeviceConfig, options: OptionsFromPython<ReplayOptions>, clock: &str, think: bool,
+        layers: Option<LayerOptionList>, image: Option<PathBuf>, second: Option<&PyDeviceConfig>, second_image: Option<PathBuf>,
+        record: Option<PathBuf>, log: Option<PathBuf>, check: bool, images: Option<PathBuf>, images_limit: Option<u64>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let second = second.map(|second| second.settings().clone());
+        let (live, exports) = run(py, || {
+            let config = config.settings();
+            let replay = options.0;
+            let layers = layers.unwrap_or_default().iter().map(layer).collect();
+            let pace = clock.parse()?;
+            let options = LiveOptions { layers, second, pace, think, image, second_image, replay, check, record, log };
+            let store = images.map(|folder| store(folder, images_limit)).transpose()?;
+            let device = Arc::new(LiveDevice::new(config, &options, store.as_ref())?);
+            let kind = config.settings().interface.kind;
+            let DeviceCapabilities { cache_kb, cache_in_order, barrier, reliable_write, .. } =
+                DeviceCapabilities::of(config.settings());
+            let cache_bytes = u64::from(cache_kb) * 1024;
+            let card = CardSettings { cache_bytes, cache_in_order, barrier, reliable_write, ..CardSettings::default() };
+            let card = (kind == InterfaceKind::Emmc).then_some(card);
+            let exports =
+                PyExports::of(device.clone(), config.name(), (kind.device(), card), format!("a simulated {}", config.name()));
+            Ok((Self { device }, exports))
+        })?;
+        Ok(PyClassInitializer::from(exports).add_subclass(live))
+    }
+
+    /// Checks the clock and the address of an NBD server before a device is prepared.
+    #[staticmethod]
+    #[pyo3(signature = (*, clock, tcp=None))]
+    fn require(py: Python<'_>, clock: &str, tcp: Option<&str>) -> PyResult<()> {
+        run(py, || {
+            clock.parse::<ClockPace>()?;
+            tcp.map_or(Ok(()), |text| ListenAddress::tcp(text).map(|_| ()))
+        })
+    }
+
+    /// Returns the description of an earlier run that is stored with the image.
+    fn found<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        run_to_python(py, || Ok(self.device.previous_run()))
     }
 
     /// Returns the status of the device: totals so far, and figures for the time since the last call.
@@ -388,18 +406,20 @@ impl PyLive {
     }
 
     /// Ends the exports, then the device. Returns the result.
-    fn stop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        run_to_python(py, || {
-            let ended = self.end_exports();
-            let result = self.device.stop();
+    fn stop<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (device, exports) = (&slf.get().device, slf.as_super().get());
+        run_to_python(slf.py(), || {
+            let ended = exports.end_exports();
+            let result = device.stop();
             ended?;
             result
         })
     }
 
     /// Ends a run whose start failed, without changes to files.
-    fn abort(&self, py: Python<'_>) -> PyResult<()> {
-        run(py, || self.end_exports().and(self.device.abort()))
+    fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (device, exports) = (&slf.get().device, slf.as_super().get());
+        run(slf.py(), || exports.end_exports().and(device.abort()))
     }
 
     /// Whether the trace of the run was written. A trace without requests does not replace a file.

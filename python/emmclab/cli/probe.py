@@ -12,13 +12,12 @@ from emmclab.cli.console import in_a_folder, json_text, output_option, print_jso
 from emmclab.cli.name_completion import device_names
 from emmclab.cli.options import AsJson, argument, option
 from emmclab.cli.progress import Meter
-from emmclab.cli.simulation_options import Capacity, Settings, configured
+from emmclab.cli.simulation_options import Capacity, Settings, configured, names_a_disk
 from emmclab.cli.tables import framed
 from emmclab.errors import ConfigError
 from emmclab.real_devices.probe import Disk, Probe, Simulated
 from emmclab.real_devices.probe import probe as measure
 from emmclab.runtime.files import write_atomically
-from emmclab.simulation.device import presets
 
 #: Default size of the probed region, MB: of a simulated device (`_SIMULATED_MB`), and of a real device (`_REAL_MB`).
 _SIMULATED_MB = 1024
@@ -68,8 +67,7 @@ def probe(
     block needs writes.
     """
     path = Path(target)
-    # A word without a slash that is not a file is treated as a preset; if it is unknown, the error lists the presets.
-    if target in presets() or target.endswith(".toml") or ("/" not in target and not path.exists()):
+    if not names_a_disk(target):
         result = _run(Simulated(configured(target, settings, capacity)), True, span_mb, _SIMULATED_MB, seed)
     else:
         if settings:

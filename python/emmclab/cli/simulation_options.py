@@ -21,7 +21,7 @@ from emmclab.errors import ConfigError
 from emmclab.runtime.files import refuse_other_endings
 from emmclab.runtime.lists import Names, several
 from emmclab.runtime.option import Option
-from emmclab.simulation.device import Device
+from emmclab.simulation.device import Device, presets
 from emmclab.simulation.layers import Setting
 from emmclab.simulation.result import Result, check_target
 from emmclab.simulation.result_text import notes_by_text, warnings_by_text
@@ -244,6 +244,14 @@ def layered(settings: Sequence[str], layers: Names) -> tuple[list[str], dict[str
     of_layers = [text for text in settings if text.partition(".")[0].strip() in kinds]
     values = {key.strip(): value.strip() for key, _, value in (text.partition("=") for text in of_layers)}
     return [text for text in settings if text not in of_layers], values
+
+
+def names_a_disk(target: str) -> bool:
+    """Return whether a target is a disk of this machine, not a simulated device.
+
+    A word without a slash that is not a file is treated as a preset; if it is unknown, the error lists the presets.
+    """
+    return target not in presets() and not target.endswith(".toml") and ("/" in target or Path(target).exists())
 
 
 def configured(name: str, settings: Sequence[str], capacity: str | None = None) -> Device:

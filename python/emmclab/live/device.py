@@ -3,7 +3,7 @@
 import shutil
 import time
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, Self
 
 from emmclab import _core
 from emmclab.core_types import LiveStatus, PreviousRun
@@ -21,30 +21,22 @@ _LOOK_S, _SAME_LOOKS, _MOST_LOOKS = 0.25, 3, 40
 CHANGING: tuple[str, ...] = tuple(_core.Live.changing())
 
 
-class LiveDevice:
-    """A device that is being served; a context manager that stops it cleanly.
+class ServedDisk:
+    """A block device that is being served; a context manager that stops it cleanly.
 
     `path` is what a client opens: the loop or ublk device, the file, or the URI of the NBD server.
     """
 
-    def __init__(self, live: _core.Live, device: Device, options: dict[str, Any], temporary: str | None) -> None:
-        """Wrap a served device of the Rust core; called by `serve`."""
-        self._live = live
-        self._device = device
-        self._options = options
-        self._temporary = temporary
-        self._result: Result | None = None
+    def __init__(self, live: _core.Exports) -> None:
+        """Wrap a block device of the Rust core."""
+        self._exports = live
+        self._temporary: str | None = None
         #: What clients open (paths and URIs), in the order in which the exports were requested.
         self.paths: list[str] = []
         #: QEMU command for a guest that has the device as its eMMC; None if `sdhci` was not requested.
         self.qemu: str | None = None
         #: Folder at which the file system is mounted; None if it is not mounted.
         self.mounted: str | None = None
-        #: Figures of creating and mounting the file system, which the result excludes; None without a file system.
-        self.prepared: Result | None = None
-        #: Figures of the background work after mounting, until the device was idle (`settle`). The result excludes
-        #: them.
-        self.settled: Result | None = None
 
     @property
     def path(self) -> str:
@@ -58,6 +50,151 @@ class LiveDevice:
         return self.paths[0]
 
     @property
+    def capacity_bytes(self) -> int:
+        """Capacity in bytes, as a client sees it.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.capacity_bytes == disk.device.capacity_bytes
+        True
+        """
+        return self._exports.capacity
+
+    def news(self) -> list[str]:
+        """Return messages about clients since the last call, for example that a guest has connected.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.news()
+        []
+        """
+        return self._exports.news()
+
+    def mount(self, folder: str | PathLike[str], *, options: str | None = None, partition: int | None = None) -> None:
+        """Mount the file system on the loop device, or on a partition of it, at a folder.
+
+        `options` are mount options, in the form of `mount -o`.
+
+        Raises:
+            ConfigError: there is no loop device.
+            EmmclabError: the device has no file system that the kernel supports.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.mount("/mnt/phone")
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: the device is not served as a loop or ublk device
+        """
+        self._exports.mount(fspath(folder), options=options, partition=partition)
+        self.mounted = fspath(folder)
+
+    def add_partition(
+        self, number: int, first_sector: int, sectors: int, *, mkfs: str, mkfs_options: Names = ()
+    ) -> None:
+        """Make the kernel show a range of the loop device as partition `number`, with a new file system.
+
+        No partition table is written; the partition exists as long as the device is served.
+
+        Raises:
+            ConfigError: there is no loop device, or no such file system.
+            EmmclabError: the range is in use, or is not within the device.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.add_partition(1, 2048, 65536, mkfs="ext4")
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: the device is not served as a loop or ublk device
+        """
+        self._exports.add_partition(number, first_sector, sectors)
+        self._exports.mkfs(mkfs, options=several(mkfs_options), overwrite=True, partition=number)
+
+    def unmount(self) -> None:
+        """Unmount all file systems; their data is on the device when this returns.
+
+        Raises:
+            EmmclabError: processes use a file system; the message lists them.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.unmount()
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: the device is not served as a loop or ublk device
+        """
+        self._exports.unmount()
+        self.mounted = None
+
+    def run(self, command: Names) -> int:
+        """Run a command with the paths of device and mount point in `EMMCLAB_DEVICE` and `EMMCLAB_MOUNT`.
+
+        Returns its exit status, or 128 plus the number of the signal that ended it.
+
+        Raises:
+            ConfigError: there is no loop or ublk device.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.run(["true"])
+        Traceback (most recent call last):
+        ...
+        emmclab.errors.ConfigError: the device is not served as a loop or ublk device
+        """
+        return self._exports.run(several(command))
+
+    def stop(self) -> Any:
+        """Stop the device cleanly and return the result of the run.
+
+        >>> import emmclab
+        >>> emmclab.serve("small-1gb", clock="free", nbd="auto").stop().device
+        'small-1gb'
+        """
+        raise NotImplementedError
+
+    def socket(self, path: str | PathLike[str]) -> str:
+        """Return the path of the socket of an NBD server: `path`, or one in a temporary folder if it is `auto`.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.socket("/run/nbd.sock")
+        '/run/nbd.sock'
+        """
+        if path != "auto":
+            return fspath(path)
+        import tempfile  # Imported here: only this option needs it.
+
+        self._temporary = tempfile.mkdtemp(prefix="emmclab-")
+        return f"{self._temporary}/nbd.sock"
+
+    def _remove_temporary(self) -> None:
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class LiveDevice(ServedDisk):
+    """A simulated device that is being served."""
+
+    def __init__(self, live: _core.Live, device: Device, options: dict[str, Any]) -> None:
+        """Wrap a served device of the Rust core; called by `serve`."""
+        super().__init__(live)
+        self._live = live
+        self._device = device
+        self._options = options
+        self._result: Result | None = None
+        #: Figures of creating and mounting the file system, which the result excludes; None without a file system.
+        self.prepared: Result | None = None
+        #: Figures of the background work after mounting, until the device was idle (`settle`). The result excludes
+        #: them.
+        self.settled: Result | None = None
+
+    @property
     def device(self) -> Device:
         """The simulated device with its settings.
 
@@ -67,17 +204,6 @@ class LiveDevice:
         'small-1gb'
         """
         return self._device
-
-    @property
-    def capacity_bytes(self) -> int:
-        """Capacity in bytes, as a client sees it.
-
-        >>> import emmclab
-        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
-        ...     disk.capacity_bytes == disk.device.capacity_bytes
-        True
-        """
-        return self._live.capacity
 
     @property
     def found(self) -> PreviousRun:
@@ -188,16 +314,6 @@ class LiveDevice:
         """
         self._live.make_plain()
 
-    def news(self) -> list[str]:
-        """Return messages about clients since the last call, for example that a guest has connected.
-
-        >>> import emmclab
-        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
-        ...     disk.news()
-        []
-        """
-        return self._live.news()
-
     def cut(self) -> None:
         """Cut the power: data that was not programmed is lost; requests fail until `restore`.
 
@@ -290,79 +406,6 @@ class LiveDevice:
         refuse_lines({key: value})
         self._live.set(key, value)
 
-    def mount(self, folder: str | PathLike[str], *, options: str | None = None, partition: int | None = None) -> None:
-        """Mount the file system on the loop device, or on a partition of it, at a folder.
-
-        `options` are mount options, in the form of `mount -o`.
-
-        Raises:
-            ConfigError: there is no loop device.
-            EmmclabError: the device has no file system that the kernel supports.
-
-        >>> import emmclab
-        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
-        ...     disk.mount("/mnt/phone")
-        Traceback (most recent call last):
-        ...
-        emmclab.errors.ConfigError: the device is not served as a loop or ublk device
-        """
-        self._live.mount(fspath(folder), options=options, partition=partition)
-        self.mounted = fspath(folder)
-
-    def add_partition(
-        self, number: int, first_sector: int, sectors: int, *, mkfs: str, mkfs_options: Names = ()
-    ) -> None:
-        """Make the kernel show a range of the loop device as partition `number`, with a new file system.
-
-        No partition table is written; the partition exists as long as the device is served.
-
-        Raises:
-            ConfigError: there is no loop device, or no such file system.
-            EmmclabError: the range is in use, or is not within the device.
-
-        >>> import emmclab
-        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
-        ...     disk.add_partition(1, 2048, 65536, mkfs="ext4")
-        Traceback (most recent call last):
-        ...
-        emmclab.errors.ConfigError: the device is not served as a loop or ublk device
-        """
-        self._live.add_partition(number, first_sector, sectors)
-        self._live.mkfs(mkfs, options=several(mkfs_options), overwrite=True, partition=number)
-
-    def unmount(self) -> None:
-        """Unmount all file systems; their data is on the device when this returns.
-
-        Raises:
-            EmmclabError: processes use a file system; the message lists them.
-
-        >>> import emmclab
-        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
-        ...     disk.unmount()
-        Traceback (most recent call last):
-        ...
-        emmclab.errors.ConfigError: the device is not served as a loop or ublk device
-        """
-        self._live.unmount()
-        self.mounted = None
-
-    def run(self, command: Names) -> int:
-        """Run a command with the paths of device and mount point in `EMMCLAB_DEVICE` and `EMMCLAB_MOUNT`.
-
-        Returns its exit status, or 128 plus the number of the signal that ended it.
-
-        Raises:
-            ConfigError: there is no loop or ublk device.
-
-        >>> import emmclab
-        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
-        ...     disk.run(["true"])
-        Traceback (most recent call last):
-        ...
-        emmclab.errors.ConfigError: the device is not served as a loop or ublk device
-        """
-        return self._live.run(several(command))
-
     def stop(self) -> Result:
         """Stop the device cleanly: unmount, save image and state; return the result of the run.
 
@@ -400,16 +443,6 @@ class LiveDevice:
         False
         """
         return self._live.is_recorded()
-
-    def _remove_temporary(self) -> None:
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
-
-    def __enter__(self) -> "LiveDevice":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def __repr__(self) -> str:
         return f"<LiveDevice {self._device.name!r} at {', '.join(self.paths)}>"

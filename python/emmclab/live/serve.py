@@ -20,7 +20,7 @@ from typing import Annotated, Any, TypedDict, Unpack
 
 from emmclab import _core
 from emmclab.errors import ConfigError, InputError, UnsupportedError
-from emmclab.live.device import LiveDevice
+from emmclab.live.device import LiveDevice, ServedDisk
 from emmclab.runtime.lists import Names
 from emmclab.runtime.option import Option, attributes, complete, declarations
 from emmclab.simulation.device import Device
@@ -172,25 +172,12 @@ def serve(device: Device | str, **options: Unpack[ServeOptions]) -> LiveDevice:
     True
     """
     values = complete(SERVE_OPTIONS, options, "a served device")
-    nbd, tcp, sdhci, file = (values[name] for name in ("nbd", "tcp", "sdhci", "file"))
-    mkfs, mount, loop, ublk = (values[name] for name in ("mkfs", "mount", "loop", "ublk"))
-    require_servable(clock=values["clock"], tcp=tcp, mkfs=mkfs, mount=mount)
+    require_servable(clock=values["clock"], tcp=values["tcp"], mkfs=values["mkfs"], mount=values["mount"])
     config = Device.named(device) if isinstance(device, str) else device
     second, layers, settings = values["second"], values["layers"], values["layer_settings"] or {}
     aging = no_trace(values["precondition"], "a served device").text
     second_device = Device.named(second) if isinstance(second, str) else second
-    needs_disk = mkfs is not None or mount is not None
-    if loop is None:
-        loop = not ublk and (needs_disk or (not (nbd or tcp or sdhci or file) and os.geteuid() == 0))
-    if loop and ublk:
-        raise ConfigError(
-            "a device cannot be both a loop and a ublk device", field="ublk", hint="leave out either --loop or --ublk"
-        )
-    if needs_disk and not (loop or ublk):
-        raise ConfigError(
-            "a file system needs a loop or ublk device", field="loop", hint="give --loop or --ublk, as root"
-        )
-    file = file or not (nbd or tcp or sdhci or loop or ublk)
+    loop, file = exports_of(values)
     log = values["log"]
     if log is not None:
         _require_new(log)
@@ -226,48 +213,70 @@ def serve(device: Device | str, **options: Unpack[ServeOptions]) -> LiveDevice:
         run_options["layers"] = layers
         run_options["layer_settings"] = dict(settings)
         run_options["second"] = None if second_device is None else second_device.name
-    temporary = None
-    if nbd == "auto":
-        import tempfile  # Imported here: only this option needs it.
-
-        temporary = tempfile.mkdtemp(prefix="emmclab-")
-    served = LiveDevice(live, config, run_options, temporary)
+    served = LiveDevice(live, config, run_options)
     try:
-        if loop or ublk:
-            if ublk:
-                import sys  # Imported here: only ublk devices need it.
-
-                # The command line of a helper that deletes the ublk device if this process is killed.
-                cleaner = [sys.executable, "-c", _CLEANER, str(Path(__file__).absolute().parents[1])]
-                path = live.serve_ublk(cleaner=cleaner)
-            else:
-                limits = {name: values[name] for name in ("partitions", "dirty_bytes", "readahead_kb")}
-                path = live.serve_loop(**limits)
-            served.paths.append(fspath(path))
-            if mkfs is not None:
-                live.mkfs(mkfs, options=values["mkfs_options"], overwrite=values["overwrite"])
-            if mount is not None:
-                served.mount(mount, options=values["mount_options"])
-            if needs_disk:
-                served.prepared = served.result()
-                served.settled = served.settle()
-        if file and not loop:
-            served.paths.append(fspath(live.serve_file()))
-        if nbd:
-            socket = fspath(nbd) if temporary is None else f"{temporary}/nbd.sock"
-            served.paths.append(live.serve_nbd(path=socket))
-        if tcp:
-            served.paths.append(live.serve_nbd(tcp=tcp))
-        if sdhci:
-            live.serve_sdhci(fspath(sdhci))
-            served.paths.append(fspath(sdhci))
-            served.qemu = qemu_command(sdhci)
+        export(live, served, values, loop=loop, file=file)
     except BaseException:
         served.abort()
         if log is not None:
             Path(log).unlink(missing_ok=True)
         raise
     return served
+
+
+def export(live: _core.Exports, served: ServedDisk, values: Mapping[str, Any], *, loop: bool, file: bool) -> None:
+    """Export a device in the ways that the options of `serve` request."""
+    nbd, sdhci, mkfs, mount = (values[name] for name in ("nbd", "sdhci", "mkfs", "mount"))
+    if loop or values["ublk"]:
+        if values["ublk"]:
+            import sys  # Imported here: only ublk devices need it.
+
+            # The command line of a helper that deletes the ublk device if this process is killed.
+            cleaner = [sys.executable, "-c", _CLEANER, str(Path(__file__).absolute().parents[1])]
+            path = live.serve_ublk(cleaner=cleaner)
+        else:
+            limits = {name: values[name] for name in ("partitions", "dirty_bytes", "readahead_kb")}
+            path = live.serve_loop(**limits)
+        served.paths.append(fspath(path))
+        if mkfs is not None:
+            live.mkfs(mkfs, options=values["mkfs_options"], overwrite=values["overwrite"])
+        if mount is not None:
+            served.mount(mount, options=values["mount_options"])
+        if isinstance(served, LiveDevice) and (mkfs is not None or mount is not None):
+            served.prepared = served.result()
+            served.settled = served.settle()
+    if file and not loop:
+        served.paths.append(fspath(live.serve_file()))
+    if nbd:
+        served.paths.append(live.serve_nbd(path=served.socket(nbd)))
+    if values["tcp"]:
+        served.paths.append(live.serve_nbd(tcp=values["tcp"]))
+    if sdhci:
+        live.serve_sdhci(fspath(sdhci))
+        served.paths.append(fspath(sdhci))
+        served.qemu = qemu_command(sdhci)
+
+
+def exports_of(values: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Return whether the options request a loop device, and a file.
+
+    Raises:
+        ConfigError: the requested exports exclude each other, or a file system has no block device.
+    """
+    nbd, tcp, sdhci, file = (values[name] for name in ("nbd", "tcp", "sdhci", "file"))
+    loop, ublk = values["loop"], values["ublk"]
+    needs_disk = values["mkfs"] is not None or values["mount"] is not None
+    if loop is None:
+        loop = not ublk and (needs_disk or (not (nbd or tcp or sdhci or file) and os.geteuid() == 0))
+    if loop and ublk:
+        raise ConfigError(
+            "a device cannot be both a loop and a ublk device", field="ublk", hint="leave out either --loop or --ublk"
+        )
+    if needs_disk and not (loop or ublk):
+        raise ConfigError(
+            "a file system needs a loop or ublk device", field="loop", hint="give --loop or --ublk, as root"
+        )
+    return loop, file or not (nbd or tcp or sdhci or loop or ublk)
 
 
 def require_servable(*, clock: str, tcp: str | None, mkfs: str | None, mount: str | PathLike[str] | None) -> None:
