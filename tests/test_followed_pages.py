@@ -37,6 +37,7 @@ NEEDS = {
     "firmware-engineer": ("jq", "qemu-io"),
     "storage-researcher": ("jq",),
     "database-commits": ("setpriv",),
+    "replay-on-disk": ("qemu-io",),
     "fio": ("fio", "jq"),
     **dict.fromkeys(("blktrace", "mqsim", "perfetto", "ssdsim"), ("jq",)),
 }
@@ -63,7 +64,7 @@ def bring(page: Path, folder: Path) -> None:
     "page",
     [
         *(*TUTORIALS, *COMING_FROM),
-        *(ROOT / f"docs/guides/{name}.md" for name in ("sd-card-lies", "lifetime", *WEAR)),
+        *(ROOT / f"docs/guides/{name}.md" for name in ("sd-card-lies", "lifetime", "replay-on-disk", *WEAR)),
         *(pytest.param(ROOT / f"docs/guides/{name}.md", marks=pytest.mark.root) for name in MOUNTING),
     ],
     ids=lambda page: page.stem,
@@ -116,6 +117,7 @@ NOT_RUN = {
     "serve|control": "test_serve.py, test_followed_pages.py",
     "crash": "test_guides.py, test_followed_pages.py, test_crash.py",
     "durability": "test_followed_pages.py, test_durability.py",
+    "replay|simulate real.parquet": "test_followed_pages.py, test_disk_replay.py",
     "apps live": "root; test_apps_live.py",
     "apps learn|apps run app.toml": "strace; test_followed_pages.py",
     "apps compare|apps solutions": "a minute; test_apps.py, test_solutions.py",

@@ -42,7 +42,10 @@ from emmclab.traces.reading import bundled_by_name
 #: Options of commands that have the name of a run option but another meaning.
 OTHERS = {
     # Seeds that are not of runs, or only of preconditioning.
-    *((command, "seed") for command in ("profile", "synth", "calibrate", "probe", "serve", "crash", "search")),
+    *(
+        (command, "seed")
+        for command in ("profile", "synth", "calibrate", "probe", "replay", "serve", "crash", "search")
+    ),
     # Applications and advice start from another device state, and are checked differently.
     *((command, name) for command in ("apps", "advise") for name in ("seed", "precondition", "check")),
     # The flushes of a generated trace.

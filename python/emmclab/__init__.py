@@ -16,8 +16,8 @@ The rest is in rooms, each with a paragraph that says what it holds: `emmclab.tr
 workloads and published figures), `emmclab.fleet` (many recordings as one table), `emmclab.simulation`
 (devices, layers, runs and their results), `emmclab.calibration` (presets of measured devices, and their
 validation), `emmclab.comparison` (of results), `emmclab.advice` (design options), `emmclab.real_devices`
-(durability test and probe), `emmclab.live` (served devices), `emmclab.crash` (power cuts), `emmclab.apps`
-(applications in closed loop), `emmclab.studies`, `emmclab.pages` (HTML pages and figures) and
+(durability test, probe, replay of a trace), `emmclab.live` (served devices), `emmclab.crash` (power cuts),
+`emmclab.apps` (applications in closed loop), `emmclab.studies`, `emmclab.pages` (HTML pages and figures) and
 `emmclab.papers` (reproduced papers and their claims).
 """
 

@@ -87,10 +87,37 @@ class CrashLogFacts(FieldMapping):
     moments: int; truncated: bool; writer: str
 class DerivedSetting(FieldMapping):
     key: str; value: str; from_: str
-class DriverCounts(FieldMapping):
-    kernel: str; flushes: int; barriers: int; reliable_writes: int; without_command: int
+class DiskFacts(FieldMapping):
+    path: str; model: str | None; bytes: int; block_bytes: int; discards: bool; block_device: bool
+    partitions: list[str]
+class TimeSummary(FieldMapping):
+    mean_ms: float; p50_ms: float; p90_ms: float; p99_ms: float; p999_ms: float; max_ms: float
 class DurableTimes(FieldMapping):
     requests: int; mean_ms: float; p50_ms: float; p90_ms: float; p99_ms: float; p999_ms: float; max_ms: float
+class FailedDiskRequests(FieldMapping):
+    op: str; errno: int; error: str; requests: int; first_at: int
+class LeftOutRequests(FieldMapping):
+    reason: str; requests: int
+class ResponsePercentileRow(FieldMapping):
+    op: str; percentile: float; response_ms: float
+class DiskRequestCounts(FieldMapping):
+    planned: int; completed: int; read: int; write: int; flush: int; discard: int; bytes_read: int
+    bytes_written: int; failed: int; unfinished: int; unsent: int; left_out: int; wrapped: int; held: int
+class ResponseTimeSummary(FieldMapping):
+    mean_response_ms: float; p50_ms: float; p90_ms: float; p99_ms: float; p999_ms: float; max_ms: float
+    read: TimeSummary; write: TimeSummary
+class DiskReplayRun(FieldMapping):
+    mode: str; mode_reason: str | None; depth: int | None; rate: float; seed: int; range_start: int; range_end: int
+    elapsed_s: float; throughput_mb_per_s: float; most_in_progress: int; stopped: str | None
+class SendingDelay(FieldMapping):
+    late_requests: int; mean_ms: float; p50_ms: float; p90_ms: float; p99_ms: float; p999_ms: float; max_ms: float
+class DiskReplayResult(FieldMapping):
+    disk: DiskFacts; run: DiskReplayRun; requests: DiskRequestCounts; response: ResponseTimeSummary
+    percentiles: list[ResponsePercentileRow]; flush: TimeSummary | None; discard: TimeSummary | None
+    durable: DurableTimes | None; recorded_response_ms: float | None; sending_delay: SendingDelay | None
+    failed: list[FailedDiskRequests]; left_out: list[LeftOutRequests]; ledger: dict[str, int | None]
+class DriverCounts(FieldMapping):
+    kernel: str; flushes: int; barriers: int; reliable_writes: int; without_command: int
 class EnergyUse(FieldMapping):
     total_mj: float | None; flash_mj: float | None; map_mj: float | None; active_mj: float | None
     idle_mj: float | None; asleep_mj: float | None; waking_mj: float | None
@@ -152,6 +179,9 @@ class JournalCounts(FieldMapping):
 class KindWear(FieldMapping):
     kind: str; blocks: int; mean_erases: float; most_erases: int; erase_limit: int | None
     mean_used_pct: float | None; used_pct: float | None; even_host_bytes: float | None
+class LayeredDiskResult(FieldMapping):
+    disks: list[DiskFacts]; capacity_bytes: int; is_new: bool; requests: int; failed: int; bytes_read: int
+    bytes_written: int; response: ResponseTimeSummary; layers: list[dict[str, Any]]; stopped: str | None
 class LifetimeEstimate(FieldMapping):
     even_host_bytes: float | None; first_block_host_bytes: float | None; used_pct: float; used_slc_pct: float | None
 class LinkDirection(FieldMapping):
@@ -218,13 +248,6 @@ class RequestTotals(FieldMapping):
     bytes_read: int; bytes_written: int; wrapped_pct: float
 class ResponseHistogramRow(FieldMapping):
     op: str; up_to_ms: float; requests: int; cumulative_pct: float
-class ResponsePercentileRow(FieldMapping):
-    op: str; percentile: float; response_ms: float
-class TimeSummary(FieldMapping):
-    mean_ms: float; p50_ms: float; p90_ms: float; p99_ms: float; p999_ms: float; max_ms: float
-class ResponseTimeSummary(FieldMapping):
-    mean_response_ms: float; p50_ms: float; p90_ms: float; p99_ms: float; p999_ms: float; max_ms: float
-    read: TimeSummary; write: TimeSummary
 class RunTimeRow(FieldMapping):
     time_s: float; width_s: float; reads: int; writes: int; read_kb: float; write_kb: float; iops: float
     mb_per_s: float; response_mean_ms: float | None; response_p99_ms: float | None; response_max_ms: float | None

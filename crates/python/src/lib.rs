@@ -10,6 +10,7 @@ mod apps;
 mod batch;
 mod calibrate;
 mod crash;
+mod disk;
 mod errors;
 mod live;
 mod options;
@@ -39,6 +40,8 @@ mod _core {
     use crate::calibrate::{calibrate_fio, calibrate_trace};
     #[pymodule_export]
     use crate::crash::{PyCrashRun, PyExplorer, crash_ways, read_ext4, read_ext4_tree};
+    #[pymodule_export]
+    use crate::disk::{PyDiskReplay, PyLayeredDisk};
     #[pymodule_export]
     use crate::errors::PyInterruption;
     #[pymodule_export]

@@ -76,7 +76,7 @@ impl PyReader {
         inputs
     }
 
-    fn inner(&mut self) -> &mut TraceCombiner {
+    pub(crate) fn inner(&mut self) -> &mut TraceCombiner {
         self.stream.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }

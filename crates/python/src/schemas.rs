@@ -3,6 +3,7 @@
 use emmclab_apps::AppResult;
 use emmclab_calibrate::Calibration;
 use emmclab_device::{AnnouncedCapabilities, SettingExplanation};
+use emmclab_disk::{DiskReplayResult, LayeredDiskResult};
 use emmclab_live::{LiveStatus, PreviousRun};
 use emmclab_profile::report::{ClockJumpRow, Finding, ReissueSummary};
 use emmclab_registers::{HealthFormat, HealthReport, RegisterReport};
@@ -21,6 +22,7 @@ pub(crate) fn schemas(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     schemas.subschema_for::<(SimulationResult, AppResult, LiveStatus, PreviousRun)>();
     schemas.subschema_for::<(AnnouncedCapabilities, SettingExplanation, FittedFigure, Calibration)>();
     schemas.subschema_for::<(RegisterReport, HealthReport, HealthFormat, ClockJumpRow, Finding, ReissueSummary)>();
+    schemas.subschema_for::<(DiskReplayResult, LayeredDiskResult)>();
     schemas.subschema_for::<(CrashLogFacts, ExploredState, RecordedActivity)>();
     let mut found = schemas.take_definitions(false);
     found.insert("ReplayOptions".to_owned(), schemars::schema_for!(ReplayOptions).to_value());

@@ -10,7 +10,7 @@ use crate::options::{ReplayMode, ReplayOptions};
 
 /// Calculates the arrival times of requests, one request after another.
 #[derive(Debug)]
-pub(crate) struct ArrivalPacer {
+pub struct ArrivalPacer {
     mode: ReplayMode,
     /// Whether the mode was chosen automatically. A missing completion is then no error.
     lenient: bool,
@@ -30,6 +30,7 @@ struct PreviousRequest {
 }
 
 impl ArrivalPacer {
+    /// Creates a pacer before the first request, with mode, rate and start of these options.
     pub fn new(options: &ReplayOptions) -> Self {
         Self {
             mode: options.mode,
@@ -41,6 +42,7 @@ impl ArrivalPacer {
         }
     }
 
+    /// The mode; [`ReplayMode::Auto`] until [`ArrivalPacer::settle`].
     pub fn mode(&self) -> ReplayMode {
         self.mode
     }
@@ -75,6 +77,7 @@ impl ArrivalPacer {
     }
 
     /// The simulated arrival of a request; `completed` is the simulated completion of its predecessor.
+    /// Errors: in closed loop, if the completion of its predecessor was not recorded.
     pub fn arrival(&mut self, request: &Request, completed: Nanos) -> Result<Nanos> {
         let recorded = request.arrival;
         if self.is_open() {
@@ -102,7 +105,7 @@ fn no_completions() -> Error {
 
 /// Adds a flush after every `every` writes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PeriodicFlushes {
+pub struct PeriodicFlushes {
     /// Number of writes between two flushes; 0 for no flush.
     every: u32,
     /// Number of writes since the last flush.
@@ -110,6 +113,7 @@ pub(crate) struct PeriodicFlushes {
 }
 
 impl PeriodicFlushes {
+    /// Adds a flush after each `every` writes; 0 adds none.
     pub fn new(every: u32) -> Self {
         Self { every, writes: 0 }
     }
@@ -136,7 +140,7 @@ impl PeriodicFlushes {
 
 /// Creates commands from requests, and counts them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CommandBuilder {
+pub struct CommandBuilder {
     /// Number of sectors of the device, or of the top layer.
     capacity: u64,
     wrap: bool,
@@ -153,6 +157,7 @@ impl CommandBuilder {
     }
 
     /// Creates the command of a request that arrives at `arrival` in simulated time.
+    /// Errors: if the request ends beyond the device and is not wrapped.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each request, whose fields are in registers")]
     pub fn command(&mut self, request: &Request, arrival: Nanos) -> Result<DeviceCommand> {

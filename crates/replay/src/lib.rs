@@ -23,13 +23,14 @@ mod simulation;
 mod time_histogram;
 mod tracks;
 
+pub use arrival_pacer::{ArrivalPacer, CommandBuilder, PeriodicFlushes};
 pub use bandwidth::{BandwidthRow, CommandTimes, DirectIo, SyncMethod, TransferPattern, UsedDevice, bandwidth};
 pub use disk::DeviceEventSink;
 pub use fitted_figures::{FittedFigure, fitted_figures};
 pub use host::{DriverCounts, HostCounts};
 pub use images::ImageStore;
 pub use live_stack::{LiveCompletion, LiveStack, StackDevice};
-pub use options::{ModeChoice, RateFactor, ReplayMode, ReplayOptions, preflight};
+pub use options::{ModeChoice, RateFactor, ReplayMode, ReplayOptions, preflight, preflight_on};
 pub use precondition::{PhoneUse, Precondition, age_by_traces, preconditioned_bytes, prepare, prepare_by_traces};
 pub use recorder::{RunOverTime, RunRecorder, RunTimeRow};
 pub use request_rows::RequestRows;

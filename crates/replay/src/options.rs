@@ -139,9 +139,15 @@ pub struct ReplayOptions {
 /// during the run, which also chooses their mode.
 /// Errors: [`ErrorClass::Config`] with all errors of all traces, and errors in the files.
 pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[TraceInput]) -> Result<ModeChoice> {
-    let geometry = Geometry::new(config.settings());
+    let capacity = Geometry::new(config.settings()).capacity();
+    preflight_on(&format!("{capacity} device"), capacity, options, inputs)
+}
+
+/// Checks traces as [`preflight`], for a device of `capacity`, which errors call `device`.
+/// Errors: as [`preflight`].
+pub fn preflight_on(device: &str, capacity: ByteCount, options: &ReplayOptions, inputs: &[TraceInput]) -> Result<ModeChoice> {
     let need = TraceRequirements {
-        capacity: geometry.sectors(),
+        capacity: capacity.0 / SECTOR_BYTES,
         addresses: !options.wrap_addresses,
         completions: matches!(options.mode, ReplayMode::Closed | ReplayMode::Auto),
         all_complete: options.mode == ReplayMode::Closed,
@@ -162,10 +168,9 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
         let name = input.path.display();
         if trace.beyond_end > 0 {
             faults.push(format!(
-                "{name}: {} of {} requests end after the last sector of the {} device, the furthest at {}",
+                "{name}: {} of {} requests end after the last sector of the {device}, the furthest at {}",
                 trace.beyond_end,
                 trace.requests,
-                geometry.capacity(),
                 ByteCount(trace.largest_end.saturating_mul(SECTOR_BYTES)),
             ));
             hints.push("use a larger device, or wrap the addresses around at its capacity (--wrap-addresses)");

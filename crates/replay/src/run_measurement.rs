@@ -181,7 +181,7 @@ impl RunMeasurement {
     }
 
     /// Response times of flushes and durable writes above all layers; `None` if there was no flush or durable write.
-    pub(crate) fn durable(&self) -> Option<DurableTimes> {
+    pub fn durable(&self) -> Option<DurableTimes> {
         (self.durable.count > 0).then(|| DurableTimes::new(&self.durable))
     }
 

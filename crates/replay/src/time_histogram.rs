@@ -1,5 +1,6 @@
 //! A histogram of times, with the classes of `HdrHistogram` for three significant digits.
 
+use emmclab_trace::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -24,6 +25,20 @@ pub struct TimeSummary {
     /// Maximum.
     #[schemars(extend("label" = "Longest {of}", "short" = "Longest", "digits" = 3, "better" = "lower"))]
     pub max_ms: f64,
+}
+
+impl TimeSummary {
+    /// Summarises these times; all values are 0 without times.
+    pub fn of(times: impl Iterator<Item = Nanos>) -> Self {
+        let (mut histogram, mut count, mut sum) = (TimeHistogram::default(), 0, 0);
+        for time in times {
+            histogram.add(time.0 as u64);
+            (count, sum) = (count + 1, sum + i128::from(time.0));
+        }
+        let [p50_ms, p90_ms, p99_ms, p999_ms, max_ms] =
+            quantiles(&[&histogram], count, [0.5, 0.9, 0.99, 0.999, 1.0]).map(|ns| ns as f64 / 1e6);
+        Self { mean_ms: sum as f64 / count.max(1) as f64 / 1e6, p50_ms, p90_ms, p99_ms, p999_ms, max_ms }
+    }
 }
 
 /// Base-2 logarithm of the number of classes per power of two, which suffices for three significant digits.

@@ -22,7 +22,7 @@ PANELS = {
     "Traces": (*("profile", "record", "top", "convert", "head", "formats", "synth", "fit", "journal", "fleet"),),
     "Devices": (
         *("simulate", "compare", "advise", "lifetime", "devices", "layers", "calibrate", "validate", "preset"),
-        *("probe", "explain"),
+        *("replay", "probe", "explain"),
     ),
     "Live": ("serve", "control", "crash", "durability"),
     "Applications": ("apps",),

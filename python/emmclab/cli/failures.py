@@ -138,7 +138,7 @@ EXIT_CODES = {
     0: "done",
     FAILED_RUN: "failed run",
     BAD_INPUT: "bad input or option",
-    EARLY_END: "a simulated device stopped before the end of its trace",
+    EARLY_END: "a simulated device stopped before the end of its trace, or a replay on a disk was interrupted",
     4: "a power cut broke a promise",
     5: "no power cut was tested: the check or the workload tested nothing",
     INTERRUPTED: "Ctrl-C",

@@ -15,11 +15,11 @@ import typer
 
 from emmclab.cli.command import command
 from emmclab.cli.console import in_a_folder, print_stderr, stderr
-from emmclab.cli.failures import Ending, output_aside, stop_on_signals, terminating
+from emmclab.cli.failures import FAILED_RUN, Ending, output_aside, stop_on_signals, terminating
 from emmclab.cli.name_completion import device_names
 from emmclab.cli.options import AsJson, argument, option
-from emmclab.cli.progress import Preparing
-from emmclab.cli.simulation_options import Capacity, Settings, Used, configured, layered, preconditioned
+from emmclab.cli.progress import Preparing, Working
+from emmclab.cli.simulation_options import Capacity, Settings, Used, configured, layered, names_a_disk, preconditioned
 from emmclab.core_types import LiveStatus
 from emmclab.errors import ConfigError
 from emmclab.live.serve import RUN, TIME, WHERE, ServeOptions, require_servable
@@ -41,11 +41,17 @@ _VIEW_S = 1.0
 @command(
     "emmclab serve nexus5 --nbd /run/user/0/emmc.sock",
     "emmclab serve emmc51-tlc --mkfs ext4 --mount /mnt/x -- cp -r /etc /mnt/x",
+    "emmclab serve /dev/sdX --layer advil --yes # layers above a disk of this machine",
 )
 def serve(
     *,
     device: Annotated[
-        str, argument("DEVICE", "The device: a preset (`emmclab devices`) or a TOML file.", autocompletion=device_names)
+        str,
+        argument(
+            "DEVICE|/dev/X|FILE",
+            "The device: a preset (`emmclab devices`) or a TOML file; or a disk below layers (--layer).",
+            autocompletion=device_names,
+        ),
     ],
     command: Annotated[
         list[str] | None,
@@ -76,6 +82,9 @@ def serve(
         ),
     ] = False,
     used: Used = None,
+    yes: Annotated[
+        bool, option("Erase a disk of this machine that contains no data of the layers.", RUN, advanced=True)
+    ] = False,
     html: Annotated[Path | None, option("Also write the report page of the run.", RUN, callback=in_a_folder)] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -86,6 +95,19 @@ def serve(
     """
     layers, second, clock = options["layers"], options["second"], options["clock"]
     device_settings, options["layer_settings"] = layered(settings, layers)
+    if names_a_disk(device):
+        unused = {
+            **{"--set": device_settings, "--capacity": capacity, "--control": control, "--delay-from": delay_from},
+            **{"--recover-only": recover_only, "--used": used, "--html": html},
+        }
+        for name, value in unused.items():
+            if value:
+                problem = f"`{name}` has an effect only on a simulated device"
+                raise ConfigError(problem, field=name, hint="leave it out, or name a device")
+        _serve_disk(device, options, command, yes, as_json)
+        return
+    if yes:
+        raise ConfigError("a simulated device overwrites no disk", field="--yes", hint="leave it out, or name a disk")
     configuration = configured(device, device_settings, capacity)
     options["second"] = configured(second, []) if isinstance(second, str) else second
     require_servable(clock=clock, tcp=options["tcp"], mkfs=options["mkfs"], mount=options["mount"])
@@ -132,6 +154,44 @@ def serve(
         elif record is not None:
             print_stderr(f"warning: no request arrived, so {record} is not written")
         show_served(live, result, as_json, provenance)
+    if status:
+        raise typer.Exit(status)
+
+
+def _serve_disk(disk: str, options: ServeOptions, command: list[str] | None, yes: bool, as_json: bool) -> None:
+    """Serve layers above a disk of this machine, until Ctrl-C or the end of the command."""
+    from emmclab.cli.show_live import show_layered
+    from emmclab.live.layered_disk import serve_layers
+
+    if not options["layers"]:
+        raise ConfigError(f"{disk} is a disk of this machine", field="--layer", hint="name a layer to put above it")
+    second = options.pop("second")
+    others = any(options[name] for name in ("nbd", "tcp", "file", "ublk"))
+    options["loop"] = options["loop"] or (command is not None and not others) or None
+    status = 0
+    with Working(f"opening {disk}"):
+        live = serve_layers([disk] if second is None else [disk, str(second)], erase=yes, **options)
+    # Until here, Ctrl-C interrupts the erasing of the disk; from here on, it requests an orderly end.
+    with stop_on_signals() as stop:
+        try:
+            state = "new" if live.result().is_new else "recovered"
+            for path in live.paths:
+                print_stderr(f"serving {', '.join(options['layers'])} above {disk} ({state}): {path}")
+            if live.mounted is not None:
+                print_stderr(f"mounted at {live.mounted}")
+            if command:
+                with output_aside(as_json):
+                    is_disk = live.path.startswith("/dev/")
+                    status = _run_on_disk(live, command) if is_disk else _run_client(command, live.path, stop)
+            else:
+                print_stderr("Ctrl-C ends it")
+                while not stop.is_requested and live.result().stopped is None:
+                    time.sleep(_WAIT_S)
+        finally:
+            result = live.stop()
+    show_layered(result, as_json)
+    if result.stopped is not None:
+        raise typer.Exit(FAILED_RUN)
     if status:
         raise typer.Exit(status)
 

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.tables import framed
-from emmclab.core_types import FlashOperations, LiveStatus
+from emmclab.core_types import FlashOperations, LayeredDiskResult, LiveStatus
 from emmclab.runtime.document import duration, size
 from emmclab.simulation.result import Result
 from emmclab.simulation.result_fields import shown_fields
@@ -108,3 +108,29 @@ def show_served(live: Any, result: Result, as_json: bool, provenance: Provenance
             print_stderr(text)
     if live.prepared is not None:
         print_stderr(_preparation_text(live))
+
+
+def show_layered(result: LayeredDiskResult, as_json: bool) -> None:
+    """Print the summary of layers that were served above disks."""
+    if result.stopped is not None:
+        print_stderr(f"error: a disk failed: {result.stopped}; serve the disk again to recover the layers")
+    if as_json:
+        print_json(dict(result))
+        return
+    console = stdout()
+    table = framed("Response times, ms", "Operation", "Mean", "p50", "p99", "Longest", words=1)
+    for name, times in (("read", result.response.read), ("write", result.response.write)):
+        if times.max_ms:
+            table.add_row(name, *(f"{times[field]:,.3f}" for field in ("mean_ms", "p50_ms", "p99_ms", "max_ms")))
+    if table.row_count:
+        console.print(table)
+    for layer in result.layers:
+        counts = ", ".join(f"{name} {value:,}" for name, value in layer.items() if isinstance(value, int) and value)
+        console.print(Text(f"{layer['name']}: {counts or 'no work'}"), soft_wrap=True)
+    console.print(
+        Text(
+            f"{result.requests:,} requests, {size(result.bytes_read)} read, {size(result.bytes_written)} written, "
+            f"{result.failed:,} failed",
+            "dim",
+        )
+    )

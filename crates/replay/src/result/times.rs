@@ -58,7 +58,8 @@ pub struct ResponseTimeSummary {
 }
 
 impl ResponseTimeSummary {
-    pub(super) fn new(measure: &RunMeasurement) -> Self {
+    /// The response times of the requests that were measured.
+    pub fn new(measure: &RunMeasurement) -> Self {
         let [all, read, write] = by_operation(measure, OperationTotals::response);
         Self { mean_response_ms: all.mean_ms, percentiles: all.into(), read, write }
     }
@@ -149,7 +150,7 @@ pub struct ResponsePercentileRow {
 
 impl ResponsePercentileRow {
     /// The requested percentiles (percent, ascending) of each operation that occurs.
-    pub(super) fn all(measure: &RunMeasurement, percentiles: &[f64]) -> Vec<Self> {
+    pub fn all(measure: &RunMeasurement, percentiles: &[f64]) -> Vec<Self> {
         let [read, write] = measure.timed();
         let kinds: [(&'static str, &[&OperationTotals]); 3] = [("all", &[read, write]), ("read", &[read]), ("write", &[write])];
         let mut rows = Vec::new();
