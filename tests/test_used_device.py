@@ -63,9 +63,23 @@ def test_python_takes_it_as_a_way_to_precondition(trace: Path) -> None:
     assert result["options.precondition"] == "used:30d,daily=2GB,filled=75,random=12,trim=no"
 
 
+def test_a_trace_ages_a_device_that_was_preconditioned_before(trace: Path) -> None:
+    def runs(precondition: str) -> dict[str, Any]:
+        return emmclab_json("simulate", trace, *SMALL, "--set", "mapping.scheme=dftl", "--precondition", precondition)
+
+    new, filled, aged = (runs(way) for way in ("none", "sequential:100", f"sequential:100 then {trace}"))
+    share = [result["map"]["unwritten_request_pct"] for result in (new, filled, aged)]
+    assert share[0] > 0 and share[1:] == [0, 0]
+    assert aged["options"]["precondition"] == f"sequential:100 then {trace}"
+    assert (
+        sum(pages["bytes_read"] for pages in new["map"]["unwritten_pages"]) > 0 and not aged["map"]["unwritten_pages"]
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
+        (("--precondition", "sequential:100 then no.csv"), "no.csv"),
         (("--used", "soon"), "soon"),
         (("--used", "1y,filled=120"), "filled=120"),
         (("--used", "1y,daily=lots"), "daily=lots"),

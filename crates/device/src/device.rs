@@ -231,6 +231,17 @@ impl Device {
         let _ = self.act(DeviceOperation::PowerOff, observer);
     }
 
+    /// Returns this device, which has its whole map in RAM ([`DeviceConfig::with_whole_map`]), with the mapping scheme of `config`, whose
+    /// map is on the flash: all data stays where it is, and the map is written. Nothing of the map is cached. Time starts again.
+    #[must_use]
+    pub fn with_map_on_flash(mut self, config: &DeviceConfig) -> Self {
+        self.rewind();
+        self.ftl.write_map(config.settings(), &mut self.nand, &mut NullObserver);
+        self.controller = DeviceController::new(config.settings(), &self.ftl);
+        self.rewind();
+        self
+    }
+
     /// Writes the write buffer to the flash, keeps the data, and resets everything else: time, counters and request numbers start again.
     pub fn rewind(&mut self) {
         self.power_off(&mut NullObserver);

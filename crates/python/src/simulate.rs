@@ -207,7 +207,7 @@ fn ended() -> Error {
 
 #[pymethods]
 impl PySimulation {
-    /// Creates a run with `options` on a new or preconditioned device, or on one that was aged by the traces of the readers in `aged_by`.
+    /// Creates a run with `options` on a new or preconditioned device, which the traces of the readers in `aged_by` age further.
     /// `images` is a folder with aged devices of at most `images_limit` bytes. `rows` is a Parquet file for one row per request. `layers`
     /// are above the device, from top to bottom, and `second` is a second device that is prepared in the same way. `victim` chooses the
     /// blocks to collect: a callable that takes a `VictimView` and returns a block or None. `over_time` adds figures over time, in bins of
@@ -230,7 +230,7 @@ impl PySimulation {
             let mut tracks = perfetto.map(RunTracks::create).transpose()?;
             let store = images.map(|folder| store(folder, images_limit)).transpose()?;
             let simulation = match aging {
-                Some(traces) => Simulation::on(&config.0, &options, age_by_traces(&config.0, traces, store.as_ref())?),
+                Some(traces) => Simulation::on(&config.0, &options, age_by_traces(&config.0, &options, traces, store.as_ref())?),
                 None => Simulation::new(&config.0, &options, store.as_ref())?,
             };
             let mut simulation = under_layers(simulation, layers, second, &options, store.as_ref())?;
@@ -398,7 +398,7 @@ pub(crate) fn preconditioned_bytes() -> u64 {
     emmclab_replay::preconditioned_bytes()
 }
 
-/// Prepares the device of a run with `options`, or a device aged by the traces of readers, and stores it in the folder `images` if it is
+/// Prepares the device of a run with `options`, which the traces of readers age further, and stores it in the folder `images` if it is
 /// not there. Returns false if another process is preparing it.
 #[pyfunction]
 #[pyo3(signature = (config, options, images, *, images_limit=None, aged_by=None))]
@@ -410,7 +410,7 @@ pub(crate) fn precondition(
     run(py, || {
         let store = store(images, images_limit)?;
         match aging {
-            Some(traces) => prepare_by_traces(&config.0, traces, &store),
+            Some(traces) => prepare_by_traces(&config.0, &options.0, traces, &store),
             None => prepare(&config.0, &options.0, &store),
         }
     })

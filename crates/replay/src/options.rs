@@ -113,7 +113,7 @@ pub struct ReplayOptions {
     /// After the last request, let the layers move all deferred data to its final location, and measure the time that this takes.
     #[schemars(extend("advanced" = true, "panel" = "Layers", "stored" = "results"))]
     pub drain: bool,
-    /// Data before the run: none, sequential:PCT, random:PCT, steady[:CAPACITIES], used:AGE, or a trace.
+    /// Data before the run: none, sequential:PCT, random:PCT, steady[:CAPACITIES], used:AGE, a trace, or `WAY then TRACE`.
     #[schemars(with = "String", extend("default" = "none", "metavar" = "WHAT", "stored" = "always"))]
     pub precondition: Precondition,
     /// Wrap addresses beyond the device (modulo its capacity); otherwise, a trace with such addresses is refused.

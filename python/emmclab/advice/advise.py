@@ -473,10 +473,10 @@ class _Image(NamedTuple):
 def _image(device: Device, precondition: str, seed: int) -> _Image | None:
     """Return the preconditioned device of a run; None for a new device, or one that a trace preconditions."""
     parsed = parse_precondition(precondition)
-    if isinstance(parsed, Path) or not (most := parsed.most_bytes(device.capacity_bytes)):
+    if parsed.trace is not None or not (most := parsed.way.most_bytes(device.capacity_bytes)):
         return None
     contents = device.core.deciding_contents(parsed.text.startswith("used:"))
-    return _Image(f"{contents}\n{parsed.text} seed {seed if parsed.is_random else ''}", most)
+    return _Image(f"{contents}\n{parsed.text} seed {seed if parsed.way.is_random else ''}", most)
 
 
 def _prepare(device: Device, replay: RunOptions) -> None:

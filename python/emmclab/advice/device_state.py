@@ -265,8 +265,7 @@ def parse_text(precondition: str) -> str:
     >>> parse_text("used:1y")
     'used:365d,daily=2GB,filled=75,random=12,trim=yes'
     """
-    parsed = parse_precondition(precondition)
-    return precondition if isinstance(parsed, Path) else parsed.text
+    return parse_precondition(precondition).text
 
 
 @contextlib.contextmanager

@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from emmclab._core import preconditioned_bytes
@@ -112,8 +111,8 @@ class Preparing(Working):
         """Set the title: the device and, if known, the maximum data to write; empty without preconditioning."""
         parsed = parse_precondition(precondition)
         hint = "" if images else "; --images DIR keeps the device for later runs"
-        most = 0.0 if isinstance(parsed, Path) else parsed.most_bytes(device.capacity_bytes)
-        if isinstance(parsed, Path):
+        most = parsed.way.most_bytes(device.capacity_bytes)
+        if parsed.trace is not None:
             super().__init__(f"precondition {device.name} (by {precondition}{hint})")
         elif most:
             super().__init__(f"precondition {device.name} ({precondition}, writes at most {size(most)}{hint})")

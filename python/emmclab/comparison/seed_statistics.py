@@ -2,7 +2,6 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from emmclab.calibration.fit_sources import runs_note
@@ -120,8 +119,7 @@ def is_random(settings: Mapping[str, Any], precondition: str) -> bool:
     >>> [is_random(table, "none") for table in tables], is_random(tables[1], "steady:1")
     ([True, False], True)
     """
-    parsed = parse_precondition(precondition)
-    if not isinstance(parsed, Path) and parsed.is_random:
+    if parse_precondition(precondition).way.is_random:
         return True
     power = settings.get("power", {})
     wakes = any(stage.get("wake_quantiles") for stage in (power, *power.get("stages", ())))

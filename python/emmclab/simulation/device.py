@@ -294,10 +294,10 @@ class Device:
         aging = parse_precondition(what)
         return _core.precondition(
             self.seeded(seed)._config,
-            {"precondition": "none" if isinstance(aging, Path) else aging.text, "seed": seed},
+            {"precondition": aging.way.text, "seed": seed},
             images,
             images_limit=images_limit,
-            aged_by=[read(aging).open()] if isinstance(aging, Path) else None,
+            aged_by=None if aging.trace is None else [read(aging.trace).open()],
         )
 
     def simulate(self, *traces: Trace, **options: Unpack[RunOptions]) -> Result:
@@ -336,11 +336,10 @@ class Device:
             raise ConfigError("there is no trace to simulate", hint="give at least one")
         values = complete_options(options)
         aging = parse_precondition(values["precondition"])
-        if not isinstance(aging, Path):
-            values["precondition"] = aging.text
-        # A preconditioning trace is passed to the core separately. The option `precondition` is then `none`.
+        values["precondition"] = aging.text
+        # A preconditioning trace is passed to the core separately.
         replay = {name: value for name, value in values.items() if name in _OF_THE_CORE} | {
-            "precondition": "none" if isinstance(aging, Path) else aging.text,
+            "precondition": aging.way.text,
             "percentiles": percentiles_of(values["percentiles"]),
         }
         job_file = _job_file(traces, values)
@@ -354,7 +353,7 @@ class Device:
         if isinstance(values["second"], str):
             values["second"] = Device.named(values["second"])
         second: Device | None = values["second"]
-        aged_by = [read(aging)] if isinstance(aging, Path) else []
+        aged_by = [] if aging.trace is None else [read(aging.trace)]
         devices = [self] if second is None else [self, second]
         provenance = Provenance(devices, traces, aged_by) if values["provenance"] else None
         run = _core.Simulation(

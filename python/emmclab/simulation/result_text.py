@@ -352,6 +352,9 @@ def state_text(precondition: str) -> str:
     >>> state_text("none"), state_text("used:365d,trim=yes"), state_text("sequential:80")
     ('new (empty)', 'used by a phone (365d, trim=yes)', 'preconditioned, sequential:80')
     """
+    way, then, trace = precondition.rpartition(" then ")
+    if then:
+        return f"{state_text(way)}, then {trace}"
     if precondition == "none":
         return "new (empty)"
     word, _, amount = precondition.partition(":")

@@ -12,8 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 
 from emmclab import _core
 from emmclab.core_types import ReplayOptions
@@ -272,29 +271,62 @@ def _storable(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, type(None))) else value.name
 
 
-def parse_precondition(text: str) -> _core.Precondition | Path:
-    """Parse `none`, `sequential:90`, `random:90`, `steady:4`, `used:1y`, or the path of a trace.
+#: Word between a way to precondition a device and the trace that is replayed on it afterwards.
+_THEN = " then "
+
+
+class Preconditioning(NamedTuple):
+    """What a device contains before a run: the result of a way to precondition it, and then of a trace, if any."""
+
+    way: _core.Precondition
+    trace: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The complete form of the option."""
+        if self.trace is None:
+            return self.way.text
+        return self.trace if self.way.text == "none" else f"{self.way.text}{_THEN}{self.trace}"
+
+
+def split_precondition(text: str) -> tuple[str, str]:
+    """Split a preconditioning before the trace that it may name.
+
+    >>> split_precondition("used:1y then app.csv"), split_precondition("app.csv"), split_precondition("none")
+    (('used:1y then ', 'app.csv'), ('', 'app.csv'), ('', 'none'))
+    """
+    way, then, trace = text.rpartition(_THEN)
+    return way + then, trace
+
+
+def parse_precondition(text: str) -> Preconditioning:
+    """Parse `none`, `sequential:90`, `random:90`, `steady:4`, `used:1y`, a trace, or `WAY then TRACE`.
 
     >>> parse_precondition("random:80").text, parse_precondition("steady").text
     ('random:80', 'steady:4')
     >>> parse_precondition("used:1y,daily=10GB").text
     'used:365d,daily=10GB,filled=75,random=12,trim=yes'
     """
+    before, last = split_precondition(text)
     try:
-        return _core.Precondition(text)
+        return Preconditioning(_core.Precondition(text))
     except ConfigError:
-        if os.path.exists(text):  # noqa: PTH110 - `Path.exists` fails for a text that is too long for a name
-            return Path(text)
-        raise
+        if not os.path.exists(last):  # noqa: PTH110 - `Path.exists` fails for a text that is too long for a name
+            if before:
+                raise ConfigError(
+                    f"`{last}` is not a trace", field="precondition", hint=f"name a file after `{_THEN.strip()}`"
+                ) from None
+            raise
+    return Preconditioning(_core.Precondition(before.removesuffix(_THEN) or "none"), last)
 
 
 def no_trace(text: str, device: str) -> _core.Precondition:
     """Parse a preconditioning that must not be a trace; `device` names the device in the error message."""
     parsed = parse_precondition(text)
-    if isinstance(parsed, Path):
+    if parsed.trace is not None:
         raise ConfigError(
             f"{device} cannot be preconditioned by a trace",
             field="precondition",
             hint="precondition with none, sequential:PCT, random:PCT, steady[:CAPACITIES] or used:AGE",
         )
-    return parsed
+    return parsed.way

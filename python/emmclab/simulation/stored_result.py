@@ -13,7 +13,7 @@ from emmclab.errors import ConfigError, FormatError, InputError
 from emmclab.runtime.files import read_text
 from emmclab.simulation.device import Device
 from emmclab.simulation.result import Result
-from emmclab.simulation.run_options import RUN_OPTIONS, SimulationProgress
+from emmclab.simulation.run_options import RUN_OPTIONS, SimulationProgress, split_precondition
 from emmclab.traces.inputs import RECORD
 from emmclab.traces.reading import read
 from emmclab.traces.trace import Trace
@@ -251,7 +251,7 @@ class Recipe:
         values = {name: self.options.get(name.removesuffix("_ns")) for name in RUN_OPTIONS}
         options: Any = {name: value for name, value in values.items() if value is not None}
         if self.aged_by is not None:
-            options["precondition"] = str(self.aged_by)
+            options["precondition"] = split_precondition(str(options["precondition"]))[0] + str(self.aged_by)
         options |= {"second": self.second, "images": images, "progress": progress}
         return self.device.simulate(*self.traces, **options)
 

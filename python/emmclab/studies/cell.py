@@ -10,6 +10,7 @@ from emmclab import __version__
 from emmclab.errors import EmmclabError, InputError, UnsupportedError
 from emmclab.runtime.local_copies import build_digest, file_digest, local_path
 from emmclab.simulation.device import Device
+from emmclab.simulation.run_options import split_precondition
 from emmclab.studies.grid import FILES
 from emmclab.studies.input import Input
 from emmclab.studies.kinds import CellKind, Images, Work, kind_of_cell
@@ -55,7 +56,7 @@ class Cell:
             fields["options"] = options
             if second := options.get("second"):
                 fields["second_digest"] = Device.named(local_path(second)).digest
-            aging = options["precondition"]
+            _, aging = split_precondition(options["precondition"])
             if Path(local_path(aging)).is_file():
                 fields["precondition_digest"] = file_digest(aging)
         elif self.options != "{}":
@@ -89,7 +90,7 @@ class Cell:
         if precondition == "none" or not images.limit:
             return True
         devices = [self._configured()]
-        if (second := options.get("second")) and not Path(precondition).is_file():
+        if (second := options.get("second")) and not Path(split_precondition(precondition)[1]).is_file():
             devices.append(Device.named(second))
         try:
             return all(
@@ -124,7 +125,7 @@ class Cell:
         files = [name for name in named if "/" in name or name.endswith(".toml")]
         if not self.input.synthetic or self.input.source.endswith(".toml"):
             files.append(self.input.source)
-        if Path(aging := options.get("precondition", "none")).is_file():
+        if Path(aging := split_precondition(options.get("precondition", "none"))[1]).is_file():
             files.append(aging)
         return files
 
@@ -133,7 +134,8 @@ class Cell:
         options = _parsed(self.options).copy()
         for name in FILES:
             if named := options.get(name):
-                options[name] = local_path(named)
+                before, file = split_precondition(named)
+                options[name] = before + local_path(file)
         return options
 
     def _configured(self) -> Device:

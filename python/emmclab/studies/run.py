@@ -26,6 +26,7 @@ from emmclab.runtime.local_copies import build_digest, file_digest, local_path
 from emmclab.runtime.parquet import TableFile, database, questions, quoted
 from emmclab.runtime.result_storage import Folder, Place
 from emmclab.simulation.device import Device
+from emmclab.simulation.run_options import split_precondition
 from emmclab.simulation.stored_result import run_of
 from emmclab.studies.bundled import bundled
 from emmclab.studies.cell import Cell
@@ -74,7 +75,7 @@ def _named_files(study: Study) -> list[str]:
     named = set(study.inputs)
     for grid in study.grids:
         named |= {*grid.inputs, *grid.devices, grid.host}
-        named |= {str(value) for option in FILES for value in grid.values(option)}
+        named |= {split_precondition(str(value))[1] for option in FILES for value in grid.values(option)}
     files = {name.partition(" --only ")[0] for name in named if name}
     return sorted(name for name in files if Path(name).is_file())
 

@@ -59,6 +59,13 @@ impl Ftl {
         Self { core: FtlCore::new(settings, geometry, nand, scheme.map_units()), scheme }
     }
 
+    /// Replaces the scheme `page` by one with its mapping table on the flash, and writes this table.
+    pub fn write_map<L: Observer>(&mut self, settings: &DeviceSettings, nand: &mut Nand, log: &mut L) {
+        self.scheme = MappingScheme::new(settings, &self.core.geometry);
+        self.core.tables.extend(self.scheme.map_units() as usize);
+        self.scheme.write_whole(&mut self.core, nand, log);
+    }
+
     /// Changes the settings of garbage collection. The layout of the data stays the same.
     pub fn reconfigure(&mut self, settings: &DeviceSettings, geometry: Geometry) {
         self.core.collector.reconfigure(settings);

@@ -58,6 +58,12 @@ impl FtlTables {
         }
     }
 
+    /// Adds `units` unmapped units.
+    pub fn extend(&mut self, units: usize) {
+        self.map.resize(self.map.len() + units, 0);
+        self.faulted.resize(self.map.len().div_ceil(MARKED), false);
+    }
+
     /// The location of a unit; `None` if it is not mapped.
     #[inline(always)]
     pub fn lookup(&self, lpn: Lpn) -> Option<Ppn> {

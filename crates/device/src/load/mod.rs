@@ -12,6 +12,7 @@ use emmclab_base::{ByteCount, Error, ErrorClass, Result, closest, read_settings}
 use emmclab_settings::{DeviceSettings, FittedSource, PublishedFigure, SlcMode};
 use toml::{Table, Value};
 
+use crate::ftl::maps_on_demand;
 use crate::geometry::Geometry;
 use schema::leaves;
 use validate_interface::working_blocks;
@@ -266,6 +267,17 @@ impl DeviceConfig {
     /// The typed settings.
     pub fn settings(&self) -> &DeviceSettings {
         &self.settings
+    }
+
+    /// Returns the configuration with the whole map in RAM if the mapping scheme has its map on the flash; otherwise `None`.
+    /// Errors: as [`DeviceConfig::set`].
+    pub fn with_whole_map(&self) -> Result<Option<Self>> {
+        if !maps_on_demand(&self.settings.mapping.scheme) {
+            return Ok(None);
+        }
+        let mut whole = self.clone();
+        whole.set("mapping.scheme", "page")?;
+        Ok(Some(whole))
     }
 
     /// The published figures that the preset was fitted to.

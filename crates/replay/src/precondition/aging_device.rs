@@ -31,7 +31,7 @@ pub fn preconditioned_bytes() -> u64 {
     WRITTEN.load(Ordering::Relaxed)
 }
 
-/// A new device that is being aged, with the random generator for its writes.
+/// A device that is being aged, with the random generator for its writes.
 pub(super) struct AgingDevice {
     device: Device,
     units: u32,
@@ -43,7 +43,10 @@ pub(super) struct AgingDevice {
 
 impl AgingDevice {
     pub fn new(config: &DeviceConfig, seed: u64) -> Self {
-        let device = Device::new(config);
+        Self::of(Device::new(config), seed)
+    }
+
+    pub fn of(device: Device, seed: u64) -> Self {
         let geometry = device.geometry();
         Self {
             units: geometry.logical_units,

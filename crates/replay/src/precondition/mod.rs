@@ -42,9 +42,15 @@ pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStor
     store.keep(config, &recipe(config, options)?, || make(config, options))
 }
 
-/// Creates the device of [`age_by_traces`] if it is not in the store, like [`prepare`].
-pub fn prepare_by_traces(config: &DeviceConfig, inputs: Vec<TraceInput>, store: &ImageStore) -> Result<bool> {
-    store.keep(config, &recipe_of_traces(config, &inputs)?, || replay(config, inputs))
+/// Prepares the device of [`age_by_traces`] like [`prepare`]. Only the slow part is stored: the preconditioning of the options, or the
+/// replay of the traces on a new device.
+pub fn prepare_by_traces(
+    config: &DeviceConfig, options: &ReplayOptions, inputs: Vec<TraceInput>, store: &ImageStore,
+) -> Result<bool> {
+    if options.precondition == Precondition::None {
+        return store.keep(config, &recipe_of_traces(config, &inputs)?, || replay(config, Device::new(config), inputs));
+    }
+    prepare(config.with_whole_map()?.as_ref().unwrap_or(config), options, store)
 }
 
 /// Returns the text that identifies an image: the device settings that determine the contents, and the data that preconditioning writes.
@@ -85,18 +91,36 @@ fn stopped(device: &Device) -> Option<Error> {
     ))
 }
 
-/// Returns a device that has executed traces, each request at the completion of the previous one. The device is read from the store if it
-/// was created before with the same settings and trace files. Addresses beyond the device are wrapped.
+/// Returns a device that was preconditioned according to the options and has then executed traces, each request at the completion of the
+/// previous one. The device is read from the store if it was created before with the same settings and trace files. Addresses beyond the
+/// device are wrapped.
+///
+/// A device with its map on the flash is preconditioned with the whole map in memory, before the map is written. Its data is therefore in
+/// the same places under all mapping schemes, which share one preconditioned device.
 /// Errors: if a trace cannot be read, the device stops during ageing, or the store fails.
-pub fn age_by_traces(config: &DeviceConfig, inputs: Vec<TraceInput>, store: Option<&ImageStore>) -> Result<Device> {
-    match store {
-        Some(store) => store.device(config, &recipe_of_traces(config, &inputs)?, || replay(config, inputs)),
-        None => replay(config, inputs),
+pub fn age_by_traces(
+    config: &DeviceConfig, options: &ReplayOptions, inputs: Vec<TraceInput>, store: Option<&ImageStore>,
+) -> Result<Device> {
+    if options.precondition == Precondition::None
+        && let Some(store) = store
+    {
+        let recipe = recipe_of_traces(config, &inputs)?;
+        return store.device(config, &recipe, || replay(config, Device::new(config), inputs));
     }
+    let device = match config.with_whole_map()? {
+        _ if options.precondition == Precondition::None => Device::new(config),
+        Some(whole) => precondition(&whole, options, store)?.with_map_on_flash(config),
+        None => {
+            let mut device = precondition(config, options, store)?;
+            device.rewind();
+            device
+        }
+    };
+    replay(config, device, inputs)
 }
 
-fn replay(config: &DeviceConfig, inputs: Vec<TraceInput>) -> Result<Device> {
-    let mut age = AgingDevice::new(config, 0);
+fn replay(config: &DeviceConfig, device: Device, inputs: Vec<TraceInput>) -> Result<Device> {
+    let mut age = AgingDevice::of(device, 0);
     let capacity = u64::from(age.units()) * u64::from(age.unit_sectors());
     let mut traces = TraceCombiner::open(inputs, 1)?;
     while let Some(batch) = traces.next_batch()? {
@@ -204,7 +228,7 @@ impl FromStr for Precondition {
             _ => {
                 return Err(bad(
                     format!("`{text}` is not a way to precondition a device"),
-                    "use none, sequential:PCT, random:PCT, steady[:CAPACITIES], used:AGE (as used:1y), or the path of a trace",
+                    "use none, sequential:PCT, random:PCT, steady[:CAPACITIES], used:AGE (as used:1y), the path of a trace, or one of them then a trace",
                 ));
             }
         };

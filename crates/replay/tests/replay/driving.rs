@@ -207,7 +207,9 @@ fn a_device_aged_by_a_trace_holds_it_and_is_kept_by_the_bytes_of_the_trace() {
     let store = ImageStore::open(folder.path().join("images")).unwrap();
     let images = || std::fs::read_dir(folder.path().join("images")).unwrap().count();
     let input = trace(folder.path(), "a", 1_000_000, 1000, 300);
-    let age = |input: &TraceInput| emmclab_replay::age_by_traces(&small(), vec![input.clone()], Some(&store)).unwrap();
+    let age = |input: &TraceInput| {
+        emmclab_replay::age_by_traces(&small(), &ReplayOptions::default(), vec![input.clone()], Some(&store)).unwrap()
+    };
     let device = age(&input);
     assert!(
         (0..300).all(|unit| device.lookup(emmclab_device::Lpn(unit)).is_some())
@@ -216,6 +218,16 @@ fn a_device_aged_by_a_trace_holds_it_and_is_kept_by_the_bytes_of_the_trace() {
     assert_eq!((age(&input).to_image(), images()), (device.to_image(), 1));
     age(&trace(folder.path(), "a", 1_000_000, 1000, 299));
     assert_eq!(images(), 2);
+    let filled = ReplayOptions { precondition: "sequential:50".parse().unwrap(), ..ReplayOptions::default() };
+    for scheme in ["page", "dftl", "rqftl"] {
+        let mut config = small();
+        config.set("mapping.scheme", scheme).unwrap();
+        let device = emmclab_replay::age_by_traces(&config, &filled, vec![input.clone()], Some(&store)).unwrap();
+        let half = device.geometry().logical_units / 2;
+        let mapped = |unit| device.lookup(emmclab_device::Lpn(unit)).is_some();
+        assert!((0..half).all(mapped) && !mapped(half), "{scheme}: half is filled before the trace");
+        assert_eq!(images(), 3, "one fill serves all mapping schemes");
+    }
     let simulation = Simulation::on(&small(), &ReplayOptions::default(), device);
     let result = simulation.finish(None, &mut NullObserver).unwrap();
     assert_eq!((result.requests.total, result.flash.page_programs.total), (0, 0));

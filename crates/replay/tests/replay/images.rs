@@ -219,7 +219,12 @@ fn contents(config: &DeviceConfig, options: &ReplayOptions, trace: Option<&Path>
         None => Simulation::new(config, options, None).map(Simulation::into_device),
         Some(path) => {
             let options = ReadOptions { further: formats::FORMATS, ..ReadOptions::default() };
-            age_by_traces(config, vec![TraceInput { path: path.to_owned(), options, ..TraceInput::default() }], None)
+            age_by_traces(
+                config,
+                &ReplayOptions::default(),
+                vec![TraceInput { path: path.to_owned(), options, ..TraceInput::default() }],
+                None,
+            )
         }
     };
     made.map(|device| device.to_image()).map_err(|error| error.to_string())

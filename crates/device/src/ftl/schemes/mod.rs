@@ -59,6 +59,13 @@ impl MappingScheme {
         BlockMapping::new(settings, geometry).map_or(MappingScheme::Page, |blocks| MappingScheme::Blocks(Box::new(blocks)))
     }
 
+    /// Writes the mapping table of data that was stored with the scheme `page`, if this scheme has its table on the flash.
+    pub fn write_whole<L: Observer>(&mut self, core: &mut FtlCore, nand: &mut Nand, log: &mut L) {
+        if let MappingScheme::Demand(map) = self {
+            map.write_whole(core, nand, log);
+        }
+    }
+
     /// Number of map units that the scheme itself stores on the flash. They follow those of the host.
     pub fn map_units(&self) -> u32 {
         match self {

@@ -121,6 +121,17 @@ impl DemandMapping {
         self.cache.restore(words)
     }
 
+    /// Writes the whole mapping table to the flash, with the locations of all units of the host; nothing of it is cached.
+    pub fn write_whole<L: Observer>(&mut self, core: &mut FtlCore, nand: &mut Nand, log: &mut L) {
+        for page in 0..self.layout.pages() {
+            let tables = &core.tables;
+            let mapped = self.layout.units_of(page).map(Lpn).filter(|unit| tables.lookup(*unit).is_some());
+            core.changed_entries.get_or_insert_default().extend(mapped);
+            self.follow(core);
+        }
+        self.settle(core, nand, Nanos::ZERO, log);
+    }
+
     /// Describes the first inconsistency between the cache and the mapping tables; `None` if there is none.
     pub fn fault(&self, core: &FtlCore) -> Option<String> {
         self.cache.fault(core)
