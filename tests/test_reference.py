@@ -29,7 +29,7 @@ NEEDS = {
     "mapping.cached_entries": {"mapping.scheme": "dftl"},
     **{f"mapping.{key}": {"mapping.scheme": "dftl"} for key in ("hpb_pages", "lookup_ns", "lookup_nj")},
     **{f"mapping.{key}": {"mapping.scheme": "leaftl"} for key in ("map_cache_kb", "gamma", "compact_after")},
-    "mapping.index_pct": {"mapping.scheme": "rqftl"},
+    **{f"mapping.{key}": {"mapping.scheme": "rqftl"} for key in ("index_pct", "whole_page")},
     "mapping.cached_maps": {"mapping.scheme": "superblock"},
     "mapping.log_blocks": {"mapping.scheme": "superblock"},
     "mapping.superblock_blocks": {"mapping.scheme": "superblock"},

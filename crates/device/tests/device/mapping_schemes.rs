@@ -4,7 +4,7 @@ use crate::common::{Completions, command, config, responses_us, run};
 use emmclab_base::Nanos;
 use emmclab_base::Op::{Discard, Read, Write};
 use emmclab_device::checker::DeviceChecker;
-use emmclab_device::{Device, DeviceCommand, DeviceConfig, DeviceCounters, NullObserver, OperationCause};
+use emmclab_device::{Device, DeviceCommand, DeviceConfig, DeviceCounters, Lpn, NullObserver, OperationCause};
 
 const BLOCK_MAPPED: &[&str] = &["block", "bast", "fast", "superblock"];
 
@@ -183,6 +183,32 @@ fn a_run_of_places_takes_one_segment_or_one_run_of_memory() {
         assert_eq!((figures.segments, figures.cached_bytes), wanted, "{scheme}");
         assert_eq!((figures.segment_units, took), (220, vec![100.0; 3]), "{scheme}");
     }
+}
+
+#[test]
+fn a_miss_loads_one_run_or_all_runs_of_its_page_that_fit() {
+    // Written from the last page on, the 160 runs of four units are not continued by each other.
+    let misses = |whole_page: &str, index: &str| {
+        let config =
+            device("rqftl", &[("mapping.map_cache_kb", "4"), ("mapping.whole_page", whole_page), ("mapping.index_pct", index)]);
+        let submit = |device: &mut Device, op, page: u64, count: u32| {
+            let arrival = Nanos(device.idle_from().0.max(0));
+            device.submit(&DeviceCommand::new(arrival, op, page * 8, count * 8), &mut NullObserver).unwrap();
+        };
+        let mut whole = Device::new(&config.with_whole_map().unwrap().unwrap());
+        (0..160).rev().for_each(|run| submit(&mut whole, Write, run * 4, 4));
+        let places = |device: &Device| (0..640).map(|unit| device.lookup(Lpn(unit))).collect::<Vec<_>>();
+        let before = places(&whole);
+        let mut mapped = whole.with_map_on_flash(&config);
+        assert_eq!(places(&mapped), before, "all data stays where it is");
+        (0..640).for_each(|page| submit(&mut mapped, Read, page, 1));
+        DeviceChecker::of(&mapped).verify(&mapped).unwrap();
+        (mapped.counters().map_missed_requests, mapped.map_figures().unwrap().segments)
+    };
+    assert_eq!(misses("0", "10"), (160, 160));
+    assert_eq!(misses("1", "10"), (1, 160));
+    // With room for 37 runs, a miss loads the run and the 36 behind it.
+    assert_eq!(misses("1", "1000"), (5, 37));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! tiny neural nets", SYSTOR 2024).
 //!
 //! A run consists of consecutive units that are stored at consecutive physical pages, or that are all unmapped. A miss reads the page of
-//! the mapping table and caches the longest run around the unit in that page. Written data forms a run, or extends the run that it
+//! the mapping table and caches the longest run around the unit in that page, or all runs of the page (`whole_page`). Written data forms a run, or extends the run that it
 //! continues. The least recently used runs are evicted. The paper searches a run with small neural nets, which are trained again after
 //! changes. This module searches sorted lists instead. The setting `index_pct` determines how much memory the index occupies.
 
@@ -23,7 +23,7 @@ pub(super) const POLICY: MapCachePolicyEntry = MapCachePolicyEntry {
     kind: PolicyDescription {
         name: "rqftl",
         about: "As `dftl`, but entries in memory are runs of units at consecutive places, found by range (Marcus et al., SYSTOR 2024).",
-        settings: &[CACHE_KB, INDEX_PCT, HPB_PAGES, LOOKUP_NS, LOOKUP_NJ],
+        settings: &[CACHE_KB, INDEX_PCT, WHOLE_PAGE, HPB_PAGES, LOOKUP_NS, LOOKUP_NJ],
     },
     flash_bytes: 4,
     make: |settings, geometry, layout| Box::new(RqftlCache::new(&settings.mapping.options, geometry, layout)),
@@ -34,6 +34,14 @@ const INDEX_PCT: PolicySetting = PolicySetting {
     about: "Memory of the index over the runs, in percent of the runs themselves. Assumed: the abstract of the paper gives no size.",
     default: 10,
     range: (0, 1000),
+};
+
+const WHOLE_PAGE: PolicySetting = PolicySetting {
+    key: "whole_page",
+    about: "1 = a miss loads all runs of its page of the map that fit into the memory; 0 = only the run around the unit. The abstract of \
+            the paper does not say what a miss loads.",
+    default: 0,
+    range: (0, 1),
 };
 
 /// Size of a run in RAM, in bytes: first unit, first physical page number, number of units.
@@ -83,6 +91,13 @@ struct RqftlCache {
     /// Maximum number of cached runs.
     most: usize,
     budget: u64,
+    /// Whether a miss loads all runs of its page of the mapping table.
+    whole_page: bool,
+    /// With `whole_page`: the unit for which room is being made, and the number of runs of its page that the memory can hold.
+    wanted: Option<(Lpn, usize)>,
+    /// Memory for the runs that a miss loads.
+    found: Vec<MapRun>,
+    indexed: Vec<IndexedRun>,
     runs: LinkedLists<MapRun>,
     used: ListEnds,
     /// For each page of the mapping table, its cached runs (ranges of consecutive units), in order of units.
@@ -103,6 +118,10 @@ impl RqftlCache {
             numbering: LocationNumbering::new(geometry),
             most,
             budget,
+            whole_page: WHOLE_PAGE.of(options) == 1,
+            wanted: None,
+            found: Vec::new(),
+            indexed: Vec::new(),
             runs: LinkedLists::new(most),
             used: ListEnds::EMPTY,
             pages: vec![Vec::new(); layout.pages() as usize],
@@ -150,6 +169,52 @@ impl RqftlCache {
         let down = down as u32;
         let place = if number == NOWHERE { NOWHERE } else { number - down };
         MapRun { first: unit - down, count: down + count, number: place, changed: false }
+    }
+
+    /// Number of runs that a miss loads at most.
+    fn runs_to_load(&mut self, core: &FtlCore, unit: Lpn) -> usize {
+        if !self.whole_page {
+            return 1;
+        }
+        if let Some((_, runs)) = self.wanted.filter(|(wanted, _)| *wanted == unit) {
+            return runs;
+        }
+        let units = self.layout.units_of(self.layout.page(unit));
+        let (mut at, mut runs) = (units.start, 0);
+        while at < units.end && runs < self.most {
+            at += self.numbering.run(core, at, units.end).1;
+            runs += 1;
+        }
+        self.wanted = Some((unit, runs));
+        runs
+    }
+
+    /// Caches the runs of these units of a page of the mapping table that are not cached, the first ones if there is not room for all.
+    /// Of the loaded runs, the last ones are evicted first. Returns the number of their units.
+    fn load_rest(&mut self, core: &FtlCore, page: u32, units: Range<u32>) -> u32 {
+        self.last = NO_RUN;
+        let (mut at, mut loaded) = (units.start, 0);
+        while at < units.end && self.runs.len() < self.most {
+            let up_to = self.up_to(at);
+            if let Some(place) = self.with(at, up_to) {
+                at = self.runs.get(place).end();
+                continue;
+            }
+            let list = &mut self.pages[page as usize];
+            let end = list.get(up_to).map_or(units.end, |next| next.first.min(units.end));
+            let from = at;
+            while at < end && self.runs.len() + self.found.len() < self.most {
+                let (number, count) = self.numbering.run(core, at, end);
+                self.found.push(MapRun { first: at, count, number, changed: false });
+                at += count;
+            }
+            loaded += at - from;
+            let (runs, used) = (&mut self.runs, &mut self.used);
+            self.indexed
+                .extend(self.found.drain(..).rev().map(|run| IndexedRun { first: run.first, index: runs.add(used, run) }));
+            list.splice(up_to..up_to, self.indexed.drain(..).rev());
+        }
+        loaded
     }
 
     /// Inserts a run. It replaces cached entries of its units. Adjacent runs are merged with it if they continue it.
@@ -237,8 +302,8 @@ impl MapCache for RqftlCache {
     }
 
     /// Evicts the least recently used runs until there is room. For dirty runs, returns the page of the mapping table that must be written.
-    fn make_room(&mut self, _: &FtlCore, wanted: Option<MapMiss>) -> Option<u32> {
-        let most = self.most - usize::from(wanted.is_some());
+    fn make_room(&mut self, core: &FtlCore, wanted: Option<MapMiss>) -> Option<u32> {
+        let most = self.most - wanted.map_or(0, |wanted| self.runs_to_load(core, wanted.unit));
         while self.runs.len() > most {
             self.last = NO_RUN;
             let place = self.used.oldest;
@@ -254,7 +319,8 @@ impl MapCache for RqftlCache {
         None
     }
 
-    /// Caches the longest run of mapping table entries that contains the wanted unit and no unit that is already cached.
+    /// Caches the longest run of mapping table entries that contains the wanted unit and no unit that is already cached; with `whole_page`
+    /// also the other runs of the page, those behind the unit first. The wanted run counts as the most recently used one.
     fn load(&mut self, core: &FtlCore, wanted: MapMiss, _: bool) -> u32 {
         let unit = wanted.unit.0;
         let page = self.layout.page(wanted.unit);
@@ -268,7 +334,16 @@ impl MapCache for RqftlCache {
         }
         let run = self.run_around(core, unit, range);
         self.put_at(run, up_to);
-        run.count - 1
+        if !self.whole_page {
+            return run.count - 1;
+        }
+        self.wanted = None;
+        let units = self.layout.units_of(page);
+        let rest = self.load_rest(core, page, run.end()..units.end) + self.load_rest(core, page, units.start..run.first);
+        if let Some(place) = self.find(unit) {
+            self.runs.renew(&mut self.used, place);
+        }
+        run.count - 1 + rest
     }
 
     fn update_moved(&mut self, core: &FtlCore, units: &mut Vec<Lpn>, stale: &mut StaleMapPages) {
