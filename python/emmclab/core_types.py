@@ -204,11 +204,14 @@ class LogBlockMerges(FieldMapping):
     switch: int; partial: int; full: int
 class LostEventsGap(FieldMapping):
     from_ns: int; to_ns: int; events: int
+class UnwrittenPages(FieldMapping):
+    page_kb: int; bytes_read: int
 class MapCounts(FieldMapping):
     ram_bytes: int; cache_hit_pct: float | None; lookups: int; requests: int; missed_requests: int
     request_miss_pct: float | None; prefetched_entries: int; double_reads: int; cached_bytes: int | None
     segments: int | None; segment_units: int | None; unwritten_unit_reads: int; unwritten_read_pct: float | None
-    discarded_units: int | None; log_block_merges: LogBlockMerges
+    unwritten_request_pct: float | None; unwritten_pages: list[UnwrittenPages]; discarded_units: int | None
+    log_block_merges: LogBlockMerges
 class PowerStateTimes(FieldMapping):
     active_s: float; idle_s: float; asleep_s: float; waking_s: float; wake_ups: int
     sleep_stages: list[IdleStageTimes]
@@ -309,7 +312,7 @@ class ReplayOptions(TypedDict, total=False):
     check: Annotated[bool, Option(False, "Check all invariants and contents against a reference model (slow).", advanced=True, stored='results')]
     first_writes: Annotated[int, Option(0, "Number of writes to the device that the result lists, beginning with the first write; needs layers.", least=0, bits=32, option=None, panel='Layers', stored='results')]
     drain: Annotated[bool, Option(False, "After the last request, let the layers move all deferred data to its final location, and measure the time that this takes.", panel='Layers', advanced=True, stored='results')]
-    precondition: Annotated[str, Option('none', "Data before the run: none, sequential:PCT, random:PCT, steady[:CAPACITIES], used:AGE, or a trace.", metavar='WHAT', stored='always')]
+    precondition: Annotated[str, Option('none', "Data before the run: none, sequential:PCT, random:PCT, steady[:CAPACITIES], used:AGE, a trace, or `WAY then TRACE`.", metavar='WHAT', stored='always')]
     wrap_addresses: Annotated[bool, Option(False, "Wrap addresses beyond the device (modulo its capacity); otherwise, a trace with such addresses is refused.", advanced=True, stored='always')]
     flush_every: Annotated[int, Option(0, "Add a flush after this many writes, for traces that record no flushes; 0 adds none.", least=0, bits=32, metavar='N', advanced=True)]
     percentiles: Annotated[Iterable[float] | str | None, Option(None, "Percentiles of response times to report instead of the default ones, above 0 to 100, for example 50,90,99,99.9; accurate to 0.1 %.", metavar='P,P,...', panel=None, advanced=True, stored='never')]

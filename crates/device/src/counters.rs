@@ -30,6 +30,8 @@ pub struct DeviceCounters {
     pub host_bytes_written: u64,
     /// Bytes the host read.
     pub host_bytes_read: u64,
+    /// Reads of the host.
+    pub host_reads: u64,
     /// Number of flash pages read, by [`OperationCause`].
     pub page_reads: [u64; OperationCause::ALL.len()],
     /// Number of flash pages programmed, by [`OperationCause`].
@@ -98,6 +100,10 @@ pub struct DeviceCounters {
     pub unwritten_reads: u64,
     /// Bytes that the host read of units that it never wrote.
     pub unwritten_bytes_read: u64,
+    /// Reads of the host that touched units that it never wrote.
+    pub unwritten_requests: u64,
+    /// Part of `unwritten_bytes_read` that was read from pages, by block group.
+    pub group_unwritten_bytes: Vec<u64>,
     /// Mapped units that were discarded.
     pub trimmed_units: u64,
     /// Blocks that became bad.
@@ -206,6 +212,7 @@ impl DeviceCounters {
             group_erases: vec![0; groups],
             group_valid_before: vec![0; groups],
             group_bytes_read: vec![0; groups],
+            group_unwritten_bytes: vec![0; groups],
             ..Self::default()
         }
     }
@@ -258,9 +265,11 @@ impl Observer for DeviceCounters {
     #[inline]
     fn data_moved(&mut self, event: &DataMoved) {
         let bytes = u64::from(event.sectors) * SECTOR_BYTES;
-        match event.op {
-            Op::Write => self.host_bytes_written += bytes,
-            _ => self.host_bytes_read += bytes,
+        if event.op == Op::Write {
+            self.host_bytes_written += bytes;
+        } else {
+            self.host_bytes_read += bytes;
+            self.host_reads += 1;
         }
     }
 
@@ -390,6 +399,10 @@ impl Observer for DeviceCounters {
     fn unwritten_read(&mut self, event: &UnwrittenUnits) {
         self.unwritten_reads += u64::from(event.count);
         self.unwritten_bytes_read += u64::from(event.bytes);
+        self.unwritten_requests += u64::from(event.begins);
+        if let Some(group) = event.group {
+            self.group_unwritten_bytes[usize::from(group)] += u64::from(event.bytes);
+        }
     }
 
     #[inline]

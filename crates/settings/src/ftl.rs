@@ -61,6 +61,8 @@ pub enum UnwrittenRead {
     /// planes.
     #[default]
     Flash,
+    /// As `flash`, but in the smallest pages of the device, unit by unit, as the public SSDsim places data that is read before the replay.
+    FlashSmall,
     /// No cost: the map shows that there is no data.
     Free,
 }

@@ -20,6 +20,7 @@ from emmclab.papers.registry import Paper, papers, studies
 from emmclab.simulation.device import Device
 from emmclab.studies.results import Results, in_place, stand_ins, without
 from emmclab.studies.stored_types import Run
+from emmclab.studies.unwritten import unwritten_text
 from emmclab.traces.workload import PARAMETERS_OF, Workload, benchmark_sources, workloads
 
 #: Names of a layer's counters of bytes that it handles itself instead of passing them on.
@@ -473,12 +474,28 @@ def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
         on_synthetic, reads_made = run_measure(find_measure(paper.name, rule.measure), without(results))
         on_synthetic, _ = _on_weakest_device(rule, on_synthetic)
         evidence["on_made"] = {"measured": on_synthetic.text, "verdict": _weighed(rule, on_synthetic, reads_made)[0]}
+    verdicts = {
+        reading: verdict(rule.checks, values, full=not rule.unchecked) for reading, values in measurement.beside.items()
+    }
+    differing = sum(
+        other != verdict(rule.checks, measurement.values, full=not rule.unchecked) for other in verdicts.values()
+    )
     beside = [
-        f"{reading}, the verdict would be: {verdict(rule.checks, values, full=not rule.unchecked)}."
-        for reading, values in measurement.beside.items()
+        *([f"Under {differing} of {len(verdicts)} other readings the verdict differs."] if len(verdicts) > 1 else []),
+        *(f"{reading[:1].upper()}{reading[1:]}, the verdict would be: {other}." for reading, other in verdicts.items()),
     ]
     unchecked = open_parts(rule, measurement.values)
-    parts = [_judged_on(evidence), on_devices, restatement, unchecked, rule.reading, *beside, measurement.note]
+    unwritten = unwritten_text(reads.runs.values())
+    parts = [
+        _judged_on(evidence),
+        on_devices,
+        restatement,
+        unchecked,
+        rule.reading,
+        *beside,
+        unwritten,
+        measurement.note,
+    ]
     reason = " ".join(part for part in parts if part)
     return claim(claim_verdict, reason, measurement.text, as_test, evidence)
 

@@ -31,6 +31,7 @@ from emmclab.runtime.document import Bullets, Charts, Folded, Note, Number, Part
 from emmclab.runtime.files import write_atomically
 from emmclab.studies.results import Results, stand_ins
 from emmclab.studies.stored_types import About, RecordingsAbout
+from emmclab.studies.unwritten import unwritten_table
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import ledger_line
 from emmclab.traces.reading import bundled_by_name
@@ -166,10 +167,12 @@ def assemble_page(results: Results, judged: Sequence[Claim], drawn: Sequence[Dra
         *([("Recorded traces", f"read with {reading}")] if reading else []),
         *content.facts,
     ]
-    detail_sections = content.sections or [
+    detail_sections = [*content.sections] or [
         *([Section("figures", "Figures", [Charts()], "Figures")] if len(drawn) > 1 else []),
         *([Section("tables", "Tables", content.tables, "Tables")] if content.tables else []),
     ]
+    if unwritten := unwritten_table(results.runs):
+        detail_sections.append(Section("unwritten", unwritten.title, [unwritten], unwritten.title))
     ledger = content.ledger
     if ledger is None:
         ledger = [ledger_table(results)] if results.profiles else []

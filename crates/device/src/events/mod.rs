@@ -430,6 +430,10 @@ pub struct UnwrittenUnits {
     pub count: u32,
     /// Bytes that the host read of the never-written units.
     pub bytes: u32,
+    /// Block group of the page that is read in their place; `None` if no page is read.
+    pub group: Option<u8>,
+    /// Whether these are the first such units of a request.
+    pub begins: bool,
 }
 
 /// A packed command arrived.

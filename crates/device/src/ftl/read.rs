@@ -79,7 +79,8 @@ impl FtlCore {
 
     /// Returns the end of the run of never-written units from `from` on, limited to the units that one flash page would contain.
     fn unwritten_run(&self, from: Lpn, end: Lpn) -> Lpn {
-        let group = self.geometry.by_size[0];
+        let by_size = &self.geometry.by_size;
+        let group = by_size[if self.unwritten == UnwrittenRead::FlashSmall { by_size.len() - 1 } else { 0 }];
         let units = self.geometry.groups[usize::from(group)].units_per_page();
         let page_end = (from.0 / units + 1).saturating_mul(units).min(end.0);
         let written = |lpn: &u32| self.tables.lookup(Lpn(*lpn)).is_some();
@@ -92,11 +93,15 @@ impl FtlCore {
     ) {
         let count = to.0 - from.0;
         let bytes = span.bytes_between(from, to, self.geometry.unit_shift);
-        log.unwritten_read(&UnwrittenUnits { first: from, count, bytes });
-        if self.unwritten == UnwrittenRead::Free {
-            return;
-        }
-        let (group, _) = self.page_for(from, count, u32::MAX);
+        let begins = request.unwritten_units == 0;
+        request.unwritten_units += count;
+        let group = match self.unwritten {
+            UnwrittenRead::Free => None,
+            UnwrittenRead::Flash => Some(self.page_for(from, count, u32::MAX).0),
+            UnwrittenRead::FlashSmall => self.geometry.by_size.last().copied(),
+        };
+        log.unwritten_read(&UnwrittenUnits { first: from, count, bytes, group, begins });
+        let Some(group) = group else { return };
         let plane = self.geometry.home_plane(from, group);
         let place = (plane, group, self.geometry.home_page(from, group));
         let op = Self::read_unplaced(nand, place, request.ready, bytes, OperationCause::Host, log);

@@ -42,6 +42,8 @@ pub(crate) struct RequestState {
     /// Whether a flash operation of the request has begun.
     started: bool,
     begun: bool,
+    /// Number of units that the request has read and that were never written.
+    pub unwritten_units: u32,
     /// Whether `event.start` is the time at which the first flash operation of the request begins. This is so if the command queue has no
     /// limit.
     start_at_flash: bool,
@@ -88,6 +90,7 @@ impl RequestState {
             outstanding: 0,
             started: false,
             begun: false,
+            unwritten_units: 0,
             start_at_flash: !queue_limited,
         }
     }

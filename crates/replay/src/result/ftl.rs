@@ -12,7 +12,7 @@ fn share(part: u64, of: u64) -> f64 {
 }
 
 /// Memory and lookups of the map from logical to physical addresses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct MapCounts {
     /// Memory of the map inside the device.
     pub ram_bytes: u64,
@@ -45,6 +45,11 @@ pub struct MapCounts {
     /// `mapping.unwritten_read = "flash"`, they are read as if they had been written in address order before the run.
     #[schemars(extend("label" = "Read without having been written", "short" = "Unwritten", "digits" = 1))]
     pub unwritten_read_pct: Option<f64>,
+    /// Share of the reads that touch units that neither the workload nor the preconditioning wrote; null without reads.
+    #[schemars(extend("label" = "Reads of data never written", "digits" = 1))]
+    pub unwritten_request_pct: Option<f64>,
+    /// Pages in which the model reads data that was never written, by page size, as a list.
+    pub unwritten_pages: Vec<UnwrittenPages>,
     /// Discarded map units; null if there were none, and the trace records no discards.
     pub discarded_units: Option<u64>,
     /// Merges of log blocks in the block-mapped schemes.
@@ -71,6 +76,8 @@ impl MapCounts {
             unwritten_unit_reads: counters.unwritten_reads,
             unwritten_read_pct: (counters.host_bytes_read > 0)
                 .then(|| share(counters.unwritten_bytes_read, counters.host_bytes_read)),
+            unwritten_request_pct: (counters.host_reads > 0).then(|| share(counters.unwritten_requests, counters.host_reads)),
+            unwritten_pages: UnwrittenPages::of(device),
             discarded_units: Some(counters.trimmed_units),
             log_block_merges: LogBlockMerges {
                 switch: counters.switch_merges,
@@ -78,6 +85,25 @@ impl MapCounts {
                 full: counters.full_merges,
             },
         }
+    }
+}
+
+/// Data that was never written, and that is read in pages of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct UnwrittenPages {
+    /// Page size.
+    pub page_kb: u32,
+    /// Bytes read.
+    pub bytes_read: u64,
+}
+
+impl UnwrittenPages {
+    fn of(device: &Device) -> Vec<Self> {
+        let groups = device.geometry().groups.iter().zip(&device.counters().group_unwritten_bytes);
+        groups
+            .filter(|(_, bytes)| **bytes > 0)
+            .map(|(group, bytes)| Self { page_kb: group.page_bytes / 1024, bytes_read: *bytes })
+            .collect()
     }
 }
 

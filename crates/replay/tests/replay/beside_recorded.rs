@@ -172,11 +172,14 @@ fn the_time_of_fetching_counts_to_the_response_alone_and_passes_while_a_command_
 }
 
 fn run_file(file: &Path, columns: Option<&str>, options: &ReplayOptions) -> SimulationResult {
+    run_on(&DeviceConfig::preset("emmc51-cache").unwrap(), file, columns, options)
+}
+
+fn run_on(config: &DeviceConfig, file: &Path, columns: Option<&str>, options: &ReplayOptions) -> SimulationResult {
     let options_of_reading = ReadOptions { columns: columns.map(str::to_owned), ..ReadOptions::default() };
     let input = TraceInput { path: file.to_owned(), options: options_of_reading, ..TraceInput::default() };
     let mut traces = TraceCombiner::open(vec![input], 1).unwrap();
-    let config = DeviceConfig::preset("emmc51-cache").unwrap();
-    simulate(&config, &mut traces, options, &mut NullObserver).unwrap()
+    simulate(config, &mut traces, options, &mut NullObserver).unwrap()
 }
 
 /// Writes of 4 KB, 10 ms apart.
@@ -219,7 +222,21 @@ fn reads_of_data_that_nobody_wrote_are_a_share_of_the_bytes_read() {
     let path = folder.path().join("reads.ssdsim");
     fs::write(&path, "0 0 0 8 0\n10000000 0 0 8 1\n20000000 0 8 24 1\n").unwrap();
     let options = ReplayOptions::default();
-    assert_eq!(run_file(&path, None, &options).map.unwritten_read_pct, Some(75.0));
+    // The first read is of written data; the second one reads 4 KB, and two pages of 4 KB or one of 8 KB.
+    for (device, layout, expected) in [
+        ("iiswc15-4ps", "flash", vec![(4, 12_288)]),
+        ("iiswc15-hps", "flash", vec![(8, 8192), (4, 4096)]),
+        ("iiswc15-hps", "flash_small", vec![(4, 12_288)]),
+        ("iiswc15-hps", "free", vec![]),
+    ] {
+        let mut config = DeviceConfig::preset(device).unwrap();
+        config.set("mapping.unwritten_read", layout).unwrap();
+        let map = run_on(&config, &path, None, &options).map;
+        assert_eq!((map.unwritten_read_pct, map.unwritten_request_pct), (Some(75.0), Some(50.0)), "{device} {layout}");
+        let mut pages: Vec<_> = map.unwritten_pages.iter().map(|pages| (pages.page_kb, pages.bytes_read)).collect();
+        pages.sort_unstable_by_key(|(kb, _)| std::cmp::Reverse(*kb));
+        assert_eq!(pages, expected, "{device} {layout}");
+    }
     fs::write(&path, "0 0 0 8 0\n").unwrap();
     assert_eq!(run_file(&path, None, &options).map.unwritten_read_pct, None);
 }
