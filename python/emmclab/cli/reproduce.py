@@ -83,6 +83,8 @@ def reproduce(
     study = Study.named(paper)
     if traces is not None and study.traces is not None:
         study, traces = study.with_traces(str(traces)), None
+        for file, lacking in study.traces.left_out().items() if study.traces is not None else ():
+            print_stderr(f"left out: {file}, because the folder lacks {', '.join(lacking)}")
     recordings = recordings_of(traces, [study_of], reading)
     if study.traces is None:
         note_reading(reading, recorded, recordings)

@@ -22,7 +22,7 @@ from emmclab.runtime.lists import Names, several
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting, settings_of, stack
-from emmclab.simulation.run_options import RUN_OPTIONS, parse_precondition
+from emmclab.simulation.run_options import RUN_OPTIONS, parse_precondition, split_precondition
 from emmclab.studies.bundled import bundled, bundled_text
 from emmclab.studies.cell import Cell
 from emmclab.studies.grid import AXES, Grid, Space, read_space
@@ -176,27 +176,9 @@ class Study:
             )
         traces = replace(self.traces, folder=folder)
         traces.refuse_missing()
-        paths = traces.paths()
-
-        def placed(names: Sequence[str]) -> tuple[str, ...]:
-            return tuple(paths.get(name, name) for name in names)
-
-        grids = tuple(
-            replace(
-                grid,
-                inputs=placed(grid.inputs),
-                options={
-                    name: paths.get(str(value), value) if name == "precondition" else value
-                    for name, value in grid.options.items()
-                },
-                axes={
-                    key: tuple(paths.get(str(value), value) for value in values) if key == "precondition" else values
-                    for key, values in grid.axes.items()
-                },
-            )
-            for grid in self.grids
-        )
-        return replace(self, inputs=placed(self.inputs), grids=grids, traces=traces)
+        grids = [placed for grid in self.grids for placed in _placed(grid, traces)]
+        inputs = [paths.get(name, name) for paths in traces.sets() for name in self.inputs]
+        return replace(self, inputs=tuple(dict.fromkeys(inputs)), grids=tuple(grids), traces=traces)
 
     def with_reading(self, options: Mapping[str, Setting]) -> Study:
         """Return the study with these options for reading traces, in addition to its own."""
@@ -476,15 +458,38 @@ def _naming(file: str, grid: Grid) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class FolderTraces:
-    """The recorded traces of a study: file names, source, and folder (empty until the user gives it)."""
+    """The recorded traces of a study: file names, source, and folder (empty until the user gives it).
+
+    The first `*` of a name stands for a word that names a set of files, such as `NAME_exec.csv` and `NAME_precond.csv`;
+    a further one for any text. The folder may have any number of sets. A study without `*` needs exactly its files.
+    """
 
     files: tuple[str, ...]
     source: str
     folder: str = ""
 
-    def paths(self) -> Mapping[str, str]:
-        """Return the paths of the recorded traces by their names in the study."""
-        return {name: str(Path(self.folder, name)) for name in self.files}
+    def _found(self) -> dict[str, dict[str, str]]:
+        """Return the paths of the files by their names in the study, for each word that `*` stands for."""
+        found: dict[str, dict[str, str]] = {}
+        for name in self.files:
+            pattern = re.compile(re.escape(name).replace(r"\*", "(.+)", 1).replace(r"\*", ".*"))
+            for file in sorted(Path(self.folder).iterdir()):
+                if (match := pattern.fullmatch(file.name)) and file.is_file():
+                    found.setdefault("".join(match.groups()), {}).setdefault(name, str(file))
+        return found
+
+    def sets(self) -> list[dict[str, str]]:
+        """Return the paths of the files by their names in the study, for each complete set of the folder."""
+        return [paths for _, paths in sorted(self._found().items()) if len(paths) == len(self.files)]
+
+    def left_out(self) -> dict[str, list[str]]:
+        """Return the files of incomplete sets, each with the names of the files that their set lacks."""
+        return {
+            Path(path).name: [name.replace("*", word, 1) for name in self.files if name not in paths]
+            for word, paths in sorted(self._found().items())
+            if len(paths) < len(self.files)
+            for path in paths.values()
+        }
 
     def require(self, study: str) -> None:
         """Raise an error if the folder of the study's recorded traces was not given.
@@ -500,21 +505,48 @@ class FolderTraces:
             )
 
     def refuse_missing(self) -> None:
-        """Raise an error if the folder lacks a recorded trace.
+        """Raise an error if the folder has no complete set of recorded traces.
 
         Raises:
-            ConfigError: there is no such folder, or a file is not in it.
+            ConfigError: there is no such folder, or it lacks files.
         """
         folder = Path(self.folder)
         if not folder.is_dir():
             message = f"{printable(folder)}: folder not found"
-        elif missing := [name for name in self.files if not (folder / name).is_file()]:
-            message = f"{printable(folder)}: {', '.join(missing)} not found in this folder"
+        elif not self.sets():
+            lacking = dict.fromkeys(name for names in self.left_out().values() for name in names)
+            message = f"{printable(folder)}: {', '.join(lacking or self.files)} not found in this folder"
         else:
             return
         raise ConfigError(
             message, file=printable(folder), field="--traces", hint=f"name the folder of these traces: {self.source}"
         )
+
+
+def _placed(grid: Grid, traces: FolderTraces) -> list[Grid]:
+    """Return a grid for each set of the recorded traces of a study, with the paths of its files; equal ones once."""
+
+    def placed(value: Setting, paths: Mapping[str, str]) -> Setting:
+        before, name = split_precondition(str(value))
+        return before + paths[name] if name in paths else value
+
+    return list(
+        {
+            repr(changed): changed
+            for paths in traces.sets()
+            for changed in [
+                replace(
+                    grid,
+                    inputs=tuple(paths.get(name, name) for name in grid.inputs),
+                    options={key: placed(value, paths) for key, value in grid.options.items()},
+                    axes={
+                        key: tuple(placed(value, paths) for value in values) if key == "precondition" else values
+                        for key, values in grid.axes.items()
+                    },
+                )
+            ]
+        }.values()
+    )
 
 
 def read_traces(read: TomlTable) -> FolderTraces | None:
