@@ -44,13 +44,14 @@ from emmclab.papers.claims import (
     studies_of,
     verdict,
 )
-from emmclab.papers.iiswc15.hybrid import PRIMARY, readings
+from emmclab.papers.iiswc15.hybrid import PRIMARY, SMALL, readings
 from emmclab.papers.measures import Measurement, find_measure, run_measure
 from emmclab.papers.registry import papers, studies
 from emmclab.simulation.device import Device
 from emmclab.studies import Results, Study
 from emmclab.studies.store import Store
 from emmclab.studies.stored_types import Run
+from emmclab.studies.unwritten import unwritten_table, unwritten_text
 from emmclab.traces.reading import read
 from emmclab.traces.workload import workload_groups
 
@@ -403,7 +404,7 @@ def test_what_a_measure_reads_is_recorded(results: dict[str, Results]) -> None:
     assert list(reads.tables) == ["iiswc15_table4_timing"]
     assert not reads.runs
     _, reads = run_measure(find_measure("iiswc15", "hybrid.hybrid_mean"), results["iiswc15"])
-    grids = {"hybrid", "ssdsim-4k", "ssdsim-8k", "ssdsim-8k-aligned", "ssdsim-hps"}
+    grids = {"hybrid", "hybrid-small", "ssdsim-4k", "ssdsim-8k", "ssdsim-8k-aligned", "ssdsim-hps", "ssdsim-hps-small"}
     assert {run["grid"] for run in reads.runs.values()} == grids
     _, reads = run_measure(find_measure("iiswc15", "hybrid.split_20k"), results["iiswc15"])
     assert list(reads.devices) == ["iiswc15-8ps", "iiswc15-hps"]
@@ -444,9 +445,9 @@ def test_a_claim_that_turns_false_is_not_reproduced(results: dict[str, Results])
         assert verdicts[name] == NOT
 
 
-def test_readings_are_all_twenty_and_agree_with_single_runs(results: dict[str, Results]) -> None:
+def test_readings_are_all_forty_and_agree_with_single_runs(results: dict[str, Results]) -> None:
     result = readings(results["iiswc15"])
-    assert len(result) == 20
+    assert len(result) == 40
     import emmclab
     from emmclab.traces.workload import Workload
 
@@ -461,6 +462,22 @@ def test_readings_are_all_twenty_and_agree_with_single_runs(results: dict[str, R
     hybrid = emmclab.Device.preset("iiswc15-hps").set(rules_of_ssdsim).simulate(trace, mode="open")
     movie = 100 * (1 - hybrid["response.mean_response_ms"] / four["response.mean_response_ms"])
     assert result[PRIMARY]["worst"] == pytest.approx(movie)
+    small = emmclab.Device.preset("iiswc15-hps").set({**rules_of_ssdsim, "mapping.unwritten_read": "flash_small"})
+    hybrid = small.simulate(trace, mode="open")
+    assert [pages["page_kb"] for pages in hybrid["map"]["unwritten_pages"]] == [4]
+    movie = 100 * (1 - hybrid["response.mean_response_ms"] / four["response.mean_response_ms"])
+    assert result[SMALL]["worst"] == pytest.approx(movie)
+
+
+def test_claims_say_what_their_runs_read_although_nobody_wrote_it(results: dict[str, Results]) -> None:
+    claims = {claim.id: claim for claim in judge_study(results["iiswc15"])}
+    mean = claims["iiswc-hps-mrt-mean"]
+    assert "of the read requests of a run touch data that nobody wrote" in mean.reason
+    assert "4 KB" in mean.reason and "the model decides its page size and its planes" in mean.reason
+    written = [run for run in results["iiswc15"].runs if not run.map.unwritten_request_pct]
+    assert unwritten_text(written) == "" and unwritten_table(written) is None
+    table = unwritten_table(results["iiswc15"].runs)
+    assert table is not None and ("ssdsim-hps", "iiswc15-hps") in [(row[0], row[1]) for row in table.rows]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import math
 import statistics
 import tempfile
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 
@@ -25,25 +25,34 @@ _WAYS = {"none": "chip", "interleave": "die", "multi_plane": "die's planes", "bo
 
 @dataclass(frozen=True)
 class Reading:
-    """An interpretation of what the paper leaves open: parallelism, when a write is complete, and replay mode."""
+    """An interpretation of what the paper leaves open.
+
+    That is parallelism, when a write is complete, replay mode, and the pages of data that the trace reads although
+    nobody wrote it.
+    """
 
     parallelism: str
     write_complete: str
     mode: str
     #: Whether the run follows SSDsim: its model of the bus, and its order of requests, in which reads precede writes.
     ssdsim: bool = False
+    #: Whether data that nobody wrote is in pages of 4 KB on the hybrid device, and not in the largest pages that a read
+    #: fills.
+    small: bool = False
 
     @property
     def text(self) -> str:
         """Description of the interpretation."""
+        pages = ", unwritten data in 4 KB pages" if self.small else ""
         if self.ssdsim:
-            return f"SSDsim's bus, reads first, complete when transferred, parallel by {self.way}"
-        return f"{self.mode} loop, writes complete when {self.write_complete}, parallel by {self.way}"
+            return f"SSDsim's bus, reads first, complete when transferred, parallel by {self.way}{pages}"
+        return f"{self.mode} loop, writes complete when {self.write_complete}, parallel by {self.way}{pages}"
 
     @property
     def label(self) -> str:
         """Short description of the interpretation, for the axis of a chart."""
-        return f"SSDsim, {self.way}" if self.ssdsim else f"{self.mode}, {self.write_complete}, {self.way}"
+        pages = ", 4 KB" if self.small else ""
+        return (f"SSDsim, {self.way}" if self.ssdsim else f"{self.mode}, {self.write_complete}, {self.way}") + pages
 
     @property
     def way(self) -> str:
@@ -54,14 +63,22 @@ class Reading:
 #: Main interpretation of "We implement the HPS scheme in SSDsim" (section V): the rules of SSDsim, and requests at
 #: their recorded times.
 PRIMARY = Reading("none", "transferred", "open", ssdsim=True)
+#: The same, but data that nobody wrote is in pages of 4 KB: the public SSDsim places data that will be read before the
+#: replay, logical page by logical page (`pre_process_page`).
+SMALL = replace(PRIMARY, small=True)
 #: An interpretation of the paper's simulation without SSDsim's model of the bus and its order of requests.
 SIMPLE = Reading("none", "transferred", "open")
 #: The same as `SIMPLE`, except that a write completes when it is programmed, as in presets without a write buffer.
 STRICT = Reading("none", "programmed", "open")
 ALL = [
-    Reading(way, complete, mode)
-    for mode, complete, way in itertools.product(("open", "closed"), ("programmed", "transferred"), _WAYS)
-] + [Reading(way, "transferred", "open", ssdsim=True) for way in _WAYS]
+    *(
+        Reading(way, complete, mode, small=small)
+        for small, mode, complete, way in itertools.product(
+            (False, True), ("open", "closed"), ("programmed", "transferred"), _WAYS
+        )
+    ),
+    *(Reading(way, "transferred", "open", True, small) for small in (False, True) for way in _WAYS),
+]
 FOUR, EIGHT, HYBRID = "iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps"
 #: Grid for another interpretation of the 8 KB device: pages begin at multiples of 8 KB, and a partly written page is
 #: read, modified and written. The claims are judged on `EIGHT` instead. Its pages accept units of 4 KB from any
@@ -72,14 +89,18 @@ _SSDSIM = {FOUR: "ssdsim-4k", EIGHT: "ssdsim-8k", EIGHT_ALIGNED: "ssdsim-8k-alig
 
 
 def _runs(results: Results, reading: Reading, device: str, among: Collection[str] | None) -> dict[str, Run]:
+    # On the other devices all pages have one size.
+    small = "-small" if reading.small and device == HYBRID else ""
     if reading.ssdsim:
         return {
             run.input: run
-            for run in results.select(_SSDSIM[device], among=among)
+            for run in results.select(_SSDSIM[device] + small, among=among)
             if run.settings["timing.parallelism"] == reading.parallelism
         }
     settings = {"timing.parallelism": reading.parallelism, "timing.write_complete": reading.write_complete}
-    runs = results.select("hybrid", among=among, device=device, mode=reading.mode)
+    if small:
+        settings["mapping.unwritten_read"] = "flash_small"
+    runs = results.select(f"hybrid{small}", among=among, device=device, mode=reading.mode)
     return {run.input: run for run in runs if run.settings == settings}
 
 
@@ -173,11 +194,24 @@ def _reduction(results: Results, part: str) -> Measurement:
             f" 8 KB pages instead of hybrid ones shorten it by {gain:.1f} %; if they are aligned to 8 KB, as in "
             f"the public copy of SSDsim, by {other:.1f} %."
         )
+    small = reductions(results, SMALL)
+    other = PARTS[part]([*small.values()])
+    those = [name for name, gain in small.items() if gain == other]
     return Measurement(
         f"-{value:.1f}%" + (f" ({names[0]})" if names else ""),
         {"reduction": value, "paper_application": float(names[:1] == _APPLICATION[part])},
         note + _saturated(results),
+        beside={
+            f"{_IN_SMALL} -{other:.1f}%" + (f" ({those[0]})" if those else ""): {
+                "reduction": other,
+                "paper_application": float(those[:1] == _APPLICATION[part]),
+            }
+        },
     )
+
+
+#: Begin of the text of a value under the reading `SMALL`.
+_IN_SMALL = "if the data that nobody wrote is in pages of 4 KB, as SSDsim's public code places it, and not of 8 KB:"
 
 
 def _saturated(results: Results) -> str:
@@ -214,6 +248,7 @@ def hybrid_everywhere(results: Results) -> Measurement:
         f"{shorter} of {len(results.applications)}",
         {"shorter": shorter},
         f"Over all {len(counts)} readings {min(counts.values())} to {max(counts.values())}.",
+        beside={f"{_IN_SMALL} {counts[SMALL]} of {len(results.applications)}": {"shorter": counts[SMALL]}},
     )
 
 
@@ -258,12 +293,13 @@ def hybrid_against_8ps(results: Results) -> Measurement:
     name = max(gains, key=lambda workload: abs(gains[workload]))
     spread = mean_gains_over_8ps(results)
     low, high = (of(spread, key=lambda workload: spread[workload]) for of in (min, max))
-    mean = statistics.mean(gains.values())
+    mean, small = (statistics.mean(part.values()) for part in (gains, reductions(results, SMALL, EIGHT)))
     return Measurement(
         f"hybrid {signed(mean)} % shorter (mean); at most {signed(gains[name])} % ({name})",
         {"mean": mean},
         f"With 8 KB pages that are aligned {signed(statistics.mean(aligned.values()))} %. Over all "
         f"{len(spread)} readings {signed(spread[low])} ({low}) to {signed(spread[high])} % ({high}).",
+        beside={f"{_IN_SMALL} hybrid {signed(small)} % shorter": {"mean": small}},
     )
 
 
