@@ -21,7 +21,9 @@ mod toml_files;
 
 pub use block_device::{FileWrites, ReadWriteCounts, RequestCounts, RequestGroup, RoleBytes, SimulatedBlockDevice};
 pub use hosts::{HostPartition, HostSetup, NetworkSettings, PartitionExtent as PartitionPlace, PeriodicWork};
-pub use learn::{CallTimes, LearnOptions, LearnedProgram, UserThreadTime, learn};
+pub use learn::{
+    CallTimes, LearnOptions, LearnedProgram, RecordedArgument, RecordedSystemCall, UserThreadTime, learn, strace_calls,
+};
 pub use program::{
     AccessPattern, AppProgram, FileAccess, FilePickOrder, FileSelection, FileSet, ProgramStep, SqliteDatabase, SqliteJournalMode,
     SqliteSyncCall, SqliteSynchronous, StepProcedure, ThreadProgram, preset_names, preset_text,

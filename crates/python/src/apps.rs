@@ -4,12 +4,13 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 use emmclab_apps::{
-    AppProgram, HostSetup, LearnOptions, ProgramRunOptions, ThreadState, WhatIfTarget, learn, prepare_live, preset_names,
-    preset_text, run_live, run_simulated,
+    AppProgram, HostSetup, LearnOptions, ProgramRunOptions, RecordedArgument, ThreadState, WhatIfTarget, learn, prepare_live,
+    preset_names, preset_text, run_live, run_simulated, strace_calls,
 };
 use emmclab_replay::{ClosedLoop, ReplayOptions, RequestRows, RunRecorder, RunTracks, Simulation};
 use emmclab_trace::{Error, InputFile, Nanos, SECTOR_BYTES};
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -236,6 +237,32 @@ pub(crate) fn run_app_live<'py>(
         let (host, options) = options.0.checked(&host.0)?;
         run_live(&program.0, &host, capacity / SECTOR_BYTES, &folders, &options)
     })
+}
+
+/// Reads the calls of a recording by `strace -f -ttt -y`: thread, start in ns, number of calls that had returned when it began, name,
+/// arguments, and result. An argument is bytes (a string or list of buffers), a tuple of descriptor, path and whether the file has been
+/// removed, or a text.
+#[pyfunction]
+pub(crate) fn read_strace_calls(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyList>> {
+    let calls = run(py, || {
+        let file = InputFile::open(&path).map_err(|error| Error::io(&path, error))?;
+        strace_calls(BufReader::new(file)).map_err(|error| error.in_file(&path))
+    })?;
+    let rows = PyList::empty(py);
+    for call in calls {
+        let arguments = PyList::empty(py);
+        for argument in call.arguments {
+            match argument {
+                RecordedArgument::Bytes(bytes) => arguments.append(PyBytes::new(py, &bytes))?,
+                RecordedArgument::File(descriptor, path, is_removed) => {
+                    arguments.append((descriptor, PyBytes::new(py, &path), is_removed))?;
+                }
+                RecordedArgument::Word(word) => arguments.append(word)?,
+            }
+        }
+        rows.append((call.thread, call.started_ns, call.after, call.name, arguments, call.result))?;
+    }
+    Ok(rows)
 }
 
 /// Derives a program from a recording of system calls; `partitions` are pairs of a name and a folder. Returns the program and a report.

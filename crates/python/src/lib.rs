@@ -31,8 +31,8 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use crate::apps::{
-        PyHostSetup, PyProgram, app_presets, app_schema, app_states, app_text, host_presets, learn_app, prepare_app, run_app,
-        run_app_live,
+        PyHostSetup, PyProgram, app_presets, app_schema, app_states, app_text, host_presets, learn_app, prepare_app,
+        read_strace_calls, run_app, run_app_live,
     };
     #[pymodule_export]
     use crate::batch::PyBatch;

@@ -5,6 +5,7 @@
 //! a call waited for a cause that is not in the recording.
 
 mod build;
+mod calls;
 mod clock;
 mod recording;
 mod strace;
@@ -18,6 +19,7 @@ use emmclab_base::{Error, ErrorClass, Result, interrupt};
 use serde::Serialize;
 
 use crate::program::AppProgram;
+pub use calls::{RecordedArgument, RecordedSystemCall, strace_calls};
 use recording::CallRecording;
 pub use recording::CallTimes;
 use strace::{FtraceCallParser, StraceParser, only_recorded_calls};

@@ -348,7 +348,7 @@ pub(super) fn split(text: &str) -> Vec<CallArgument> {
 }
 
 /// Parses a string up to its closing quote; also returns the text after it.
-fn string(text: &str) -> (Vec<u8>, &str) {
+pub(super) fn string(text: &str) -> (Vec<u8>, &str) {
     let bytes = text.as_bytes();
     let (mut out, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
