@@ -36,6 +36,7 @@ NEEDS = {
     "android-platform-engineer": ("jq", "sqlite3", "strace"),
     "firmware-engineer": ("jq", "qemu-io"),
     "storage-researcher": ("jq",),
+    "crash-ci": ("strace",),
     "database-commits": ("setpriv",),
     "replay-on-disk": ("qemu-io",),
     "fio": ("fio", "jq"),
@@ -64,7 +65,10 @@ def bring(page: Path, folder: Path) -> None:
     "page",
     [
         *(*TUTORIALS, *COMING_FROM),
-        *(ROOT / f"docs/guides/{name}.md" for name in ("sd-card-lies", "lifetime", "replay-on-disk", *WEAR)),
+        *(
+            ROOT / f"docs/guides/{name}.md"
+            for name in ("sd-card-lies", "lifetime", "crash-ci", "replay-on-disk", *WEAR)
+        ),
         *(pytest.param(ROOT / f"docs/guides/{name}.md", marks=pytest.mark.root) for name in MOUNTING),
     ],
     ids=lambda page: page.stem,

@@ -29,6 +29,7 @@ from emmclab.cli import progress
 from emmclab.cli.progress import Counter, Meter, Preparing, StudyMeter, Working
 from emmclab.cli.show_crash import _device
 from emmclab.cli.tables import DataConsole, framed, show_explained
+from emmclab.crash import Options
 from emmclab.pages.assemble import _without
 from emmclab.pages.crash import headline
 from emmclab.runtime.document import duration, size
@@ -62,7 +63,7 @@ def test_writes_of_a_device_with_a_write_buffer_are_complete_there(trace: Path) 
 def test_the_verdict_of_power_cuts_names_the_layers_above_the_device() -> None:
     facts = {"lies": "none", "device": "emmc51-cache", "layers": ["journal:aware"]}
     stored: Any = SimpleNamespace(facts=SimpleNamespace(**facts))
-    assert _device(stored) == "emmc51-cache below journal:aware"
+    assert _device(stored, Options()) == "emmc51-cache below journal:aware"
     summary = {
         "states": 3,
         "cuts": 2,

@@ -46,15 +46,14 @@ NEEDS: dict[str, _Others] = {
         "--mount-options": ("--mount",),
         "--image2": ("--device2",),
     },
-    "crash": {"--base": ("--log",), "--save-image": ("--again",)},
+    "crash": {"--base": ("--log",), "--save-image": ("--again",), "--faults": ("--model",), "--remade": ("--model",)},
 }
 _STATES_BEFORE = (("--used", "--precondition"),)
 _MACHINES = (("--ssh", "--adb"), ("--ssh", "--serial"))
+#: Options of `crash` about the device and its file system, which --model replaces.
+_OF_DEVICE = ("--device", "--device2", "--layer", "--set", "--capacity", "--fs", "--mkfs-option", "--mount-options")
 #: Options of `crash` that describe how a log is recorded; --log excludes them, because its log already exists.
-_OF_RECORDING = (
-    *("--device", "--device2", "--layer", "--set", "--capacity"),
-    *("--fs", "--mkfs-option", "--mount-options", "--operations", "--timeout"),
-)
+_OF_RECORDING = (*_OF_DEVICE, "--operations", "--timeout")
 #: Pairs of options that exclude each other, by command.
 EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
     **dict.fromkeys(("simulate", "compare", "serve"), _STATES_BEFORE),
@@ -80,6 +79,8 @@ EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
     "crash": (
         *(("--against", other) for other in ("--save-log", "--save-dm-log", "--html", "--junit", "--sarif", "--for")),
         *(("--log", other) for other in _OF_RECORDING),
+        *(("--model", other) for other in (*_OF_DEVICE, "--guest", "--recovery", "--recovery-cuts", "--repeat")),
+        ("--model", "--save-dm-log"),
     ),
 }
 #: Maps each command to options that can be combined only with the listed options.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from emmclab import _core
 from emmclab.cli.command import command
 from emmclab.cli.console import in_a_folder, print_json, print_stderr, stdout
 from emmclab.cli.crash_run import LOGS_PANEL, CrashOptions, TimeLimit, explored, minimized, recorded, results_folder
@@ -70,7 +69,12 @@ def crash(
         Path | None, option("Also write the commands as a log of dm-log-writes.", LOGS_PANEL, advanced=True)
     ] = None,
     save_image: Annotated[
-        Path | None, option("With --again: write the disk image of this state.", LOGS_PANEL, advanced=True)
+        Path | None,
+        option(
+            "With --again: write the disk image of this state; with --model, a folder of its files.",
+            LOGS_PANEL,
+            advanced=True,
+        ),
     ] = None,
     html: Annotated[
         Path | None, option("Also write the page of the findings.", LOGS_PANEL, callback=in_a_folder)
@@ -219,12 +223,18 @@ def _repeat_state(stored: StoredLog, options: Options, save_image: Path | None) 
 
 def _save_image(stored: StoredLog, options: Options, path: Path) -> None:
     """Write the disk image of the crash state that `options` selects; directly to a device or link, else atomically."""
-    from emmclab.crash.explore import open_run
+    from emmclab.crash.explore import new_explorer, open_run
+    from emmclab.crash.file_states import FileExplorer
     from emmclab.runtime.files import made_aside
 
     run, _ = open_run(str(stored.log), base=stored.base)
-    explorer = _core.Explorer(run, options.core())
+    explorer = new_explorer(run, options.core())
     explorer.next_state()
+    if isinstance(explorer, FileExplorer):
+        path.mkdir()
+        explorer.write_folder(path)
+        print_stderr(f"files: {path}")
+        return
     if path.is_symlink() or (path.exists() and not path.is_file()):
         explorer.write_image(str(path))
     else:

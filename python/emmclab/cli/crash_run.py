@@ -37,6 +37,15 @@ if TYPE_CHECKING:
 LOGS_PANEL = "Logs"
 #: What recovered the file system, by recovery method; used in messages.
 _RECOVERED = {"process": "emmclab", "e2fsck": "e2fsck", "mount": "the kernel"}
+
+
+def _recovered(options: Options) -> str:
+    """Return what recovers the file system, or the model that makes the states."""
+    if options.model is not None:
+        return f"states by the model {options.model}"
+    return f"recovery by {_RECOVERED[options.recovery] if options.guest is None else 'the kernel of the guest'}"
+
+
 #: Largest share of a time limit that is used for recordings.
 _RECORDING = 0.5
 
@@ -80,6 +89,26 @@ class CrashOptions:
             advanced=True,
         ),
     ] = 1
+    faults: Annotated[
+        str | None,
+        option(
+            "With --model: record the workload also with faults, one in each recording: eio (a sync or write fails), "
+            "enospc, short (a write stores a part); each with an optional maximum, as eio:20; default 8.",
+            RUN_PANEL,
+            metavar="LIST",
+            advanced=True,
+        ),
+    ] = None
+    remade: Annotated[
+        list[str] | None,
+        option(
+            "With --model: pattern of names of files that the program makes anew after a power cut, so that it may "
+            "write them through a shared mapping; known are *-shm of SQLite and lock.mdb of LMDB. May be repeated.",
+            RUN_PANEL,
+            metavar="PATTERN",
+            advanced=True,
+        ),
+    ] = None
     jobs: Annotated[int, option("Processes; 0 for one per processor.", STATES_PANEL, min=0, advanced=True)] = 0
     log: Annotated[
         Path | None, option("Explore this log from an earlier run or from dm-log-writes.", LOGS_PANEL, advanced=True)
@@ -153,7 +182,7 @@ def recorded(run: CrashOptions, limit: TimeLimit) -> tuple[Options, list[StoredL
     session = Session(run.results / "crash")
     options, workload = run.options, replace(run.workload, seed=run.options.seed)
     check = _check_named(options.check, workload.name or None)
-    in_process = command_of(check) is None and options.guest is None
+    in_process = options.model is not None or (command_of(check) is None and options.guest is None)
     options = replace(
         options,
         recovery=options.recovery or ("process" if in_process else "mount"),
@@ -162,11 +191,14 @@ def recorded(run: CrashOptions, limit: TimeLimit) -> tuple[Options, list[StoredL
     )
     if run.log is not None:
         return options, [_load_log(session, options, run.log, run.base, run.repeat)]
-    if run.device is None:
-        raise ConfigError("no device is given", field="device", hint="give a device, for example --device emmc51-cache")
+    if run.device is None and options.model is None:
+        hint = "give a device, for example --device emmc51-cache, or a model of a file system: --model ext4"
+        raise ConfigError("no device is given", field="device", hint=hint)
     # Check the name of the workload first. Otherwise, an unknown workload would cause an error about a missing check.
     workload.require()
     options.require()
+    if options.model is not None:
+        return options, _record_files(run, session, workload)
     if options.guest is not None:
         _require_guest(options.guest, run)
     file_system = run.recording["file_system"]
@@ -181,6 +213,25 @@ def recorded(run: CrashOptions, limit: TimeLimit) -> tuple[Options, list[StoredL
         limited = replace(workload, thinks=number, timeout_s=min(workload.timeout_s, max(left, 1.0)))
         recordings.append(_record(run, session, limited, lambda disk: _require_in_process(disk, options)))
     return options, recordings
+
+
+def _record_files(run: CrashOptions, session: Session, workload: Workload) -> list[StoredLog]:
+    """Record the file operations of a workload without a device; again for each fault."""
+    from emmclab.crash.system_calls import faults_of, sites
+
+    kinds = [] if run.faults is None else faults_of(run.faults)
+    print_stderr(f"running {' '.join(workload.command) or workload.name}")
+    whole, about = session.record_files(workload, remade=run.remade or (), on_message=print_stderr)
+    recordings = [whole]
+    for fault in [site for kind, most in kinds for site in sites(about, kind, most)]:
+        stored, seen = session.record_files(
+            workload, fault=fault, whole=whole, remade=run.remade or (), on_message=print_stderr
+        )
+        if seen.failures.get(fault.call):
+            recordings.append(stored)
+        else:
+            print_stderr(f"note: {fault} did not happen, so that its recording is left out")
+    return recordings
 
 
 def _require_guest(guest: str, run: CrashOptions) -> None:
@@ -289,13 +340,13 @@ def _with_programs(
 
 def _guest(stored: StoredLog, options: Options) -> AbstractContextManager[GuestMounts | None]:
     """Return a context with the virtual machine that mounts crash states; None if this machine mounts them."""
-    from emmclab.crash.explore import open_run
+    from emmclab.crash.explore import new_explorer, open_run
     from emmclab.crash.guest.machine import guest_of
 
     if options.guest is None:
         return nullcontext()
     run, _ = open_run(str(stored.log), base=stored.base)
-    return guest_of(options.guest, _core.Explorer(run, options.core()).host_bytes())
+    return guest_of(options.guest, new_explorer(run, options.core()).host_bytes())
 
 
 def _quiet(_line: str) -> None:
@@ -353,8 +404,7 @@ def _explored(stored: StoredLog, options: Options, jobs: int, results: Path, *, 
     lines = stored.facts.acknowledgements
     print_stderr(
         f"{stored.facts.commands:,} commands, {stored.facts.moments:,} events, {lines:,} lines "
-        f"acknowledged; exploring {options.cuts:,} cuts, recovery by "
-        f"{_RECOVERED[options.recovery] if options.guest is None else 'the kernel of the guest'}"
+        f"acknowledged; exploring {options.cuts:,} cuts, {_recovered(options)}"
     )
 
     before = None

@@ -91,15 +91,16 @@ def show_against(console: Console, differs: LossDifference) -> None:
 def _show_single(console: Console, tried: ExploredRecording, options: Options) -> None:
     stored, tested = tried.log, tried.exploration
     covered, outcome = tested.covered, verdict(stored, options, tested)
-    print_line(console, f"{_device(stored)}: {outcome.text}", _STYLES.get(outcome.word, "yellow"))
+    print_line(console, f"{_device(stored, options)}: {outcome.text}", _STYLES.get(outcome.word, "yellow"))
     _show_controls(console, tested, outcome)
     rate = tested.states / tested.took_s if tested.took_s else 0.0
     pruned = f", {tested.pruned:,} pruned, {tested.states - tested.pruned:,} mounted" if tested.pruned else ""
+    may = "A device that keeps its promises may leave" if options.model is None else "The model permits"
     print_line(
         console,
         f"{tested.states:,} states were tried ({rate:,.0f} per second), after power cuts at {covered['cuts']:,} of "
-        f"{covered['moments']:,} possible times; {covered['equal']:,} equal states were skipped{pruned}. A "
-        f"device that keeps its promises may leave up to 10^{covered['legal_log10']:.1f} states at these cuts.",
+        f"{covered['moments']:,} possible times; {covered['equal']:,} equal states were skipped{pruned}. "
+        f"{may} up to 10^{covered['legal_log10']:.1f} states at these cuts.",
     )
     _show_coverage(console, tried, options)
     _show_reused(console, tried, options)
@@ -120,7 +121,7 @@ def _show_limits(console: Console, stored: StoredLog, options: Options) -> None:
             "a command.",
             "yellow",
         )
-    if stored.made.get("workload"):
+    if stored.made.get("workload") and options.model is None:
         print_line(
             console,
             "This is one recording, with one timing: --repeat 5 records the workload five times, with other pauses.",
@@ -133,22 +134,32 @@ def _show_several(console: Console, tried: Sequence[ExploredRecording], options:
     outcome, count = worst(tried, options)
     text = f"promises were broken by: {levels}," if broken else outcome.text
     among = f" of {len(tried)}" if count < len(tried) or broken else ""
-    line = f"{_device(tried[0].log)}: {text} in {count}{among} recordings"
+    line = f"{_device(tried[0].log, options)}: {text} in {count}{among} recordings"
     print_line(console, line, _STYLES.get(outcome.word, "yellow"))
     for row in tried:
         covered = row.exploration.covered
         print_line(
             console,
             f"  {row.log.short}: {row.exploration.states:,} states tried, after power cuts at {covered['cuts']:,} of "
-            f"{covered['moments']:,} possible times; the workload paused {pauses_of(row.log):,} times; "
+            f"{covered['moments']:,} possible times; {_variation(row.log)}; "
             f"{len(row.exploration.findings()):,} findings",
         )
         _show_coverage(console, row, options)
-        _show_controls(console, row.exploration, verdict(row.log, options, row.exploration))
+        if "fault" not in row.log.made:
+            _show_controls(console, row.exploration, verdict(row.log, options, row.exploration))
         _show_reused(console, row, options)
 
 
-def _device(stored: StoredLog) -> str:
+def _variation(log: StoredLog) -> str:
+    """Return in what a recording differs from others of the same workload."""
+    if "device" not in log.made:
+        return log.made.get("fault", "no fault")
+    return f"the workload paused {pauses_of(log):,} times"
+
+
+def _device(stored: StoredLog, options: Options) -> str:
+    if options.model is not None:
+        return f"files, by the model {options.model}"
     lies = stored.facts.lies
     liar = "" if lies == "none" else f", which breaks a promise on purpose ({lies})"
     layers = stored.facts.layers
@@ -176,6 +187,7 @@ def _show_reused(console: Console, tried: ExploredRecording, options: Options) -
 def _show_finding(console: Console, kind: Kind, options: Options, results: Path | None, *, recordings: int) -> None:
     finding = kind.first
     where = f" in {kind.recordings} of {recordings} recordings" if recordings > 1 else ""
+    where += f" ({kind.kept.made['fault']})" if "fault" in kind.kept.made else ""
     print_line(console, f"{finding.level}: {finding.promise}: {finding.detail}", "bold")
     if finding.way == COMMANDS:
         print_line(console, f"  {kind.count:,} commands{where}; the first is at cut {finding.cut}")
@@ -197,9 +209,15 @@ def _smallest(state: MinimalState) -> str:
     for word, garbled in (("without", False), ("with garbage for", True)):
         missing = [command for command in state["missing"] if command["garbled"] == garbled]
         writes = [
-            f"command {command['command']} ({command['sectors']} sectors from {command['sector']} on)"
+            command.get("what")
+            or f"command {command['command']} ({command['sectors']} sectors from {command['sector']} on)"
             for command in missing
         ]
         more = f" and {len(writes) - 3} more" if len(writes) > 3 else ""
         text += f", {word} {', '.join(writes[:3])}{more}" if writes else ""
-    return f"{text}; all other commands sent before the cut are complete"
+    rest = (
+        "operations before the cut are on the disk"
+        if "what" in state["missing"][0]
+        else "commands sent before the cut are complete"
+    )
+    return f"{text}; all other {rest}"

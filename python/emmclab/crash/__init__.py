@@ -5,6 +5,16 @@ recovered and checked from the device up to the application. Studies of power cu
 """
 
 from emmclab.crash.explore import Exploration, Options, explore
+from emmclab.crash.recorded_folder import FilesOutcome, RecordedFolder, explore_files
 from emmclab.crash.recording import Workload, record_run
 
-__all__ = ["Exploration", "Options", "Workload", "explore", "record_run"]
+__all__ = [
+    "Exploration",
+    "FilesOutcome",
+    "Options",
+    "RecordedFolder",
+    "Workload",
+    "explore",
+    "explore_files",
+    "record_run",
+]

@@ -47,7 +47,8 @@ def junit(recordings: Sequence[ExploredRecording], options: Options) -> str:
     for number, recording in enumerate(recordings, 1):
         outcome = verdict(recording.log, options, recording.exploration)
         time = f"{recording.exploration.took_s:.3f}"
-        suite = ElementTree.SubElement(root, "testsuite", name=f"power cuts, recording {number}", time=time)
+        fault = f", {recording.log.made['fault']}" if "fault" in recording.log.made else ""
+        suite = ElementTree.SubElement(root, "testsuite", name=f"power cuts, recording {number}{fault}", time=time)
         properties = ElementTree.SubElement(suite, "properties")
         for name, value in (("log", recording.log.short), ("seed", str(options.seed)), ("verdict", outcome.word)):
             ElementTree.SubElement(properties, "property", name=name, value=value)

@@ -18,6 +18,7 @@ from typing import Annotated, NotRequired, TypedDict, cast
 from emmclab import _core
 from emmclab.core_types import CrashLogFacts, ExploredState
 from emmclab.crash import generated_programs
+from emmclab.crash.file_states import MODELS, FileExplorer, FileRun, model_of
 from emmclab.crash.guest.machine import GuestMounts, guest_of
 from emmclab.crash.json_types import ControlFields, Covered
 from emmclab.crash.judging import EVERYTHING, RECOVERIES, Judge, check_error, lines_of, require, workload_begin
@@ -94,6 +95,8 @@ class CoreOptions(TypedDict):
     #: Output lines of the workload at which power is cut first. Without this entry, up to half of the cuts directly
     #: follow an output line.
     lines: NotRequired[CutLines]
+    #: Model of a file system, for a recording of file operations.
+    model: NotRequired[str]
     #: Whether each pass over the log tries twice as many power cuts as the one before, the most important ones first.
     in_passes: NotRequired[bool]
 
@@ -219,6 +222,18 @@ class Options:
         ),
     ] = None
 
+    model: Annotated[
+        str | None,
+        Option(
+            ...,
+            "File-system model, without device and root. It is ext4, ext4-ordered (data before a size), posix or "
+            "lying-device; it makes the states from the system calls of the workload, which strace records.",
+            panel=RUN_PANEL,
+            metavar="MODEL",
+            completes=(*MODELS,),
+        ),
+    ] = None
+
     def require(self) -> None:
         """Raise an error before anything runs if the options do not permit an exploration.
 
@@ -227,7 +242,9 @@ class Options:
         """
         self.core()
         _core.crash_ways(self.states)
-        require(self.check, self.recovery, self.guest)
+        if self.model is not None:
+            model_of(self.model)
+        require(self.check, self.recovery, self.guest, is_mounted=self.model is None)
 
     def core(self) -> CoreOptions:
         """Return the options in the form that the Rust core accepts."""
@@ -248,6 +265,8 @@ class Options:
         }
         if self.time_s is not None:
             core_options["in_passes"] = True
+        if self.model is not None:
+            core_options["model"] = self.model
         return core_options
 
 
@@ -310,20 +329,39 @@ class Exploration:
         return sorted(chosen, key=lambda finding: (LEVELS.index(finding.level), finding.index))
 
 
-def open_run(log: str, *, base: str | None = None) -> tuple[_core.CrashRun, CrashLogFacts]:
+#: A recording of the commands of a device, or of the operations on files; and the crash states of either.
+Run = _core.CrashRun | FileRun
+Explorer = _core.Explorer | FileExplorer
+
+
+def open_run(log: str, *, base: str | None = None) -> tuple[Run, CrashLogFacts]:
     """Open a crash log of emmclab or dm-log-writes; `base` has the initial disk contents for the latter."""
-    run = _core.CrashRun(log, base=base)
+    run: Run = FileRun.read(log) or _core.CrashRun(log, base=base)
     return run, CrashLogFacts(run.facts())
 
 
-def require_recoverable(run: _core.CrashRun, options: Options) -> None:
+def new_explorer(run: Run, options: CoreOptions) -> Explorer:
+    """Return an explorer of the crash states of a recording.
+
+    Raises:
+        ConfigError: the recording is one of a device, but a model was chosen, or the reverse.
+    """
+    if isinstance(run, FileRun) != ("model" in options):
+        hint = "leave out --model" if "model" in options else f"choose one of --model {', '.join(MODELS)}"
+        subject = "a device" if "model" in options else "file operations"
+        raise ConfigError(f"the log is a recording of {subject}", field="model", hint=hint)
+    return FileExplorer(run, options) if isinstance(run, FileRun) else _core.Explorer(run, options)
+
+
+def require_recoverable(run: Run, options: Options) -> None:
     """Reject a crash log if the chosen recovery does not support its file system."""
-    if options.recovery == "mount":
+    if options.recovery == "mount" or isinstance(run, FileRun):
+        new_explorer(run, options.core())
         return
     facts = CrashLogFacts(run.facts())
     end = max(facts.moments - 1, 0)
     final_options = replace(options, states="boundary", only=(end, None), share=(0, 1), tear="none")
-    explorer = _core.Explorer(run, final_options.core())
+    explorer = new_explorer(run, final_options.core())
     while explorer.next_state() is not None:
         try:
             problem, *_ = explorer.recover([])
@@ -357,15 +395,15 @@ def not_in_process(error: EmmclabError) -> UnsupportedError:
     )
 
 
-def explorer_of(run: _core.CrashRun, options: Options) -> _core.Explorer:
+def explorer_of(run: Run, options: Options) -> Explorer:
     """Return the explorer of a run; for generated programs, it first tries the power cuts around their syncs."""
     core_options = options.core()
     if options.check == generated_programs.CHECK:
         core_options["lines"] = cut_lines(run.acknowledgements())
-    return _core.Explorer(run, core_options)
+    return new_explorer(run, core_options)
 
 
-def judge_of(explorer: _core.Explorer, run: _core.CrashRun, options: Options, guest: GuestMounts | None) -> Judge:
+def judge_of(explorer: Explorer, run: Run, options: Options, guest: GuestMounts | None) -> Judge:
     """Return the judge that checks a run's crash states with these options; `guest` is from `guest_of`."""
     lies = run.facts()["lies"]
     tear = "sector" if options.tear == "none" and lies == "tear" else options.tear
@@ -383,7 +421,7 @@ def judge_of(explorer: _core.Explorer, run: _core.CrashRun, options: Options, gu
 
 
 def explore(
-    run: _core.CrashRun,
+    run: Run,
     options: Options,
     *,
     on_results: Callable[[Exploration], None] = lambda _result: None,
@@ -439,7 +477,7 @@ def explore(
     return result
 
 
-def _covered(explorer: _core.Explorer) -> Covered:
+def _covered(explorer: Explorer) -> Covered:
     return cast("Covered", dict(zip(Covered.__annotations__, explorer.covered(), strict=True)))
 
 
@@ -541,7 +579,7 @@ class Controls:
         return cast("ControlFields", {"text": self.sentence(), **asdict(self)})
 
 
-def judge_controls(run: _core.CrashRun, options: Options, *, is_included: bool) -> Controls | None:
+def judge_controls(run: Run, options: Options, *, is_included: bool) -> Controls | None:
     """Check the disk from before the workload, and test the check itself (controls); `None` if there is no check.
 
     `is_included` states that the workload comes with emmclab or is not known. Its acknowledgements are then assumed to
@@ -554,14 +592,15 @@ def judge_controls(run: _core.CrashRun, options: Options, *, is_included: bool) 
     begin = workload_begin(run)
     end = run.facts()["moments"] - 1
     single = replace(options, states="boundary", share=(0, 1), prune=False, recovery_cuts=0)
-    with guest_of(options.guest, _core.Explorer(run, single.core()).host_bytes()) as guest:
+    with guest_of(options.guest, new_explorer(run, single.core()).host_bytes()) as guest:
         with _at(begin, run, replace(single, check=None), guest) as base:
             has_files = _has_files(base, begin)
         if options.check is None:
             return None
         lines, understood, foreign = _understood(run, options.check)
         with _at(end, run, single, guest) as final_state:
-            may_blame = not is_included or command_of(options.check) is not None
+            is_whole = not isinstance(run, FileRun) or not run.doubts
+            may_blame = is_whole and (not is_included or command_of(options.check) is not None)
             whole = _whole(final_state, may_blame=may_blame, is_written_back=run.after_mark(WRITTEN_BACK) > 0)
         if not has_files:
             reason = "the log begins before its file system is made: the check was not tried without the data"
@@ -584,8 +623,8 @@ class _State:
 
 
 @contextmanager
-def _at(cut: int, run: _core.CrashRun, options: Options, guest: GuestMounts | None) -> Iterator[_State]:
-    explorer = _core.Explorer(run, replace(options, only=(cut, EVERYTHING)).core())
+def _at(cut: int, run: Run, options: Options, guest: GuestMounts | None) -> Iterator[_State]:
+    explorer = new_explorer(run, replace(options, only=(cut, EVERYTHING)).core())
     state = ExploredState(explorer.next_state() or {})
     with judge_of(explorer, run, options, guest) as judge:
         yield _State(judge, state)
@@ -649,7 +688,7 @@ def _before(initial_state: _State, lines: int) -> Control:
     return Control(held=False, detail=permitted)
 
 
-def _understood(run: _core.CrashRun, check: str) -> tuple[int, int | None, str]:
+def _understood(run: Run, check: str) -> tuple[int, int | None, str]:
     """Return how many lines the workload printed, how many of them the check reads, and the first unknown line."""
     workload = lines_of(run, check)
     lines, understood = workload.printed, len(workload.lines)

@@ -28,6 +28,11 @@ class Made(TypedDict, total=False):
     status: int | None
     pauses: int
     notes: list[str]
+    #: For a recording of file operations: the injected fault, reasons why the operations are not complete, and the
+    #: log without the fault, on which the check is tested.
+    fault: str
+    doubts: list[str]
+    controls: str
 
 
 class Covered(TypedDict, total=False):
@@ -55,6 +60,8 @@ class MissingWrite(TypedDict):
     sector: int
     sectors: int
     garbled: bool
+    #: For a recording of file operations, the operation in words.
+    what: NotRequired[str]
 
 
 class MinimalState(TypedDict):

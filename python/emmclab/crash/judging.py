@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import accumulate
 from pathlib import Path
+from typing import cast
 
 from emmclab import _core
 from emmclab.core_types import ExploredState
 from emmclab.crash.checks import Check, check_for
+from emmclab.crash.file_states import FileExplorer, FileRun
 from emmclab.crash.guest import machine
 from emmclab.crash.guest.machine import GuestMounts
 from emmclab.crash.kernel_log import BlockReads
@@ -166,8 +168,11 @@ _TORN = {
 RuleBreak = tuple[int, str, int, str]
 
 
-def require(check: str | None, recovery: str, guest: str | None = None) -> None:
-    """Reject impossible options for checking crash states, before any work is done."""
+def require(check: str | None, recovery: str, guest: str | None = None, *, is_mounted: bool = True) -> None:
+    """Reject impossible options for checking crash states, before any work is done.
+
+    `is_mounted` is false for states of a model, which are files in a folder.
+    """
     if recovery not in RECOVERIES:
         raise ConfigError(
             f"`{recovery}` is not a way of recovery", field="recovery", hint=f"use one of {', '.join(RECOVERIES)}"
@@ -179,7 +184,7 @@ def require(check: str | None, recovery: str, guest: str | None = None) -> None:
         raise ConfigError("e2fsck is not installed", field="recovery", hint="install the Debian package e2fsprogs")
     if guest is not None:
         _require_guest(command, recovery, guest)
-    elif (recovery == "mount" or command is not None) and os.geteuid() != 0:
+    elif is_mounted and (recovery == "mount" or command is not None) and os.geteuid() != 0:
         raise ConfigError(
             "only root can mount the disk that remains after a power cut",
             field="recovery" if command is None else "check",
@@ -233,8 +238,8 @@ class Judge:
 
     def __init__(
         self,
-        explorer: _core.Explorer,
-        run: _core.CrashRun,
+        explorer: _core.Explorer | FileExplorer,
+        run: _core.CrashRun | FileRun,
         check: str | None,
         recovery: str,
         recovery_cuts: int,
@@ -252,7 +257,9 @@ class Judge:
         Raises:
             ConfigError: as in `require`.
         """
-        require(check, recovery, None if guest is None else guest.kernel)
+        require(
+            check, recovery, None if guest is None else guest.kernel, is_mounted=not isinstance(explorer, FileExplorer)
+        )
         self._explorer, self._recovery, self._recovery_cuts = explorer, recovery, recovery_cuts
         self._tears = tear != "none"
         self._permitted = dict(entry.partition("=")[::2] for entry in documented)
@@ -265,7 +272,8 @@ class Judge:
             self._check = check_for(check, garbles=tear == "inside")
         self._run, self._workload_lines = run, lines_of(run, check)
         self._acknowledged: Sequence[str] = ()
-        self._mounts = ByMount(explorer, prune=prune and recovery == "mount", guest=guest)
+        # No state of a model is mounted: only the folder is used.
+        self._mounts = ByMount(cast("_core.Explorer", explorer), prune=prune and recovery == "mount", guest=guest)
         self._end = ExitStack()
 
     def __enter__(self) -> "Judge":
@@ -288,6 +296,8 @@ class Judge:
             ConfigError: the check cannot run.
         """
         lost = self.judged(state)
+        if isinstance(self._explorer, FileExplorer):
+            return None if lost is None else replace(lost, level=self._explorer.level)
         if lost is not None and self._tears and not lost.by_check:
             torn = self._torn(lost)
             lost = lost if torn is None else replace(lost, documented=torn)
@@ -372,6 +382,12 @@ class Judge:
         If emmclab has recovered the file system itself, the copy is already recovered, so that the kernel only mounts
         it.
         """
+        if isinstance(self._explorer, FileExplorer):
+            folder = self._mounts.image.with_name("state")
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            self._explorer.write_folder(folder)
+            return self._by_command(folder, lines)
         if self._recovery == "mount":
             outcome = self._mounts.outcome(self._key(lines), lambda files: self._look(files, lines))
             return self._checked(outcome, lines) if isinstance(outcome, ReadFiles) else outcome
@@ -478,7 +494,7 @@ class WorkloadLines:
 
 
 @lru_cache(maxsize=2)
-def lines_of(run: _core.CrashRun, check: str | None) -> WorkloadLines:
+def lines_of(run: _core.CrashRun | FileRun, check: str | None) -> WorkloadLines:
     """Return the output lines of a run that a check understands; the result is cached for further calls."""
     printed_lines = run.acknowledgements()
     printed = sum(line not in MARKS for line in printed_lines)
@@ -492,14 +508,16 @@ def lines_of(run: _core.CrashRun, check: str | None) -> WorkloadLines:
     return WorkloadLines(lines, printed, [0, *accumulate(is_read)], next(foreign, ""), checker.form)
 
 
-def workload_begin(run: _core.CrashRun) -> int:
+def workload_begin(run: _core.CrashRun | FileRun) -> int:
     """Return the log position directly before the workload, when the file system is already mounted."""
     return max(0, run.after_mark(MOUNTED) - 1)
 
 
 @lru_cache(maxsize=1)
-def _is_ext4(run: _core.CrashRun) -> bool:
+def _is_ext4(run: _core.CrashRun | FileRun) -> bool:
     """Return whether the disk contains an ext4 file system before the workload."""
+    if isinstance(run, FileRun):
+        return False
     options = {"cuts": 1, "states": "boundary", "seed": 1, "tear": "none", "from_mark": None}
     explorer = _core.Explorer(run, {**options, "only": (workload_begin(run), EVERYTHING), "share": (0, 1)})
     if explorer.next_state() is None:
@@ -511,7 +529,7 @@ def _is_ext4(run: _core.CrashRun) -> bool:
 
 
 @lru_cache(maxsize=1)
-def rules_of(run: _core.CrashRun) -> list[RuleBreak]:
+def rules_of(run: _core.CrashRun | FileRun) -> list[RuleBreak]:
     """Return the violations of the rules of ext4's journal; empty for other file systems. The result is cached."""
     try:
         return run.journal_rules(MOUNTED)

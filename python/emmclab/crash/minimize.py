@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from emmclab import _core
 from emmclab.core_types import ExploredState
 from emmclab.crash import generated_programs
-from emmclab.crash.explore import Options, explorer_of, judge_of, open_run
+from emmclab.crash.explore import Explorer, Options, Run, explorer_of, judge_of, new_explorer, open_run
+from emmclab.crash.file_states import FileRun
 from emmclab.crash.guest.machine import GuestMounts
 from emmclab.crash.json_types import MinimalState, MissingWrite
 from emmclab.crash.judging import Judge
@@ -27,18 +27,20 @@ _BEFORE = 64
 class Search:
     """Searches for crash states of a run that show a finding."""
 
-    def __init__(self, run: _core.CrashRun, options: Options, finding: Finding, guest: GuestMounts | None) -> None:
+    def __init__(self, run: Run, options: Options, finding: Finding, guest: GuestMounts | None) -> None:
         """Set the run, how its crash states are checked (options and guest), and the finding to search for."""
-        self._run, self._options, self._finding, self._guest = run, options, finding, guest
+        #: The run whose crash states are searched.
+        self.run = run
+        self._options, self._finding, self._guest = options, finding, guest
 
-    def explorer(self, cut: int, number: int | None) -> _core.Explorer:
+    def explorer(self, cut: int, number: int | None) -> Explorer:
         """Return an explorer of the crash states of one power cut, or of only one state."""
         only = replace(self._options, only=(cut, number), share=(0, 1))
-        return _core.Explorer(self._run, only.core())
+        return new_explorer(self.run, only.core())
 
-    def judge(self, explorer: _core.Explorer) -> Judge:
+    def judge(self, explorer: Explorer) -> Judge:
         """Return a judge that checks the crash states of an explorer."""
-        return judge_of(explorer, self._run, self._options, self._guest)
+        return judge_of(explorer, self.run, self._options, self._guest)
 
     def shows(self, judge: Judge, state: ExploredState) -> str | None:
         """Return the details if a crash state shows a finding of this kind; `None` if it does not."""
@@ -48,7 +50,7 @@ class Search:
         kind = kind_of(lost.level, lost.promise, lost.documented, lost.detail)
         return lost.detail if kind == self._finding.kind else None
 
-    def first(self, explorer: _core.Explorer, limit: int) -> tuple[tuple[ExploredState, str] | None, int]:
+    def first(self, explorer: Explorer, limit: int) -> tuple[tuple[ExploredState, str] | None, int]:
         """Return the first crash state that shows the finding, with its details, and the number of states checked."""
         judged = 0
         with self.judge(explorer) as judge:
@@ -60,7 +62,7 @@ class Search:
         return None, judged
 
 
-def minimize(run: _core.CrashRun, options: Options, finding: Finding, guest: GuestMounts | None) -> MinimalState | None:
+def minimize(run: Run, options: Options, finding: Finding, guest: GuestMounts | None) -> MinimalState | None:
     """Find the smallest crash state that shows a finding; `None` if the recorded commands alone show it."""
     if finding.way == COMMANDS:
         return None
@@ -86,7 +88,7 @@ def _fewest(search: Search, finding: Finding, tries: int) -> MinimalState:
     explorer = search.explorer(finding.cut, finding.state)
     fields = explorer.next_state()
     if fields is None:
-        return _minimal(finding, [], 0, tries)
+        return _minimal(search, finding, [], 0, tries)
     state = ExploredState(fields)
     writes = explorer.omitted()
     with search.judge(explorer) as judge:
@@ -98,14 +100,17 @@ def _fewest(search: Search, finding: Finding, tries: int) -> MinimalState:
             return search.shows(judge, state) is not None
 
         places = fewest(list(range(len(writes))), shows, lambda: tries < _MOST_TRIES) if writes else []
-    return _minimal(finding, [writes[place] for place in places], len(writes), tries)
+    return _minimal(search, finding, [writes[place] for place in places], len(writes), tries)
 
 
 def _minimal(
-    finding: Finding, missing: Sequence[tuple[int, int, int, int, bool]], before: int, tries: int
+    search: Search, finding: Finding, missing: Sequence[tuple[int, int, int, int, bool]], before: int, tries: int
 ) -> MinimalState:
     names = ("command", "at_ns", "sector", "sectors", "garbled")
     writes = [cast("MissingWrite", dict(zip(names, write, strict=True))) for write in missing]
+    if isinstance(search.run, FileRun):
+        for write in writes:
+            write["what"] = search.run.describe(write["command"])
     return {
         "cut": finding.cut,
         "state": finding.state,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,10 +21,12 @@ from pathlib import Path
 from typing import Annotated, TypedDict, Unpack, cast
 
 from emmclab.crash import generated_programs, programs, workloads
+from emmclab.crash.file_states import write_log
 from emmclab.crash.guest.machine import Guest, GuestEndedError, mounted_in_guest
 from emmclab.crash.json_types import RecordedWorkload
 from emmclab.crash.promises import least_mb
 from emmclab.crash.scratch_folders import scratch
+from emmclab.crash.system_calls import Injected, RecordedFiles, Translator, traced
 from emmclab.crash.tools import full_path_hint
 from emmclab.crash.workloads import Thinking, sync_file_system
 from emmclab.errors import ConfigError, EmmclabError
@@ -81,25 +84,7 @@ class Recorded:
 
 def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: Workload) -> Recorded:
     """Run the workload on this machine; every line of its output is an acknowledgement."""
-    # The workload writes to a pseudo-terminal, because programs write to it line by line, but to a pipe in blocks.
-    lines_fd, terminal = pty.openpty()
-    settings = termios.tcgetattr(terminal)
-    settings[1] &= ~termios.OPOST
-    settings[3] &= ~termios.ECHO
-    termios.tcsetattr(terminal, termios.TCSANOW, settings)
-    try:
-        process = subprocess.Popen(
-            arguments, cwd=folder, stdin=subprocess.DEVNULL, stdout=terminal, start_new_session=True
-        )
-    except OSError as error:
-        os.close(lines_fd)
-        raise ConfigError(
-            f"`{arguments[0]}` cannot be run: {error.strerror}",
-            field="command",
-            hint=full_path_hint(arguments[0]) or "check the command after `--`",
-        ) from None
-    finally:
-        os.close(terminal)
+    lines_fd, _, process = _begun(arguments, folder)
     thinking = Thinking(process.pid, folder, workload.thinks)
     failed: Counter[str] = Counter()
     try:
@@ -114,6 +99,87 @@ def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload:
         status = process.wait()
     sync_file_system(folder)
     return _recorded_end(None if late else status, lines, failed, thinking.pauses, workload)
+
+
+def _begun(arguments: Sequence[str], folder: Path) -> tuple[int, str, subprocess.Popen[bytes]]:
+    """Begin a program whose output is a pseudo-terminal, because programs write to a pipe in blocks, not in lines.
+
+    Return the descriptor of its output, the name of the terminal, and the process.
+    """
+    lines_fd, terminal = pty.openpty()
+    settings = termios.tcgetattr(terminal)
+    settings[1] &= ~termios.OPOST
+    settings[3] &= ~termios.ECHO
+    termios.tcsetattr(terminal, termios.TCSANOW, settings)
+    name = os.ttyname(terminal)
+    try:
+        process = subprocess.Popen(
+            arguments, cwd=folder, stdin=subprocess.DEVNULL, stdout=terminal, start_new_session=True
+        )
+    except OSError as error:
+        os.close(lines_fd)
+        raise ConfigError(
+            f"`{arguments[0]}` cannot be run: {error.strerror}",
+            field="command",
+            hint=full_path_hint(arguments[0]) or "check the command after `--`",
+        ) from None
+    finally:
+        os.close(terminal)
+    return lines_fd, name, process
+
+
+def record_files(
+    workload: Workload, log: Path, *, fault: Injected | None = None, remade: Sequence[str] = ()
+) -> tuple[Recorded, RecordedFiles]:
+    """Run a workload in an empty folder below strace, and write its file operations to `log`.
+
+    Args:
+        workload: the workload; what it prints is acknowledged in the order of its system calls.
+        log: the log to write.
+        fault: error that one of the calls gets.
+        remade: patterns of names of files that the program makes anew after a power cut.
+
+    Raises:
+        ConfigError: strace is not installed or may not trace, or the workload cannot be run.
+    """
+    with scratch() as outer:
+        arguments = workload.arguments(outer)
+        if workload.command and shutil.which(arguments[0]) is None:
+            hint = full_path_hint(arguments[0]) or "check the command after `--`"
+            raise ConfigError(f"`{arguments[0]}` cannot be run: it is not found", field="command", hint=hint)
+        folder, calls = outer.resolve() / "files", outer / "calls"
+        folder.mkdir()
+        command = traced(arguments, calls, fault)
+        lines_fd, terminal, process = _begun(command, folder)
+        end = time.monotonic() + workload.timeout_s
+        try:
+            while process.poll() is None and time.monotonic() < end:
+                _read_ready(lines_fd)
+            status = process.poll()
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            os.close(lines_fd)
+        if not calls.exists() or calls.stat().st_size == 0:
+            raise ConfigError("strace recorded nothing", field="model", hint="allow ptrace (--cap-add SYS_PTRACE)")
+        translator = Translator(folder, terminal, remade)
+        translator.translate(calls)
+        write_log(log, translator.events, [*translator.doubts], translator.paths)
+    count = sum(event.kind == "line" for event in translator.events)
+    ended = _recorded_end(status, count, Counter(), 0, workload)
+    recorded = ended if fault is None else replace(ended, notes=())
+    return recorded, RecordedFiles([*translator.calls], translator.failures, translator.largest)
+
+
+def _read_ready(lines_fd: int) -> None:
+    """Read the output that arrives within 10 ms, so that the workload can go on; strace has recorded it."""
+    ready, _, _ = select.select([lines_fd], [], [], 0.01)
+    if ready:
+        try:
+            os.read(lines_fd, 1 << 16)
+        except OSError:  # No process has the terminal open.
+            time.sleep(0.01)
 
 
 def run_in_guest(guest: Guest, disk: LiveDevice, workload: Workload) -> Recorded:

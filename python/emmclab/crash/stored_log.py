@@ -11,11 +11,23 @@ from typing import Any, Unpack
 
 from emmclab import _core
 from emmclab.core_types import CrashLogFacts
-from emmclab.crash.explore import Controls, CoreOptions, Exploration, Options, explore, judge_controls, open_run
+from emmclab.crash.explore import (
+    Controls,
+    CoreOptions,
+    Exploration,
+    Options,
+    Run,
+    explore,
+    judge_controls,
+    new_explorer,
+    open_run,
+)
+from emmclab.crash.file_states import FileRun
 from emmclab.crash.json_types import Made
 from emmclab.crash.promises import CutTally, Finding
-from emmclab.crash.recording import RECORDING_OPTIONS, RecordingOptions, Workload, record_run
+from emmclab.crash.recording import RECORDING_OPTIONS, Recorded, RecordingOptions, Workload, record_files, record_run
 from emmclab.crash.scratch_folders import exit_on_sigterm, remove_stale
+from emmclab.crash.system_calls import Injected, RecordedFiles
 from emmclab.crash.verdict_inputs import Grounds, command_of, contents_of, digest, grounds
 from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.checksummed import from_checked_json, to_checked_json
@@ -226,12 +238,14 @@ class LoggedCommand:
     complete_ns: int | None
 
 
-def acknowledged_at(run: _core.CrashRun) -> list[int]:
+def acknowledged_at(run: Run) -> list[int]:
     """Return the time of each line that the workload printed, in nanoseconds."""
+    if isinstance(run, FileRun):
+        return [event.at_ns for event in run.events if event.kind == "line"]
     times: list[int] = []
     if not run.acknowledgements():
         return times
-    explorer = _core.Explorer(run, _options(1 << 62, None))
+    explorer = new_explorer(run, _options(1 << 62, None))
     # The explorer tries a power cut after every output line of the workload. It skips a logged event only if neither
     # the disk nor the lines have changed.
     while (state := explorer.next_state()) is not None:
@@ -239,13 +253,15 @@ def acknowledged_at(run: _core.CrashRun) -> list[int]:
     return times
 
 
-def time_of(run: _core.CrashRun, cut: int) -> int:
+def time_of(run: Run, cut: int) -> int:
     """Return the time of a power cut in nanoseconds; 0 if the log has no crash state for it."""
-    state = _core.Explorer(run, _options(1, (cut, 0))).next_state()
+    if isinstance(run, FileRun):
+        return run.events[cut - 1].at_ns if cut else 0
+    state = new_explorer(run, _options(1, (cut, 0))).next_state()
     return 0 if state is None else int(state["at_ns"])
 
 
-def commands_before(run: _core.CrashRun, cut: int) -> list[LoggedCommand]:
+def commands_before(run: Run, cut: int) -> list[LoggedCommand]:
     """Return the commands that arrived before a power cut, in order of arrival."""
     return [
         LoggedCommand(number, op, sector, sectors, tuple(flags), arrival, complete)
@@ -271,7 +287,8 @@ def _deciding(options: Options) -> dict[str, object]:
     return {
         name: value
         for name, value in asdict(options).items()
-        if name not in ("cuts", "share", "only", "prune", "time_s") and (value or name not in ("guest", "documented"))
+        if name not in ("cuts", "share", "only", "prune", "time_s")
+        and (value or name not in ("guest", "documented", "model"))
     }
 
 
@@ -343,6 +360,9 @@ class StoredLog:
             on_results=on_results,
         )
         result.controls = controls
+        if self.made.get("doubts"):
+            # States without the writes that were not recorded show losses that are none.
+            result.kinds.clear()
         after = current_grounds()
         changed = ", ".join(name for name, value in before.items() if value != after.get(name))
         if changed:
@@ -361,14 +381,14 @@ class StoredLog:
         """
         remove_stale()
         is_included = not self.made.get("workload", {}).get("command")
-        task = ControlsTask(str(self.log), self.base, options, is_included)
+        task = ControlsTask(self.made.get("controls", str(self.log)), self.base, options, is_included)
         ((_, controls),) = executor_for(options, 1).run(run_controls, each([task]))
         if isinstance(controls, Crash):
             raise _crashed("judged the controls", controls)
         return controls
 
 
-def open_log(log: Path, base: str | None) -> tuple[_core.CrashRun, CrashLogFacts]:
+def open_log(log: Path, base: str | None) -> tuple[Run, CrashLogFacts]:
     """Open a crash log with its base image, if it has one; the returned identity then covers both files."""
     run, facts = open_run(str(log), base=base)
     if base is None:
@@ -409,26 +429,67 @@ class Session:
         """
         values = complete(RECORDING_OPTIONS, options, "a recording")
         second = values["second"]
+        description: Made = {
+            "device": device if isinstance(device, str) else device.name,
+            "layers": values["layers"],
+            "second": second.name if isinstance(second, Device) else second,
+            "file_system": values["file_system"],
+            "mkfs_options": values["mkfs_options"],
+            "mount_options": values["mount_options"],
+            "guest": values["guest"],
+        }
+
+        def record(log: Path) -> Recorded:
+            return record_run(device, workload, log, on_message=on_message, ready=ready, **options)
+
+        return self._keep(record, workload, description, on_message)
+
+    def record_files(
+        self,
+        workload: Workload,
+        *,
+        fault: Injected | None = None,
+        whole: StoredLog | None = None,
+        remade: Sequence[str] = (),
+        on_message: Callable[[str], None],
+    ) -> tuple[StoredLog, RecordedFiles]:
+        """Run a workload without a device and store its file operations, as `record_files`.
+
+        With a `fault`, `whole` is the recording without it, on which the check is tested.
+        """
+        description: Made = {} if fault is None else {"fault": str(fault)}
+        if whole is not None:
+            description["controls"] = str(whole.log)
+        about: list[RecordedFiles] = []
+
+        def record(log: Path) -> Recorded:
+            recorded, files = record_files(workload, log, fault=fault, remade=remade)
+            about.append(files)
+            return recorded
+
+        return self._keep(record, workload, description, on_message), about[0]
+
+    def _keep(
+        self,
+        record: Callable[[Path], Recorded],
+        workload: Workload,
+        description: Made,
+        on_message: Callable[[str], None],
+    ) -> StoredLog:
+        """Let `record` write a log, and store it with its description."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with folder_aside(self._folder) as temporary:
             log = temporary / _LOG
-            recorded = record_run(device, workload, log, on_message=on_message, ready=ready, **options)
+            recorded = record(log)
             for note in recorded.notes:
                 on_message(f"note: {note}")
-            description: Made = {
-                "device": device if isinstance(device, str) else device.name,
-                "layers": values["layers"],
-                "second": second.name if isinstance(second, Device) else second,
-                "file_system": values["file_system"],
-                "mkfs_options": values["mkfs_options"],
-                "mount_options": values["mount_options"],
-                "guest": values["guest"],
-                "workload": workload.as_json(),
-                "status": recorded.status,
-                "pauses": recorded.pauses,
-                "notes": list(recorded.notes),
-            }
-            _, facts = open_run(str(log))
+            description["workload"] = workload.as_json()
+            description["status"] = recorded.status
+            description["pauses"] = recorded.pauses
+            description["notes"] = list(recorded.notes)
+            run, facts = open_run(str(log))
+            if isinstance(run, FileRun) and run.doubts:
+                description["doubts"] = list(run.doubts)
             folder = refuse_link(self._folder / facts.identity[:_SHORT])
             folder.mkdir(exist_ok=True)
             log.replace(folder / _LOG)
@@ -441,10 +502,12 @@ class Session:
             EmmclabError: the log cannot be read.
         """
         base_path = None if base is None else str(base.absolute())
-        _, facts = open_log(log, base_path)
+        run, facts = open_log(log, base_path)
         folder = refuse_link(self._folder / facts.identity[:_SHORT])
         folder.mkdir(parents=True, exist_ok=True)
         description: Made = {}
+        if isinstance(run, FileRun):
+            description["doubts"] = list(run.doubts)
         if (folder / _RUN).exists() and (folder / _LOG).exists():
             # If the folder has no readable description of the run, the log is treated like a log from another place.
             description = (_read_description(folder / _RUN) or {"made": description})["made"]

@@ -54,6 +54,7 @@ def verdict(log: StoredLog, options: Options, result: Exploration) -> Verdict:
 
 
 def _doubts(log: StoredLog, options: Options, result: Exploration) -> Iterator[str]:
+    yield from log.made.get("doubts", ())
     if log.facts.truncated:
         yield f"the log is truncated: only its first {log.facts.moments:,} events were tried"
     # A status of None means that a timeout ended the workload. A log that was recorded elsewhere has no status.
@@ -63,7 +64,7 @@ def _doubts(log: StoredLog, options: Options, result: Exploration) -> Iterator[s
         pass
     elif status is None:
         yield f"the workload was ended after {log.made['workload']['timeout_s']:g} s (--timeout)"
-    elif status != 0:
+    elif status != 0 and "fault" not in log.made:
         yield f"the workload failed ({failure_text(status)})"
     if result.controls is not None:
         yield from result.controls.doubts()
