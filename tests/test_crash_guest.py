@@ -16,7 +16,7 @@ from emmclab.crash import Workload
 from emmclab.crash.explore import open_run
 from emmclab.crash.guest import machine, wire
 from emmclab.crash.guest.machine import Kernel, contents, write_initramfs
-from emmclab.crash.mounted_files import Node
+from emmclab.crash.mounted_files import Node, Status
 from emmclab.crash.recording import run_in_guest
 from emmclab.errors import ConfigError, InputError, UnsupportedError
 
@@ -119,7 +119,8 @@ def test_what_a_guest_cannot_do_is_refused_before_it_starts(arguments: list[str]
 
 
 def test_files_come_from_a_guest_as_they_are() -> None:
-    nodes = {"A": Node("folder", 3, 2, b"", {}), "A/\udcff": Node("file", 4, 1, b"\0\xff", {"user.one": b"\x80"})}
+    nodes = {"A": Node("folder", 3, 2, b"", {}, Status(0o755, 5, 6, 1 << 33, 8))}
+    nodes["A/\udcff"] = Node("file", 4, 1, b"\0\xff", {"user.one": b"\x80"}, nodes["A"].status)
     assert wire.nodes_unpacked(wire.nodes_packed(nodes)) == nodes
 
 

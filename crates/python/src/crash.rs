@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use emmclab_crash::log::{CommandPort, dm_log_writes};
 use emmclab_crash::{
     ChoiceMethods, CrashLogIndex, CrashState, CutLines, DevicePromise, ExploreOptions, Explorer, HostView, PromiseLevel,
-    PromiseViolation, RecoveredState, RecoveryReadCache, RunEvent, StateJudge, StateViolation, journal_rules,
+    PromiseViolation, RecoveredState, RecoveryReadCache, RunEvent, StateJudge, StateViolation, annotate, journal_rules,
 };
 use emmclab_trace::{AtomicFile, Error, ErrorClass, SECTOR_BYTES, open_seekable};
 use pyo3::prelude::*;
@@ -21,10 +21,21 @@ use serde::{Deserialize, Serialize};
 use crate::errors::{run, to_python};
 use crate::options::{OptionsFromPython, run_to_python};
 
-/// Path, kind, inode number, number of links, contents, and extended attributes (by name) of each file-system entry below a folder.
+/// Path, kind, inode number, number of links, contents, extended attributes (by name) and status of each file-system entry below a folder.
 type TreeRead<'py> = Option<Vec<NodeRead<'py>>>;
-type NodeRead<'py> =
-    (Bound<'py, PyBytes>, &'static str, u32, u16, Bound<'py, PyBytes>, Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>);
+type NodeRead<'py> = (
+    Bound<'py, PyBytes>,
+    &'static str,
+    u32,
+    u16,
+    Bound<'py, PyBytes>,
+    Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>,
+    StatusRead,
+);
+/// Permissions, owner, group, time of the last change of the contents in seconds, and allocated sectors of a file-system entry.
+type StatusRead = (u16, u32, u32, i64, u64);
+/// Role of a part of a write, its length in sectors, and for a part of ext4's journal: transaction and home of its blocks.
+type MeaningRead = (&'static str, u32, Option<u32>, Option<u64>);
 /// The contents of the requested files; `None` for a file that does not exist.
 type FilesRead<'py> = Vec<Option<Bound<'py, PyBytes>>>;
 
@@ -212,6 +223,22 @@ impl PyCrashRun {
             }
         }
         rows
+    }
+
+    /// Returns the roles of the parts of logged writes in ext4, by the numbers of the commands; empty below layers.
+    fn meanings(&self, py: Python<'_>, numbers: Vec<u64>) -> PyResult<Vec<(u64, Vec<MeaningRead>)>> {
+        run(py, || {
+            let mut found = Vec::new();
+            if self.run.header().layers.is_empty() {
+                annotate(&self.run, CommandPort::Device, |logged, notes| {
+                    if numbers.contains(&logged.number) && !notes.is_empty() {
+                        let parts = notes.iter().map(|note| (note.role.name(), note.sectors, note.transaction, note.home));
+                        found.push((logged.number, parts.collect()));
+                    }
+                })?;
+            }
+            Ok(found)
+        })
     }
 
     /// Returns the violations of journal rules by the logged commands: (index of the event in the log, rule, transaction, detail).
@@ -462,18 +489,23 @@ pub(crate) fn crash_ways(py: Python<'_>, states: &str) -> PyResult<String> {
     run(py, || Ok(states.parse::<ChoiceMethods>()?.to_string()))
 }
 
-/// Converts a file-system node for Python. The kind is `file`, `folder`, `link`, or `other`.
+/// Converts a file-system node for Python.
 fn node_of<'py>(py: Python<'py>, node: &emmclab_ext4::TreeNode) -> NodeRead<'py> {
-    use emmclab_ext4::Ext4FileKind::{Directory, Regular, Symlink};
+    use emmclab_ext4::Ext4FileKind::{BlockDevice, CharacterDevice, Directory, Fifo, Regular, Socket, Symlink, Unknown};
     let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
     let kind = match node.kind {
         Regular => "file",
         Directory => "folder",
         Symlink => "link",
-        _ => "other",
+        Fifo => "fifo",
+        CharacterDevice => "char",
+        BlockDevice => "block",
+        Socket => "socket",
+        Unknown => "other",
     };
     let attributes = node.attributes.iter().map(|(name, value)| (bytes(name), bytes(value))).collect();
-    (bytes(&node.path), kind, node.inode, node.links, bytes(&node.data), attributes)
+    let status = (node.mode & 0o7777, node.owners.0, node.owners.1, node.modified, node.sectors);
+    (bytes(&node.path), kind, node.inode, node.links, bytes(&node.data), attributes, status)
 }
 
 /// Reads files and a folder of an ext4 image, after its journal was replayed.

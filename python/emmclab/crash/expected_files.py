@@ -11,7 +11,7 @@ from emmclab.crash.file_differences import Difference, content_losses, distance,
 from emmclab.crash.independent_names import IndependentNames
 from emmclab.crash.mounted_files import Node
 from emmclab.crash.program_history import Grammar, History, ParsedLines, promises_in
-from emmclab.crash.promises import Files, Lost, Promises
+from emmclab.crash.promises import Files, Lost, Promises, ReadFiles
 
 
 class CheckPrograms:
@@ -51,9 +51,13 @@ class CheckPrograms:
             return lost(history, "consistent", fault)
         promises = promises_in(lines[0])
         if promises.names == "in_order":
-            return _judge_in_order(history, nodes, promises)
-        self._names = self._names or IndependentNames(history, promises)
-        return self._names.judge(nodes)
+            broken = _judge_in_order(history, nodes, promises)
+        else:
+            self._names = self._names or IndependentNames(history, promises)
+            broken = self._names.judge(nodes)
+        if broken is None and isinstance(files, ReadFiles) and files.unusable:
+            return lost(history, "usable", files.unusable)
+        return broken
 
     def _after(self, lines: Sequence[str]) -> History | None:
         if self._running[0] != len(lines):
@@ -66,13 +70,13 @@ def _judge_in_order(history: History, nodes: Mapping[str, Node], promises: Promi
     possible = range(history.least, len(history.states))
     problems: list[list[Lost]] = []
     for index in reversed(possible):
-        if next(_differences(history, nodes, index), None) is None:
+        if next(_differences(history, nodes, index, promises), None) is None:
             losses = [*content_losses(history, nodes, history.states[index], promises)]
             if not losses:
                 return None
             problems.append(losses)
     if not problems:
-        differences = [[*_differences(history, nodes, index)] for index in reversed(possible)]
+        differences = [[*_differences(history, nodes, index, promises)] for index in reversed(possible)]
         return lost(history, "fsync", min(differences, key=distance)[0].text)
     nearest = min(problems, key=lambda losses: (sum(map(_is_defect, losses)), len(losses)))
     return next(filter(_is_defect, nearest), nearest[0])
@@ -82,11 +86,11 @@ def _is_defect(lost: Lost) -> bool:
     return lost.documented is None
 
 
-def _differences(history: History, nodes: Mapping[str, Node], index: int) -> Iterator[Difference]:
+def _differences(history: History, nodes: Mapping[str, Node], index: int, promises: Promises) -> Iterator[Difference]:
     """Yield the differences between the names on the disk and the names in the expected state with this index."""
     state = history.states[index]
     for path in sorted({*nodes, *state}):
-        if (difference := unlike(path, nodes.get(path), state.get(path))) is not None:
+        if (difference := unlike(path, nodes.get(path), state.get(path), promises)) is not None:
             yield difference
     # Check that two names of one file have one inode, and names of different files different inodes.
     inodes: dict[int, int] = {}

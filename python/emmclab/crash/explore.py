@@ -22,6 +22,7 @@ from emmclab.crash.file_states import MODELS, FileExplorer, FileRun, model_of
 from emmclab.crash.guest.machine import GuestMounts, guest_of
 from emmclab.crash.json_types import ControlFields, Covered
 from emmclab.crash.judging import EVERYTHING, RECOVERIES, Judge, check_error, lines_of, require, workload_begin
+from emmclab.crash.programs import SYNCS
 from emmclab.crash.promises import CHECK, COMMANDS, LEVELS, CutTally, Finding, Kind, Lost
 from emmclab.crash.recording import MOUNTED, RUN_PANEL, WRITTEN_BACK
 from emmclab.crash.verdict_inputs import command_of
@@ -29,9 +30,6 @@ from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 from emmclab.runtime.document import parse_duration
 from emmclab.runtime.lists import Names, several
 from emmclab.runtime.option import Option, attributes, declarations
-
-#: Operations whose effect is durable after they have succeeded.
-_SYNCS = ("fsync", "fdatasync", "msync", "syncfs", "sync")
 
 
 class CutLines(TypedDict):
@@ -66,7 +64,7 @@ def cut_lines(lines: Sequence[str]) -> CutLines:
             syncs = []
             if word != "begin":
                 idle.append(index)
-        elif word == "did" and lines[index - 1].removeprefix("does ").partition(" ")[0] in _SYNCS:
+        elif word == "did" and lines[index - 1].removeprefix("does ").partition(" ")[0] in SYNCS:
             syncs.append(index)
     return {"first": [last + syncs[-1:], others + syncs[:-1]], "idle": idle}
 

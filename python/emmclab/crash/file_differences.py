@@ -25,7 +25,9 @@ def distance(differences: Sequence[Difference]) -> tuple[int, int]:
     return sum(difference.is_name for difference in differences), len(differences)
 
 
-def unlike(path: str, node: Node | None, expected: PathTarget | None, *, links: bool = True) -> Difference | None:
+def unlike(
+    path: str, node: Node | None, expected: PathTarget | None, promises: Promises, *, links: bool = True
+) -> Difference | None:
     """Return how a path on the disk differs from the model; with `links`, also by its number of names."""
     if node is None or expected is None:
         if node is None and expected is None:
@@ -41,9 +43,18 @@ def unlike(path: str, node: Node | None, expected: PathTarget | None, *, links: 
     synced = {f"user.{name}": value for name, value in expected.attributes.items()}
     if attributes != synced:
         return Difference(f"{path}: {_attributes(attributes, synced)}")
+    if promises.permissions and node.status is not None:
+        if node.status[:3] != expected.status:
+            return Difference(f"{path}: {_owned(*node.status[:3])}, not {_owned(*expected.status)}")
+        if expected.modified not in (None, node.status.modified):
+            return Difference(f"{path}: changed at {node.status.modified} s, not at {expected.modified} s")
     if links and expected.kind != "folder" and node.links != expected.links:
         return Difference(f"{path}: {node.links} names, not {expected.links}")
     return None
+
+
+def _owned(mode: int, owner: int, group: int) -> str:
+    return f"mode {mode:03o} of {owner}:{group}"
 
 
 def _attributes(actual: Mapping[str, bytes], synced: Mapping[str, bytes]) -> str:
@@ -69,6 +80,19 @@ def content_losses(
         allowed += [version for version in versions if version.index > durable]
         allowed += [version for shift in inode.shifts if shift.index > durable for version in shift.versions]
         broken = _unlike_all(node.data, [version.data for version in allowed])
+        for index, begin, end in history.parts.get(target.inode, ()) if broken is None else ():
+            if index > durable and broken is None:
+                since = max(version.index for version in versions if version.index <= index)
+                # Zeros before the end of a file that were never written may be beyond its end after a cut.
+                parts = [one.data[begin:end].ljust(end - begin, b"\0") for one in allowed if one.index >= since]
+                if (part := _unlike_all(node.data[begin:end].ljust(end - begin, b"\0"), parts)) is not None:
+                    broken = part[0], f"from byte {begin:,} on: {part[1]}"
+        least = min(version.allocated for version in allowed)
+        if broken is None and promises.permissions and node.status is not None and node.status.sectors * 512 < least:
+            broken = (
+                "fsync",
+                f"{node.status.sectors * 512:,} bytes are allocated, of which fallocate reserved {least:,}",
+            )
         if broken is not None:
             promise, reason = broken
             loss = lost(history, promise, f"{path}: {reason}")

@@ -713,7 +713,7 @@ class FileExplorer:
             links[inode] = links.get(inode, 2 * (kinds[inode][0] == "folder")) + (kinds[inode][0] != "folder")
             parent = inodes.get(path.rpartition("/")[0], ROOT)
             links[parent] = links.get(parent, 2) + (kinds[inode][0] == "folder")
-        nodes = []
+        nodes: list[_core.Node] = []
         for path, inode in inodes.items():
             if path.startswith(prefix):
                 kind, target = kinds[inode]
@@ -728,6 +728,7 @@ class FileExplorer:
                         links[inode],
                         data,
                         attributes,
+                        None,
                     )
                 )
         return None, files, nodes, 0

@@ -106,7 +106,7 @@ class IndependentNames:
             for target in reversed(allowed.values()):
                 # The attributes may be those of any state that a cut may leave.
                 own = [target] if target is None else self._own[target.inode]
-                unlikes = [unlike(inside, node, one, links=False) for one in own]
+                unlikes = [unlike(inside, node, one, self._promises, links=False) for one in own]
                 if (difference := unlikes[-1]) is not None and None not in unlikes:
                     differences.append(difference)
                 elif target is not None:

@@ -24,7 +24,7 @@ from emmclab.crash.guest.machine import GuestMounts
 from emmclab.crash.kernel_log import BlockReads
 from emmclab.crash.mounted_files import Mounted, UnreadableError
 from emmclab.crash.mounting import KIND_BLOCKS, NotMountedError, kind_of, mounted
-from emmclab.crash.promises import CHECK, COMMANDS, Files, Finding, Image, Lost, ReadFiles
+from emmclab.crash.promises import CHECK, COMMANDS, Files, Finding, Image, Lost, MountedFiles, ReadFiles
 from emmclab.crash.recording import MARKS, MOUNTED
 from emmclab.crash.scratch_folders import in_memory, scratch
 from emmclab.crash.tools import TOOLS_PATH, full_path_hint, run_tool
@@ -76,7 +76,7 @@ class ByMount:
         """Path of the image of the current crash state."""
         return self._folder / "state.img" if self._guest is None else self._guest.disk
 
-    def outcome(self, key: str, look: Callable[[Files], Outcome]) -> Outcome:
+    def outcome(self, key: str, look: Callable[[MountedFiles], Outcome]) -> Outcome:
         """Mount the current crash state and return the result of `look`.
 
         Args:
@@ -96,7 +96,7 @@ class ByMount:
             self._remember(key, read, outcome)
         return outcome
 
-    def of_image(self, look: Callable[[Files], Outcome], read: set[int] | None = None) -> Outcome:
+    def of_image(self, look: Callable[[MountedFiles], Outcome], read: set[int] | None = None) -> Outcome:
         """Mount the image, call `look` with its files, and return the result.
 
         Add the numbers of the blocks that were read to the set `read`.
@@ -110,7 +110,7 @@ class ByMount:
             return Lost("readable", "filesystem", str(error))
 
     @contextmanager
-    def _mounted(self, read: set[int]) -> Iterator[Files]:
+    def _mounted(self, read: set[int]) -> Iterator[MountedFiles]:
         """Mount the image, in the guest if there is one, otherwise on this machine."""
         if self._guest is not None:
             with self._guest.mounted(read) as files:
@@ -425,7 +425,7 @@ class Judge:
             return str(len(lines))
         return "" if self._check is None else json.dumps([self._check.file_names(lines), self._check.folder(lines)])
 
-    def _look(self, files: Files, lines: Sequence[str]) -> ReadFiles | Lost | None:
+    def _look(self, files: MountedFiles, lines: Sequence[str]) -> ReadFiles | Lost | None:
         """Run the user's check in the folder where a crash state is mounted, or read the files of an included check."""
         if self._command is not None and isinstance(files, Mounted):
             return self._by_command(files.folder, lines)

@@ -1,22 +1,37 @@
 """Reads files of a mounted file system. Uses only the standard library, as it also runs in guests."""
 
 import os
+import shutil
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+
+from emmclab.crash.programs import KINDS
+
+
+class Status(NamedTuple):
+    """Permissions, owner, group, time of the last change of the contents in seconds, allocated sectors of 512 bytes."""
+
+    mode: int
+    owner: int
+    group: int
+    modified: int
+    sectors: int
 
 
 @dataclass(frozen=True)
 class Node:
-    """A file, folder or symbolic link in a file system.
+    """A file, folder, symbolic link or special file in a file system.
 
     Attributes:
-        kind: `file`, `folder`, `link` or `other`.
+        kind: `file`, `folder`, `link`, or a kind of `programs.KINDS`.
         inode: inode number.
         links: number of names (hard links).
         data: contents of a file or target of a symbolic link; else empty.
         attributes: extended attributes by their full names.
+        status: permissions, owners, time and allocated space; None if they are not known.
     """
 
     kind: str
@@ -24,6 +39,7 @@ class Node:
     links: int
     data: bytes
     attributes: Mapping[str, bytes]
+    status: Status | None
 
 
 class UnreadableError(Exception):
@@ -60,6 +76,24 @@ class Mounted:
         self._walk(top, top, nodes)
         return nodes
 
+    def usable(self, folder: str) -> str:
+        """Return why files cannot be made, written and removed below a folder, or it be removed; empty if they can.
+
+        This changes the file system: the folder is removed.
+        """
+        top = path = self.folder / folder.lstrip("/")
+        try:
+            for path in [top, *(place for place in top.rglob("*") if place.is_dir() and not place.is_symlink())]:
+                new = path / "emmclab-new"
+                new.write_bytes(b"new")
+                new.unlink()
+            path = top
+            shutil.rmtree(top)
+        except OSError as error:
+            place = error.filename if isinstance(error.filename, str) else path
+            return f"{os.path.relpath(place, top)}: {error.strerror} (a file made, written and removed in each folder)"
+        return ""
+
     def _walk(self, top: Path, folder: Path, nodes: dict[str, Node]) -> None:
         path = folder
         try:
@@ -74,7 +108,7 @@ class Mounted:
 
 def _node(path: Path) -> Node:
     status = path.lstat()
-    kind, data = "other", b""
+    kind, data = next((kind for kind, mode in KINDS.items() if stat.S_IFMT(status.st_mode) == mode), "other"), b""
     if path.is_symlink():
         kind, data = "link", os.fsencode(path.readlink())
     elif path.is_dir():
@@ -83,4 +117,5 @@ def _node(path: Path) -> Node:
         kind, data = "file", path.read_bytes()
     names = os.listxattr(path, follow_symlinks=False)
     attributes = {name: os.getxattr(path, name, follow_symlinks=False) for name in names}
-    return Node(kind, status.st_ino, status.st_nlink, data, attributes)
+    more = stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, int(status.st_mtime), status.st_blocks
+    return Node(kind, status.st_ino, status.st_nlink, data, attributes, Status(*more))

@@ -10,8 +10,10 @@ from emmclab.crash.promises import Promises, promises_of
 
 #: Operations that make all earlier operations durable.
 _ALL = ("sync", "syncfs")
-#: Operations that make one file durable; fsync also makes its names durable, if the file system promises that.
-_ONE = ("fsync", "fdatasync", "msync")
+#: Operations that make one file durable, or a part of it.
+_ONE, _PART = ("fsync", "fdatasync", "msync"), ("msyncrange", "dwritesync")
+#: Operations that also make the names of the file durable, if the file system promises that.
+_COMMITTING = ("fsync", "dwritesync")
 
 
 @dataclass
@@ -29,6 +31,7 @@ class History:
         is_known: whether the model covers all operations so far.
         least: index in `states` of the first state that a cut may leave.
         durable: by inode, the operation after which its contents are durable.
+        parts: by inode, parts that are durable by themselves: index of the operation, begin and end in bytes.
         named: by inode, the index in `states` from which its own name and attributes are durable.
         entries: by inode of a folder, the index in `states` from which the names in it are durable.
         settled: by inode of a folder and name in it, the index in `states` from which this name is durable by an
@@ -44,6 +47,7 @@ class History:
     is_known: bool = True
     least: int = 0
     durable: dict[int, int] = field(default_factory=dict)
+    parts: dict[int, tuple[tuple[int, int, int], ...]] = field(default_factory=dict)
     named: dict[int, int] = field(default_factory=dict)
     entries: dict[int, int] = field(default_factory=dict)
     settled: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -57,6 +61,7 @@ class History:
             operations=list(self.operations),
             ends=list(self.ends),
             durable=dict(self.durable),
+            parts=dict(self.parts),
             named=dict(self.named),
             entries=dict(self.entries),
             settled=dict(self.settled),
@@ -171,14 +176,21 @@ def _do(history: History, index: int, step: Operation, promises: Promises, *, is
         history.least = newest
         history.durable = dict.fromkeys(tree.inodes, index)
         history.named = dict.fromkeys(tree.inodes, newest)
-    elif step.verb in _ONE:
+    elif step.verb in (*_ONE, *_PART):
         inode = TOP if step.arguments[0] == HERE else tree.find(str(step.arguments[0]))
         if inode is None:
             return
-        history.durable[inode] = index
+        if step.verb in _PART:
+            begin, length = map(int, step.arguments[1:])
+            history.parts[inode] = (*history.parts.get(inode, ()), (index, begin, begin + length))
+        else:
+            history.durable[inode] = index
         if tree.inodes[inode].kind == "folder":
             history.entries[inode] = newest
-        if step.verb == "fsync" and promises.fsync_commits:
+        is_named = inode == TOP or any(target.inode == inode for target in history.states[-1].values())
+        # The sync of an open file without a name commits nothing else, unless changes are committed in their order.
+        is_named |= promises.names == "in_order"
+        if step.verb in _COMMITTING and promises.fsync_commits and is_named:
             changed = history.ends.index(tree.inodes[inode].changed)
             if promises.rename_is_whole:
                 history.settled |= dict.fromkeys(_old_names(history, inode), newest)

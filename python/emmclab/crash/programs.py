@@ -2,7 +2,8 @@
 
 This module is also a script that uses only the standard library: `python programs.py FILE`, run in the
 working folder. A file contains programs, each a line `program NAME` and a line for each operation; text after
-a `#` is a comment. Each program works in its own folder, `p0`, `p1`, which is durable and empty at the start.
+a `#` is a comment. Each program works in its own folder, `p0`, `p1`, which is durable and empty at the start. A path
+`@NAME` is the file that the program has opened as NAME, even if it has another name by then, or none.
 The script prints these lines: `mount TYPE OPTIONS` of the file system; `begin NUMBER NAME` and `end NUMBER`
 of each program; for each operation, `does TEXT` before it and `did` or `failed ERRNO` after it. After each
 line it waits for a byte on the standard input, or for its end.
@@ -10,20 +11,27 @@ line it waits for a byte on the standard input, or for its end.
 
 import ctypes
 import errno
+import fcntl
 import hashlib
 import mmap
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-#: Operations of generated programs, with the names of their arguments; an argument in capitals is a number.
+#: Operations of generated programs, with the names of their arguments; an argument in capitals is a number. `open`
+#: creates a file that does not exist, `clone` is FICLONE, and `dwritesync` is a direct write with O_SYNC.
 OPERATIONS: dict[str, tuple[str, ...]] = {
     "create": ("path",),
     "mkdir": ("path",),
+    "mknod": ("path", "kind"),
+    "open": ("path", "handle"),
+    "tmpfile": ("path", "handle"),
+    "close": ("handle",),
     "write": ("path", "OFFSET", "LENGTH"),
     "append": ("path", "LENGTH"),
     "truncate": ("path", "SIZE"),
@@ -36,11 +44,18 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "rmdir": ("path",),
     "setxattr": ("path", "name", "LENGTH"),
     "removexattr": ("path", "name"),
+    "chmod": ("path", "permissions"),
+    "chown": ("path", "OWNER", "GROUP"),
+    "utimes": ("path", "SECONDS"),
+    "clone": ("path", "other"),
     "mmapwrite": ("path", "OFFSET", "LENGTH"),
     "dwrite": ("path", "OFFSET", "LENGTH"),
+    "dwritesync": ("path", "OFFSET", "LENGTH"),
+    "syncrange": ("path", "OFFSET", "LENGTH"),
     "fsync": ("path",),
     "fdatasync": ("path",),
     "msync": ("path",),
+    "msyncrange": ("path", "OFFSET", "LENGTH"),
     "syncfs": (),
     "sync": (),
 }
@@ -53,11 +68,23 @@ MODES = {
     "zero_range": 0x10,
     "zero_range_keep_size": 0x11,
     "insert_range": 0x20,
+    "unshare_range": 0x40,
 }
+#: Kinds of special files for mknod; a device has the number 0:0, which has no driver.
+KINDS = {"fifo": stat.S_IFIFO, "char": stat.S_IFCHR, "block": stat.S_IFBLK, "socket": stat.S_IFSOCK}
+#: Operations that make something durable.
+SYNCS = ("fsync", "fdatasync", "msync", "msyncrange", "dwritesync", "syncfs", "sync")
+#: Operations that write data of their own.
+_WRITERS = ("write", "append", "setxattr", "mmapwrite", "dwrite", "dwritesync")
+#: Permissions of new files, and those that a new folder has with the umask of the runner.
+FILE_MODE, FOLDER_MODE, _UMASK = 0o644, 0o755, 0o022
 #: Path that means the program's own folder.
 HERE = "."
-#: RENAME_EXCHANGE (linux/fs.h), and AT_FDCWD (linux/fcntl.h): paths start in the working folder.
-_EXCHANGE, _AT_FDCWD = 2, -100
+#: RENAME_EXCHANGE and FICLONE (linux/fs.h); AT_FDCWD (linux/fcntl.h): paths start in the working folder;
+#: AT_SYMLINK_FOLLOW, and all flags of sync_file_range.
+_EXCHANGE, _FICLONE, _AT_FDCWD, _FOLLOW, _WRITE_AND_WAIT = 2, 0x40049409, -100, 0x400, 7
+#: Files that the running program has opened, by handle.
+_handles: dict[str, int] = {}
 #: Alignment of direct writes in bytes, and the largest allowed number in a program.
 _ALIGNED, _MOST = 4096, 1 << 30
 
@@ -116,11 +143,17 @@ def operation(text: str, line: int = 1) -> Operation:
             values.append(int(word))
         elif name == "mode" and word not in MODES:
             raise ProgramError(line, f"`{word}` is not a mode of fallocate; use {', '.join(MODES)}")
+        elif name == "kind" and word not in KINDS:
+            raise ProgramError(line, f"`{word}` is not a kind of special file; use {', '.join(KINDS)}")
+        elif name == "permissions" and not (len(word) == 3 and {*word} <= {*"01234567"}):
+            raise ProgramError(line, f"`{word}` is not permissions of three octal digits")
         elif name in ("path", "new", "other") and (word.startswith("/") or ".." in word.split("/")):
             raise ProgramError(line, f"`{word}` leaves the folder of the program")
+        elif name == "new" and word.startswith("@"):
+            raise ProgramError(line, f"`{word}` is an open file, and no name for a new one")
         else:
             values.append(word)
-    if verb == "dwrite" and any(isinstance(value, int) and value % _ALIGNED for value in values):
+    if verb in ("dwrite", "dwritesync") and any(isinstance(value, int) and value % _ALIGNED for value in values):
         raise ProgramError(line, f"offset and length of a direct write must be multiples of {_ALIGNED:,} bytes")
     return Operation(verb, tuple(values))
 
@@ -160,7 +193,8 @@ def _say(line: str) -> None:
 
 
 def _opened(path: str, flags: int, act: Callable[[int], object]) -> None:
-    file = os.open(path, flags)
+    # O_NONBLOCK: a named pipe would otherwise be opened only when another process has opened it.
+    file = os.open(path, flags | os.O_NONBLOCK)
     try:
         act(file)
     finally:
@@ -187,6 +221,23 @@ def _folder_or_file(path: str) -> int:
     return os.O_RDONLY | (os.O_DIRECTORY if Path(path).is_dir() else 0)
 
 
+def _keep_open(handle: str, path: str, flags: int) -> None:
+    file = os.open(path, flags | os.O_NONBLOCK, FILE_MODE)
+    if handle in _handles:
+        # The earlier file stays open until the program ends.
+        _handles[f"{handle} {file}"] = _handles[handle]
+    _handles[handle] = file
+
+
+def _close(handle: str) -> None:
+    os.close(_handles.pop(handle, -1))
+
+
+def _place(path: str) -> str:
+    """Return the path of a file in the file system: that of an open file is one in /proc."""
+    return f"/proc/self/fd/{_handles.get(path[1:], -1)}" if path.startswith("@") else path
+
+
 def _map(file: int, act: Callable[[mmap.mmap], object]) -> None:
     if os.fstat(file).st_size == 0:
         # The C function mmap() fails with EINVAL for a length of 0; Python's mmap raises a different error.
@@ -199,6 +250,12 @@ def _mapped_write(memory: mmap.mmap, offset: int, data: bytes) -> None:
     if offset + len(data) > len(memory):
         raise OSError(errno.ENXIO, "the operation is beyond the end of the file")
     memory[offset : offset + len(data)] = data
+
+
+def _flush(memory: mmap.mmap, offset: int, length: int) -> None:
+    if offset % mmap.PAGESIZE or offset + length > len(memory):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+    memory.flush(offset, length)
 
 
 def _direct_write(file: int, offset: int, data: bytes) -> None:
@@ -217,11 +274,12 @@ def perform(step: Operation, data: bytes) -> None:
         OSError: the operation failed.
     """
     verb, arguments = step.verb, step.arguments
-    path = str(arguments[0]) if arguments else HERE
+    path = _place(str(arguments[0])) if arguments else HERE
+    is_open = bool(arguments) and str(arguments[0]).startswith("@")
     numbers = [value for value in arguments if isinstance(value, int)]
     match verb:
         case "create":
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE))
         case "mkdir":
             Path(path).mkdir()
         case "write":
@@ -233,10 +291,20 @@ def perform(step: Operation, data: bytes) -> None:
         case "fallocate":
             mode, offset, length = MODES[str(arguments[1])], *map(ctypes.c_longlong, numbers)
             _opened(path, os.O_RDWR, lambda file: checked(LIBC.fallocate(file, mode, offset, length)))
+        case "mknod":
+            os.mknod(path, KINDS[str(arguments[1])] | FILE_MODE)
+        case "open":
+            flags = os.O_RDONLY | os.O_DIRECTORY if Path(path).is_dir() else os.O_RDWR | os.O_CREAT
+            _keep_open(str(arguments[1]), path, flags)
+        case "tmpfile":
+            _keep_open(str(arguments[1]), path, os.O_TMPFILE | os.O_RDWR)
+        case "close":
+            _close(str(arguments[0]))
         case "link":
-            os.link(path, str(arguments[1]), follow_symlinks=False)
+            names, flags = (path.encode(), str(arguments[1]).encode()), _FOLLOW if is_open else 0
+            checked(LIBC.linkat(_AT_FDCWD, names[0], _AT_FDCWD, names[1], flags))
         case "symlink":
-            Path(str(arguments[1])).symlink_to(path)
+            Path(str(arguments[1])).symlink_to(str(arguments[0]))
         case "rename":
             Path(path).rename(str(arguments[1]))
         case "exchange":
@@ -247,20 +315,37 @@ def perform(step: Operation, data: bytes) -> None:
         case "rmdir":
             Path(path).rmdir()
         case "setxattr":
-            os.setxattr(path, f"user.{arguments[1]}", data, follow_symlinks=False)
+            os.setxattr(path, f"user.{arguments[1]}", data, follow_symlinks=is_open)
         case "removexattr":
-            os.removexattr(path, f"user.{arguments[1]}", follow_symlinks=False)
+            os.removexattr(path, f"user.{arguments[1]}", follow_symlinks=is_open)
+        case "chmod":
+            Path(path).chmod(int(str(arguments[1]), 8))
+        case "chown":
+            os.chown(path, *numbers, follow_symlinks=is_open)
+        case "utimes":
+            os.utime(path, (numbers[0], numbers[0]), follow_symlinks=is_open)
+        case "clone":
+            other = _place(str(arguments[1]))
+            clone = partial(_opened, other, os.O_RDWR)
+            _opened(path, os.O_RDONLY, lambda file: clone(lambda new: fcntl.ioctl(new, _FICLONE, file)))
         case "mmapwrite":
             write = partial(_mapped_write, offset=numbers[0], data=data)
             _opened(path, os.O_RDWR, lambda file: _map(file, write))
-        case "dwrite":
-            _opened(path, os.O_RDWR | os.O_DIRECT, lambda file: _direct_write(file, numbers[0], data))
+        case "dwrite" | "dwritesync":
+            flags = os.O_RDWR | os.O_DIRECT | (os.O_SYNC if verb == "dwritesync" else 0)
+            _opened(path, flags, lambda file: _direct_write(file, numbers[0], data))
         case "fsync":
             _opened(path, _folder_or_file(path), os.fsync)
         case "fdatasync":
             _opened(path, _folder_or_file(path), os.fdatasync)
+        case "syncrange":
+            offset, length = map(ctypes.c_longlong, numbers)
+            sync = LIBC.sync_file_range
+            _opened(path, os.O_RDWR, lambda file: checked(sync(file, offset, length, _WRITE_AND_WAIT)))
         case "msync":
             _opened(path, os.O_RDWR, lambda file: _map(file, lambda memory: memory.flush()))
+        case "msyncrange":
+            _opened(path, os.O_RDWR, lambda file: _map(file, partial(_flush, offset=numbers[0], length=numbers[1])))
         case "syncfs":
             _opened(HERE, os.O_RDONLY | os.O_DIRECTORY, lambda file: checked(LIBC.syncfs(file)))
         case _:
@@ -275,7 +360,7 @@ def _length(step: Operation) -> int:
 
 def written_bytes(program: int, index: int, step: Operation) -> bytes:
     """Return the bytes that an operation of a program writes; empty if it writes no data."""
-    return filling(program, index, _length(step)) if step.verb != "fallocate" else b""
+    return filling(program, index, _length(step)) if step.verb in _WRITERS else b""
 
 
 def run(number: int, program: Program) -> None:
@@ -293,6 +378,8 @@ def run(number: int, program: Program) -> None:
             _say(f"failed {errno.errorcode.get(error.errno or 0, error.errno)}")
         else:
             _say("did")
+    for handle in [*_handles]:
+        _close(handle)
     os.chdir("..")
     _say(f"end {number}")
     # Remove the program's folder to free inodes and space for the next program.
@@ -312,6 +399,7 @@ def _mount() -> Iterator[str]:
 
 def main(path: str) -> None:
     """Run every program of a file in the current folder."""
+    os.umask(_UMASK)
     _say(f"mount {next(_mount(), 'unknown -')}")
     for number, program in enumerate(parse(Path(path).read_text())):
         run(number, program)

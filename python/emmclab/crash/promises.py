@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from emmclab import _core
-from emmclab.crash.mounted_files import Node
+from emmclab.crash.mounted_files import Node, Status
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Promises:
     fsync_commits: bool = False
     replace_by_rename: bool = False
     rename_is_whole: bool = False
+    permissions: bool = False
     stale_data: str = ""
     source: str = "POSIX, fsync()"
 
@@ -82,6 +83,13 @@ class Files(Protocol):
         """Return everything below a folder, by relative path; `None` if it does not exist."""
 
 
+class MountedFiles(Files, Protocol):
+    """Access to the files of a mounted file system, which can be changed."""
+
+    def usable(self, folder: str) -> str:
+        """Return why files cannot be made, written and removed below a folder, or it be removed; empty if they can."""
+
+
 @dataclass(frozen=True)
 class ReadFiles:
     """Files that a check requested, read while the image was accessible.
@@ -89,19 +97,23 @@ class ReadFiles:
     Attributes:
         files: contents by path; `None` for a file that does not exist.
         below: everything below the requested folder, by relative path; `None` if it does not exist.
+        unusable: why the files below the folder cannot be changed; empty if they can, or if it was not tried.
     """
 
     files: Mapping[str, bytes | None]
     below: dict[str, Node] | None
+    unusable: str = ""
 
     @classmethod
-    def of(cls, files: Files, paths: Sequence[str], folder: str | None) -> Self:
-        """Read the files at these paths, and a folder unless it is `None`.
+    def of(cls, files: MountedFiles, paths: Sequence[str], folder: str | None) -> Self:
+        """Read the files at these paths, and a folder unless it is `None`, in which files are then made and removed.
 
         Raises:
             UnreadableError: a file or the folder cannot be read.
         """
-        return cls({path: files.read(path) for path in paths}, None if folder is None else files.tree(folder))
+        below = None if folder is None else files.tree(folder)
+        unusable = files.usable(str(folder)) if below is not None else ""
+        return cls({path: files.read(path) for path in paths}, below, unusable)
 
     @classmethod
     def in_process(
@@ -145,8 +157,15 @@ def _nodes(read: Sequence[_core.Node] | None) -> dict[str, Node] | None:
     if read is None:
         return None
     return {
-        os.fsdecode(path): Node(kind, inode, links, data, {os.fsdecode(name): value for name, value in attributes})
-        for path, kind, inode, links, data, attributes in read
+        os.fsdecode(path): Node(
+            kind,
+            inode,
+            links,
+            data,
+            {os.fsdecode(name): value for name, value in attributes},
+            None if status is None else Status(*status),
+        )
+        for path, kind, inode, links, data, attributes, status in read
     }
 
 

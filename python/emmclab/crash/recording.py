@@ -313,7 +313,7 @@ class Workload:
         _run(
             ...,
             "An included workload: files, append-log, sqlite-MODE[-LEVEL], ace:LENGTH[:PROGRAMS], "
-            "random:OPERATIONS, known[:BUG], or a file that ends in .prog. With -unsynced after the name of "
+            "random:OPERATIONS, known[:BUG], or a file that ends in .prog or .jlang. With -unsynced after the name of "
             "one of the first three, syncs return at once; the others are programs of operations on files, "
             "and those of known show published bugs of file systems.",
             option="--workload",
@@ -348,7 +348,7 @@ class Workload:
         """
         if self.command:
             return
-        if self.name.endswith(generated_programs.ENDING):
+        if generated_programs.is_file(self.name):
             generated_programs.load(self.name, self.seed)
         elif not (generated_programs.is_known(self.name) or workloads.is_known(self.name)):
             names = [*workloads.ABOUT, *generated_programs.ABOUT]

@@ -49,6 +49,7 @@ BROKEN_PROMISES = {
     ("journal", "tail"): "the tail moved past transactions whose blocks at their final addresses could still be lost",
     ("filesystem", "mountable"): "the file system could not be opened",
     ("filesystem", "consistent"): "structures of the file system contradicted each other",
+    ("filesystem", "usable"): "files cannot be made, written and removed",
     ("filesystem", "superblock"): "the superblock of the file system was damaged",
     ("filesystem", "journal superblock"): "the superblock of the journal was damaged",
     ("filesystem", "group descriptor"): "the descriptor of a block group was damaged",

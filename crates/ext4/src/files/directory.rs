@@ -264,6 +264,14 @@ pub struct TreeNode {
     pub data: Vec<u8>,
     /// Extended attributes: names and values.
     pub attributes: Vec<Attribute>,
+    /// Kind and permissions, as in `stat`.
+    pub mode: u16,
+    /// Numbers of the owner and of the group.
+    pub owners: (u32, u32),
+    /// Time of the last change of the contents, in seconds since 1970.
+    pub modified: i64,
+    /// Space that is allocated to the file, in sectors of 512 bytes.
+    pub sectors: u64,
 }
 
 impl<B: DiskReader> Ext4Filesystem<B> {
@@ -299,11 +307,12 @@ impl<B: DiskReader> Ext4Filesystem<B> {
                 };
                 let mut attributes = self.attributes(&inode)?;
                 attributes.sort();
-                let (kind, inode_number, links) = (inode.kind(), inode.number, inode.links);
+                let (kind, links, mode, owners) = (inode.kind(), inode.links, inode.mode, inode.owners);
+                let (modified, sectors) = (inode.modified.0, inode.sectors);
                 if kind == Ext4FileKind::Directory {
                     left.push((path.clone(), inode));
                 }
-                out.push(TreeNode { path, kind, inode: inode_number, links, data, attributes });
+                out.push(TreeNode { path, kind, inode: number, links, data, attributes, mode, owners, modified, sectors });
             }
         }
         out.sort_by(|a, b| a.path.cmp(&b.path));

@@ -33,6 +33,8 @@ bitflags! {
         const INDEX = 0x1000;
         /// Blocks are mapped by extents. Without this flag, they are mapped by indirect blocks.
         const EXTENTS = 0x8_0000;
+        /// Allocated space is counted in blocks of the file system instead of sectors.
+        const HUGE_FILE = 0x4_0000;
         /// Contents are stored in the inode.
         const INLINE_DATA = 0x1000_0000;
         /// A directory that ignores case.
@@ -52,6 +54,10 @@ pub struct Inode {
     pub size: u64,
     /// Number of names that refer to the inode.
     pub links: u16,
+    /// Numbers of the owner and of the group.
+    pub owners: (u32, u32),
+    /// Space that is allocated to the file, in sectors of 512 bytes, as in `stat`.
+    pub sectors: u64,
     /// Time of the last change of the contents: seconds since 1970, and nanoseconds.
     pub modified: (i64, u32),
     /// Flags of the inode.
@@ -206,11 +212,17 @@ impl<B: DiskReader> Ext4Filesystem<B> {
         if inline.as_ref().is_some_and(|inline| size > inline.len() as u64) {
             return Err(structure.fault(offset + 0x4, format!("{size} bytes of contents do not fit into an inode")));
         }
+        let units = wide(u32::from(le16(bytes, 0x74)), le32(bytes, 0x1C));
+        let is_huge = flags.contains(InodeFlags::HUGE_FILE);
         Ok(Inode {
             number,
             mode,
             size,
             links: le16(bytes, 0x1A),
+            owners: [(0x2, 0x78), (0x18, 0x7A)]
+                .map(|(low, high)| u32::from(le16(bytes, high)) << 16 | u32::from(le16(bytes, low)))
+                .into(),
+            sectors: if is_huge { units * u64::from(self.superblock().block_size / 512) } else { units },
             modified: (seconds, more >> 2),
             flags,
             inline,

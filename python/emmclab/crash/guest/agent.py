@@ -127,6 +127,9 @@ class Agent:
             return {"unreadable": str(error)}
         return {"nodes": None if nodes is None else wire.nodes_packed(nodes)}
 
+    def _do_use(self, folder: str) -> wire.Answer:
+        return {"unusable": self._files.usable(folder)}
+
     def _do_run(self, name: str, arguments: list[Any], text: str | None, thinks: int) -> wire.Answer:
         """Run a workload in the mounted folder; its output lines are sent to the host on a separate channel."""
         process = os.fork()

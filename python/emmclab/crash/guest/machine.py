@@ -510,6 +510,10 @@ class GuestFiles:
         nodes = self._ask("tree", folder=folder)["nodes"]
         return None if nodes is None else wire.nodes_unpacked(nodes)
 
+    def usable(self, folder: str) -> str:
+        """Return why files cannot be made, written and removed below a folder, or it be removed; empty if they can."""
+        return self._ask("use", folder=folder)["unusable"]
+
     def _ask(self, request: str, **arguments: Any) -> wire.Answer:
         answer = self._guest.ask(request, **arguments)
         if "unreadable" in answer:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
-from emmclab.crash.mounted_files import Node
+from emmclab.crash.mounted_files import Node, Status
 
 #: Names of the two channels to a guest. The first carries requests and answers; the second carries output lines of the
 #: workload and their confirmations.
@@ -35,6 +35,7 @@ def nodes_packed(nodes: dict[str, Node]) -> list[Any]:
             node.links,
             packed(node.data),
             {packed(os.fsencode(name)): packed(value) for name, value in node.attributes.items()},
+            node.status,
         ]
         for path, node in nodes.items()
     ]
@@ -49,8 +50,9 @@ def nodes_unpacked(values: list[Any]) -> dict[str, Node]:
             links,
             unpacked(data),
             {os.fsdecode(unpacked(name)): unpacked(value) for name, value in attributes.items()},
+            Status(*status),
         )
-        for path, kind, inode, links, data, attributes in values
+        for path, kind, inode, links, data, attributes, status in values
     }
 
 
@@ -68,6 +70,8 @@ class Answer(TypedDict, total=False):
     unreadable: str
     data: str | None
     nodes: list[Any] | None
+    #: Answer to `use`: why the files below a folder cannot be changed.
+    unusable: str
     #: Answers to `run`: exit status of the workload (`status`), and number of its think-time pauses (`pauses`).
     status: int
     pauses: int
