@@ -27,7 +27,7 @@ def small(tmp_path: Path) -> Path:
 
 def test_the_applications_are_listed_with_what_their_users_do() -> None:
     names = [row["name"] for row in applications()]
-    assert len(names) == 10
+    assert len(names) == 11
     output = emmclab("apps").stdout
     assert all(name in output for name in names)
     assert emmclab_json("apps", "list", "--json") == applications()

@@ -154,6 +154,7 @@ macro_rules! presets {
 
 presets! {
     "nexusone",
+    "nexusone-fast-core",
     "phone-2020",
     "phone-2020-ext4",
     "pixel4",

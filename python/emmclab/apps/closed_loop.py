@@ -190,7 +190,7 @@ def applications() -> list[dict[str, str]]:
 def activities() -> list[str]:
     """Return the names of the included applications that model a user activity, such as browsing.
 
-    >>> set(row["name"] for row in applications()) - set(activities()) == {"background", "iperf"}
+    >>> set(row["name"] for row in applications()) - set(activities()) == {"background", "iperf", "random-writes"}
     True
     """
     return [name for name in _core.app_presets() if _core.Program.preset(name).is_activity]
@@ -209,7 +209,7 @@ def hosts() -> list[dict[str, Any]]:
     """List the host presets (simulated computers that run applications) with all their settings.
 
     >>> [host["name"] for host in hosts()]
-    ['nexusone', 'phone-2020', 'phone-2020-ext4', 'pixel4']
+    ['nexusone', 'nexusone-fast-core', 'phone-2020', 'phone-2020-ext4', 'pixel4']
     """
     return [_core.HostSetup.preset(name).to_dict() for name in _core.host_presets()]
 

@@ -218,6 +218,7 @@ presets! {
     "applaunch",
     "background",
     "iperf",
+    "random-writes",
 }
 
 /// The names of the built-in applications.

@@ -69,7 +69,7 @@ fn more_threads_than_a_kernel_has_are_refused() {
 
 #[test]
 fn every_application_and_host_that_comes_with_it_is_valid_and_says_where_it_is_from() {
-    assert_eq!(preset_names().len(), 10);
+    assert_eq!(preset_names().len(), 11);
     for name in preset_names() {
         let program = AppProgram::preset(name).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(program.name, name);
