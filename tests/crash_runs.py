@@ -123,6 +123,8 @@ SUMMARY: dict[str, Any] = {
                 "missing": [{"command": 85, "at_ns": 300_352_120, "sector": 262_440, "sectors": 8, "garbled": False}],
                 "before": 1,
                 "tries": 43,
+                "program": [],
+                "earlier": None,
             },
         },
         {

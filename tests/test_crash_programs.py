@@ -1,10 +1,12 @@
 """Programs of file-system operations under power cuts: language, generator, model, check, and published bugs."""
 
 import errno
+import gzip
 import itertools
 import json
 import os
 import random
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,12 +19,13 @@ from hypothesis import strategies as st
 from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok
 from emmclab.crash import Workload, generated_programs, programs, record_run
 from emmclab.crash.expected_files import CheckPrograms
-from emmclab.crash.explore import open_run
+from emmclab.crash.explore import Options, open_run
 from emmclab.crash.file_tree import RefusedError, Tree
 from emmclab.crash.generated_programs import known_bug_names, known_bugs, known_programs, load
+from emmclab.crash.minimize import minimize_programs
 from emmclab.crash.mounted_files import Mounted, Node, Status, UnreadableError
 from emmclab.crash.programs import Operation, Program, ProgramError, operation, parse, perform, written_bytes
-from emmclab.crash.promises import ReadFiles
+from emmclab.crash.promises import Finding, ReadFiles
 from emmclab.crash.stored_log import acknowledged_at, commands_before
 
 MOUNT = "mount ext4 rw,relatime"
@@ -490,6 +493,73 @@ def test_a_runner_that_omits_one_of_all_syncs_is_found_and_an_honest_one_not(
             f"use --cuts {synced} or more."
         )
         assert missing in emmclab(*words, "--cuts", "100").stdout
+
+
+def test_a_finding_has_what_is_expected_and_found_at_each_path() -> None:
+    lines = [*MADE, "chmod A/foo 600", "fallocate A/foo keep_size 8192 4096", "utimes A/foo 9", "mkdir A/D", "sync"]
+    made = nodes_of(after(lines))
+    disk = {path: node for path, node in made.items() if path != "A/D"} | {"A/ghost": made["A/foo"]}
+    wrong = replace(made["A/foo"], attributes={"user.one": b"1"}, status=STATUS._replace(modified=8))
+    disk["A/foo"] = replace(wrong, data=b"", inode=77)
+    lost = CheckPrograms()(Files(disk), runner_output(lines))
+    assert lost is not None
+    rows = {path: (expected, found) for path, expected, found in lost.differs}
+    assert {*rows} == {"A/D", "A/foo", "A/ghost"} and rows["A/D"] == ("folder, mode 755 of 0:0", "nothing")
+    expected, found = rows["A/foo"]
+    assert "file, 8,192 bytes, SHA-256 " in expected and "mode 600 of 0:0, changed at 9 s" in expected
+    assert found.startswith("file, 0 bytes") and "mode 644 of 0:0, changed at 8 s, user.one of 1 bytes 31" in found
+    assert expected.endswith("at least 4,096 bytes of space") and found.endswith("0 bytes of space")
+    # A path that is old or new by itself is no part of the difference.
+    lines = [*MADE, "sync", "rename A/foo A/bar", "create B"]
+    disk = nodes_of(after(lines[:-1])) | {"A/foo": replace(made["A/foo"], data=b"?" * 8192)}
+    lost = CheckPrograms()(Files(disk), runner_output(lines, mount="mount btrfs rw"))
+    assert lost is not None and {path for path, *_ in lost.differs} == {"A/foo"}
+
+
+def test_a_finding_is_made_smaller_with_the_earlier_programs_that_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = [Program(f"n{number}", (operation("mkdir A"), operation("sync"))) for number in range(9)]
+    every[3] = Program("needed", (operation("mkdir B"), operation("sync")))
+    every[8] = Program("last", tuple(map(operation, ("create a", "create b", "fsync b", "sync"))))
+    finding = Finding("fsync", "filesystem", 0, 0, 0, "", "", 0, 0)
+    recorded: list[str] = []
+
+    def shown(log: str, *_about: object) -> bool:
+        return "needed" in log and "fsync b" in log
+
+    def record(workload: Workload) -> str:
+        recorded.append(Path(workload.name).read_text())
+        return recorded[-1]
+
+    monkeypatch.setattr("emmclab.crash.minimize._shows", shown)
+    arguments = (finding, Options(), record, tmp_path, None)
+    smallest = minimize_programs(every, *arguments)  # type: ignore[arg-type]
+    assert [program.name for program in smallest] == ["needed", "last"] and steps(smallest[1]) == ["fsync b"]
+    assert len(recorded) < 40
+    assert minimize_programs(every[4:], *arguments) == []  # type: ignore[arg-type]
+    assert minimize_programs(every, *arguments, lambda: False) == []  # type: ignore[arg-type]
+
+
+@root
+def test_a_finding_is_printed_first_and_bundled_so_that_a_script_shows_it(tmp_path: Path) -> None:
+    (tmp_path / "two.prog").write_text("program a\nmkdir A\nsync\nprogram b\ncreate new\nwrite new 0 5000\nfsync new\n")
+    words = ["--workload", tmp_path / "two.prog", "--cuts", "60", "--states", "omit1:8,only1:4", "--jobs", "1"]
+    words += ["--mount-options", "nobarrier", "--results", tmp_path, "--bundle", tmp_path / "found"]
+    done = emmclab("crash", "--device", "emmc51-cache", *words, "--html", tmp_path / "page.html")
+    assert done.returncode == 4
+    first = done.stdout.index("states; the first: emmclab crash --again")
+    assert first < done.stdout.index(": smallest: cut "), "the findings, then what is smaller"
+    assert "transaction" in done.stdout[done.stdout.index(": smallest: cut ") :], "what the missing write contains"
+    folder = tmp_path / "found" / "finding-1"
+    text = (folder / "report.txt").read_text()
+    assert "mount options nobarrier" in text and "logged block of sector" in text
+    assert gzip.decompress((folder / "state.img.gz").read_bytes())[1080:1082] == b"\x53\xef", "an ext4"
+    shown = subprocess.run(["sh", folder / "show.sh"], capture_output=True, text=True, check=False)
+    assert (shown.returncode == 0 and "total" in shown.stdout) or "mount" in shown.stderr
+    assert {path.name for path in folder.iterdir()} == {"report.txt", "show.sh", "state.img.gz"}
+    unlimited = emmclab_ok("crash", "--device", "emmc51-cache", *words[:-2], "--minimize-for", "0s", status=4)
+    assert "smallest" not in unlimited.stdout
 
 
 @root

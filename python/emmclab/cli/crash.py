@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -92,6 +92,15 @@ def crash(
         Path | None,
         option("Also write the findings as SARIF, for code scanning.", LOGS_PANEL, callback=in_a_folder, advanced=True),
     ] = None,
+    bundle: Annotated[
+        Path | None,
+        option(
+            "Write each finding to this folder, to send it: smallest program, disk image, script, and a text.",
+            LOGS_PANEL,
+            metavar="FOLDER",
+            advanced=True,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Cut the power of a device under real software, and report the level that loses acknowledged data.
@@ -105,11 +114,11 @@ def crash(
     from emmclab.crash.stored_log import Session
     from emmclab.crash.summary import ExploredRecording
 
+    reports = _Reports(html, junit, sarif, bundle, as_json)
     if again is not None:
         stored, options = Session(run.results / "crash").find_state(again)
         result = _repeat_state(stored, options, save_image)
-        tried = [ExploredRecording(stored, result, minimized(stored, options, result))]
-        _end(tried, options, as_json, html, run.results)
+        _end(run, options, [ExploredRecording(stored, result)], TimeLimit(None), reports)
     run = replace(run, workload=replace(run.workload, command=tuple(command or ())))
     if against is not None:
         _compare(run, run.changed(context, against), as_json)
@@ -119,34 +128,34 @@ def crash(
         for number, stored in enumerate(recordings, 1):
             if path is not None:
                 write(stored, path if number == 1 else path.with_stem(f"{path.stem}-{number}"))
-    tried = explored(run, options, recordings, limit)
-    if junit is not None or sarif is not None:
-        _write_reports(tried, options, junit, sarif)
-    _end(tried, options, as_json, html, run.results)
+    _end(run, options, explored(run, options, recordings, limit), limit, reports)
 
 
-def _write_reports(
-    tried: Sequence[ExploredRecording], options: Options, junit: Path | None, sarif: Path | None
-) -> None:
+@dataclass(frozen=True)
+class _Reports:
+    """Files of results, and whether JSON is printed."""
+
+    html: Path | None
+    junit: Path | None
+    sarif: Path | None
+    bundle: Path | None
+    as_json: bool
+
+
+def _write_reports(tried: Sequence[ExploredRecording], options: Options, wanted: _Reports, results: Path) -> None:
     from emmclab.crash import ci_reports
     from emmclab.runtime.files import write_atomically
 
     reports: list[tuple[Path, str]] = []
-    if junit is not None:
-        reports.append((junit, ci_reports.junit(tried, options)))
-    if sarif is not None:
-        reports.append((sarif, json.dumps(ci_reports.sarif(tried, options, _status(tried, options)), indent=2) + "\n"))
+    if wanted.junit is not None:
+        reports.append((wanted.junit, ci_reports.junit(tried, options)))
+    if wanted.sarif is not None:
+        report = ci_reports.sarif(tried, options, _status(tried, options))
+        reports.append((wanted.sarif, json.dumps(report, indent=2) + "\n"))
     for path, text in reports:
         write_atomically(path, text.encode())
         print_stderr(f"report: {path}")
-
-
-def _end(tried: Sequence[ExploredRecording], options: Options, as_json: bool, html: Path | None, results: Path) -> None:
-    """Print the results, write the page, and exit with a status that depends on the verdict."""
-    from emmclab.cli.show_crash import show_crash
-    from emmclab.crash.summary import as_json_of
-
-    if html is not None:
+    if wanted.html is not None:
         from emmclab.crash.summary import VERDICTS, summary, verdict
         from emmclab.pages.crash import write_crash_report
 
@@ -154,13 +163,40 @@ def _end(tried: Sequence[ExploredRecording], options: Options, as_json: bool, ht
         worst = min(tried, key=lambda run: VERDICTS.index(verdict(run.log, options, run.exploration).word))
         fields = summary(worst.log, options, worst.exploration, worst.minimal)
         fields["recordings"] = len(tried)
-        write_crash_report(fields, worst.log, worst.exploration, html, results=results_folder(results))
-        print_stderr(f"report: {html}")
-    if as_json:
+        write_crash_report(fields, worst.log, worst.exploration, wanted.html, results=results_folder(results))
+        print_stderr(f"report: {wanted.html}")
+    if wanted.bundle is not None:
+        from emmclab.crash.finding_bundles import write_bundles
+
+        for folder in write_bundles(tried, options, wanted.bundle):
+            print_stderr(f"finding: {folder}")
+
+
+def _end(
+    run: CrashOptions, options: Options, tried: Sequence[ExploredRecording], limit: TimeLimit, wanted: _Reports
+) -> NoReturn:
+    """Print the results, then minimise findings, write reports, and exit with a status that depends on the verdict."""
+    tried = _shown(run, options, tried, limit, as_json=wanted.as_json)
+    _write_reports(tried, options, wanted, run.results)
+    if wanted.as_json:
+        from emmclab.crash.summary import as_json_of
+
         print_json(as_json_of(tried, options))
-    else:
-        show_crash(stdout(), tried, options, results_folder(results))
     raise typer.Exit(_status(tried, options))
+
+
+def _shown(
+    run: CrashOptions, options: Options, tried: Sequence[ExploredRecording], limit: TimeLimit, *, as_json: bool
+) -> list[ExploredRecording]:
+    """Print results unless they are printed as JSON, then return them with minimised findings, and print these."""
+    from emmclab.cli.show_crash import show_crash, show_smallest
+
+    if not as_json:
+        show_crash(stdout(), tried, options, results_folder(run.results))
+    smaller = minimized(run, options, tried, limit)
+    if not as_json:
+        show_smallest(stdout(), smaller)
+    return smaller
 
 
 def _status(tried: Sequence[ExploredRecording], options: Options) -> int:
@@ -171,20 +207,19 @@ def _status(tried: Sequence[ExploredRecording], options: Options) -> int:
 
 def _compare(first: CrashOptions, second: CrashOptions, as_json: bool) -> NoReturn:
     """Explore the crash states of two runs; compare in how many power cuts each run loses data."""
-    from emmclab.cli.show_crash import show_against, show_crash
+    from emmclab.cli.show_crash import show_against
     from emmclab.crash.summary import as_json_of, difference
 
     runs = []
     for run in (first, second):
         options, recordings = recorded(run, TimeLimit(None))
-        runs.append((options, explored(run, options, recordings, TimeLimit(None))))
+        tried = explored(run, options, recordings, TimeLimit(None))
+        runs.append((options, _shown(run, options, tried, TimeLimit(None), as_json=as_json)))
     explorations = [[recording.exploration for recording in tried] for _, tried in runs]
     differs = difference(explorations[0], explorations[1])
     if as_json:
         print_json({"runs": [as_json_of(tried, options) for options, tried in runs], "against": differs.as_json()})
     else:
-        for options, tried in runs:
-            show_crash(stdout(), tried, options, results_folder(first.results))
         show_against(stdout(), differs)
     statuses = {_status(tried, options) for options, tried in runs}
     raise typer.Exit(next((status for status in (FOUND, UNTESTED) if status in statuses), 0))

@@ -25,11 +25,13 @@ from emmclab.cli.study_options import RESULTS, ResultsFolder
 from emmclab.crash.explore import STATES_PANEL, Options
 from emmclab.crash.recording import RUN_PANEL, RecordingOptions, Workload
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
+from emmclab.runtime.document import parse_duration
 
 if TYPE_CHECKING:
     from emmclab.crash import Exploration
     from emmclab.crash.guest.machine import GuestMounts
     from emmclab.crash.json_types import MinimalState
+    from emmclab.crash.promises import Finding
     from emmclab.crash.stored_log import Session, StoredLog
     from emmclab.crash.summary import ExploredRecording
 
@@ -48,6 +50,11 @@ def _recovered(options: Options) -> str:
 
 #: Largest share of a time limit that is used for recordings.
 _RECORDING = 0.5
+
+
+def minimizing_time(text: str | float) -> float:
+    """Parse the value of `--minimize-for`, in seconds."""
+    return parse_duration(text, "minimize-for") if isinstance(text, str) else text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +116,18 @@ class CrashOptions:
             advanced=True,
         ),
     ] = None
+    minimize_s: Annotated[
+        float,
+        option(
+            "Time for making findings smaller after they were printed, for example 10min; 0s leaves it out.",
+            RUN_PANEL,
+            "--minimize-for",
+            metavar="TIME",
+            parser=minimizing_time,
+            show_default="2min",
+            advanced=True,
+        ),
+    ] = 120.0
     jobs: Annotated[int, option("Processes; 0 for one per processor.", STATES_PANEL, min=0, advanced=True)] = 0
     log: Annotated[
         Path | None, option("Explore this log from an earlier run or from dm-log-writes.", LOGS_PANEL, advanced=True)
@@ -278,7 +297,7 @@ def _record(
 def explored(
     run: CrashOptions, options: Options, recordings: Sequence[StoredLog], limit: TimeLimit
 ) -> list[ExploredRecording]:
-    """Explore the crash states of recordings, and minimise their findings while there is time."""
+    """Explore the crash states of recordings."""
     from emmclab.crash.summary import ExploredRecording
 
     tried = []
@@ -287,55 +306,67 @@ def explored(
         if options.time_s is not None:
             limited = replace(options, time_s=max(limit.left_s(), 0.0) / (len(recordings) - number))
         result = _explored(stored, limited, run.jobs or (os.cpu_count() or 1), run.results, reuse=run.reuse)
-        minimal: dict[int, MinimalState] = {}
-        if limit.left_s() > 0:
-            minimal = _with_programs(run, options, stored, result, minimized(stored, options, result), limit)
-        elif result.findings():
-            print_stderr("the time has ended: `emmclab crash --again` with the name of a state minimises its finding")
-        tried.append(ExploredRecording(stored, result, minimal))
+        tried.append(ExploredRecording(stored, result))
     return tried
 
 
-def _with_programs(
+def minimized(
+    run: CrashOptions, options: Options, tried: Sequence[ExploredRecording], limit: TimeLimit
+) -> list[ExploredRecording]:
+    """Minimise the findings of explored recordings, and the programs that led to them, while there is time."""
+    smaller = []
+    time_left = TimeLimit(min(run.minimize_s, limit.left_s()))
+    for one in tried:
+        minimal: dict[int, MinimalState] = {}
+        findings = one.exploration.findings()
+        if findings and time_left.left_s() > 0:
+            minimal = _smallest_states(one.log, options, findings, time_left)
+            _add_programs(run, options, one.log, findings, minimal, time_left)
+        if findings and time_left.left_s() <= 0:
+            print_stderr("the time has ended: `emmclab crash --again` with the name of a state minimises its finding")
+        smaller.append(replace(one, minimal=minimal))
+    return smaller
+
+
+def _add_programs(
     run: CrashOptions,
     options: Options,
     stored: StoredLog,
-    exploration: Exploration,
+    findings: Sequence[Finding],
     minimal: dict[int, MinimalState],
     limit: TimeLimit,
-) -> dict[int, MinimalState]:
-    """Minimise the generated programs that led to findings, and add them to `minimal`.
+) -> None:
+    """Add the fewest operations of generated programs that show findings.
 
-    A program is left out if a new recording of it does not show its finding.
+    They are left out if no new recording shows the finding.
     """
-    from emmclab.crash.minimize import minimize_program, program_of
+    from emmclab.crash.minimize import minimize_programs, programs_until
     from emmclab.crash.scratch_folders import scratch
     from emmclab.crash.stored_log import Session
 
     if run.device is None or run.log is not None:
-        return minimal
+        return
     with scratch() as folder, _guest(stored, options) as guest:
         session = Session(folder / "crash")
-        for number, finding in enumerate(exploration.findings()):
-            program = program_of(stored, finding)
-            if number not in minimal or program is None or limit.left_s() <= 0:
+        for number, finding in enumerate(findings):
+            programs = programs_until(stored, finding) if number in minimal and limit.left_s() > 0 else []
+            if not programs:
                 continue
-            print_stderr(f"making a program of {len(program.operations)} operations smaller: {finding.promise}")
-            smallest = minimize_program(
-                program,
+            print_stderr(f"making a program of {len(programs[-1].operations)} operations smaller: {finding.promise}")
+            smallest = minimize_programs(
+                programs,
                 finding,
                 options,
                 lambda workload: _record(run, session, workload, on_message=_quiet),
                 folder,
                 guest,
+                lambda: limit.left_s() > 0,
             )
-            if smallest is None:
-                print_stderr(
-                    "a recording of the program alone does not show this: it depends on earlier programs or on timing"
-                )
+            if smallest:
+                *earlier, last = [[str(step) for step in program.operations] for program in smallest]
+                minimal[number] = {**minimal[number], "program": last, "earlier": earlier}
             else:
-                minimal[number] = {**minimal[number], "program": [str(operation) for operation in smallest.operations]}
-    return minimal
+                print_stderr("no new recording shows this: it depends on timing, or the time was too short")
 
 
 def _guest(stored: StoredLog, options: Options) -> AbstractContextManager[GuestMounts | None]:
@@ -430,14 +461,13 @@ def _explored(stored: StoredLog, options: Options, jobs: int, results: Path, *, 
         raise
 
 
-def minimized(stored: StoredLog, options: Options, exploration: Exploration) -> dict[int, MinimalState]:
-    """Minimise findings; return the smallest crash state for each finding, by its index."""
+def _smallest_states(
+    stored: StoredLog, options: Options, findings: Sequence[Finding], limit: TimeLimit
+) -> dict[int, MinimalState]:
+    """Return the smallest crash state for each finding, by its index."""
     from emmclab.crash.explore import open_run
     from emmclab.crash.minimize import minimize
 
-    findings = exploration.findings()
-    if not findings:
-        return {}
     print_stderr(f"minimising {len(findings)} findings")
     run, _ = open_run(str(stored.log), base=stored.base)
     # Only one finding is minimised for each broken promise. Further findings of the same promise mostly have the same
@@ -446,11 +476,11 @@ def minimized(stored: StoredLog, options: Options, exploration: Exploration) -> 
     minimal = {}
     with Working("minimising findings"), _guest(stored, options) as guest:
         for number, finding in enumerate(findings):
-            if (finding.level, finding.promise) in promises:
+            if (finding.level, finding.promise) in promises or limit.left_s() <= 0:
                 continue
             promises.add((finding.level, finding.promise))
             try:
-                smallest = minimize(run, options, finding, guest)
+                smallest = minimize(run, options, finding, guest, lambda: limit.left_s() > 0)
             except EmmclabError as error:
                 print_stderr(f"{finding.promise} could not be minimised: {error}")
                 continue

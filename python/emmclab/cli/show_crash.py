@@ -36,6 +36,8 @@ _STYLES = {BROKEN: "red", KEPT: "green"}
 
 #: Maximum number of kinds of findings that are listed.
 _MOST_LISTED = 20
+#: Maximum number of paths that are listed with a finding.
+_MOST_PATHS = 6
 
 
 def show_crash(
@@ -195,8 +197,20 @@ def _show_finding(console: Console, kind: Kind, options: Options, results: Path 
     argument = kind.kept.name_of(options, finding.cut, finding.state)
     results_option = "" if results is None else f" --results {shlex.quote(str(results))}"
     print_line(console, f"  {kind.count:,} states{where}; the first: emmclab crash --again {argument}{results_option}")
-    if kind.minimal is not None:
-        print_line(console, f"  {_smallest(kind.minimal)}")
+    for path, expected, found in finding.differs[:_MOST_PATHS]:
+        print_line(console, f"  {path}: expected {expected}; found {found}")
+    if (more := len(finding.differs) - _MOST_PATHS) > 0:
+        print_line(console, f"  {more:,} more paths differ")
+
+
+def show_smallest(console: Console, tried: Sequence[ExploredRecording]) -> None:
+    """Print the smallest crash state and the fewest operations that show each minimised finding."""
+    for kind in kinds(tried):
+        if kind.minimal is None:
+            continue
+        print_line(console, f"{kind.first.level}: {kind.first.promise}: {_smallest(kind.minimal)}")
+        for number, program in enumerate(kind.minimal["earlier"] or (), 1):
+            print_line(console, f"  needs this earlier program {number}: {'; '.join(program)}")
         if kind.minimal["program"]:
             print_line(console, f"  fewest operations that show it: {'; '.join(kind.minimal['program'])}")
 
@@ -210,7 +224,8 @@ def _smallest(state: MinimalState) -> str:
         missing = [command for command in state["missing"] if command["garbled"] == garbled]
         writes = [
             command.get("what")
-            or f"command {command['command']} ({command['sectors']} sectors from {command['sector']} on)"
+            or f"command {command['command']} ({command['sectors']} sectors from {command['sector']} on"
+            f"{': ' * ('meaning' in command)}{command.get('meaning', '')})"
             for command in missing
         ]
         more = f" and {len(writes) - 3} more" if len(writes) > 3 else ""

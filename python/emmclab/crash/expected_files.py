@@ -6,8 +6,9 @@ durable version, so that data of other files is detected.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from emmclab.crash.file_differences import Difference, content_losses, distance, folder_fault, lost, unlike
+from emmclab.crash.file_differences import Difference, content_losses, distance, folder_fault, lost, table, unlike
 from emmclab.crash.independent_names import IndependentNames
 from emmclab.crash.mounted_files import Node
 from emmclab.crash.program_history import Grammar, History, ParsedLines, promises_in
@@ -47,17 +48,19 @@ class CheckPrograms:
         nodes = files.tree(f"/p{history.number}")
         if nodes is None:
             return lost(history, "sync", f"p{history.number}: the folder is gone")
-        if (fault := folder_fault(nodes)) is not None:
-            return lost(history, "consistent", fault)
         promises = promises_in(lines[0])
-        if promises.names == "in_order":
-            broken = _judge_in_order(history, nodes, promises)
-        else:
-            self._names = self._names or IndependentNames(history, promises)
-            broken = self._names.judge(nodes)
+        broken = self._broken(history, nodes, promises)
         if broken is None and isinstance(files, ReadFiles) and files.unusable:
             return lost(history, "usable", files.unusable)
-        return broken
+        return None if broken is None else replace(broken, differs=table(history, nodes, promises))
+
+    def _broken(self, history: History, nodes: Mapping[str, Node], promises: Promises) -> Lost | None:
+        if (fault := folder_fault(nodes)) is not None:
+            return lost(history, "consistent", fault)
+        if promises.names == "in_order":
+            return _judge_in_order(history, nodes, promises)
+        self._names = self._names or IndependentNames(history, promises)
+        return self._names.judge(nodes)
 
     def _after(self, lines: Sequence[str]) -> History | None:
         if self._running[0] != len(lines):

@@ -491,6 +491,7 @@ def _finding(state: ExploredState, lost: Lost) -> Finding:
         at_ns=state.at_ns,
         acknowledged=state.acknowledged,
         documented=lost.documented,
+        differs=[list(row) for row in lost.differs],
     )
 
 

@@ -1,10 +1,11 @@
 """Differences of a file on a disk from its model: name, kind, attributes, names of the same file, and contents."""
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from emmclab.crash.file_tree import PathTarget
-from emmclab.crash.mounted_files import Node
+from emmclab.crash.file_tree import PathTarget, Version
+from emmclab.crash.mounted_files import Node, Status
 from emmclab.crash.program_history import History
 from emmclab.crash.promises import Lost, Promises
 
@@ -75,10 +76,7 @@ def content_losses(
         inode = history.tree.inodes[target.inode]
         versions = inode.versions
         durable = history.durable.get(target.inode, -1)
-        older = [version for version in versions if version.index <= durable]
-        allowed = [older[-1] if older else versions[0]]
-        allowed += [version for version in versions if version.index > durable]
-        allowed += [version for shift in inode.shifts if shift.index > durable for version in shift.versions]
+        allowed = _allowed(history, target.inode)
         broken = _unlike_all(node.data, [version.data for version in allowed])
         for index, begin, end in history.parts.get(target.inode, ()) if broken is None else ():
             if index > durable and broken is None:
@@ -88,11 +86,9 @@ def content_losses(
                 if (part := _unlike_all(node.data[begin:end].ljust(end - begin, b"\0"), parts)) is not None:
                     broken = part[0], f"from byte {begin:,} on: {part[1]}"
         least = min(version.allocated for version in allowed)
-        if broken is None and promises.permissions and node.status is not None and node.status.sectors * 512 < least:
-            broken = (
-                "fsync",
-                f"{node.status.sectors * 512:,} bytes are allocated, of which fallocate reserved {least:,}",
-            )
+        space = least if node.status is None else node.status.sectors * 512
+        if broken is None and promises.permissions and space < least:
+            broken = "fsync", f"{space:,} bytes of space, though fallocate reserved {least:,}"
         if broken is not None:
             promise, reason = broken
             loss = lost(history, promise, f"{path}: {reason}")
@@ -101,6 +97,84 @@ def content_losses(
             old = [version for version in versions if version.index <= target.replaced]
             if old and old[-1].data and all(version.data for version in versions[versions.index(old[-1]) :]):
                 yield lost(history, "replace_by_rename", f"{path}: empty, though it replaced a file with data")
+
+
+def _allowed(history: History, number: int) -> list[Version]:
+    """Return the contents that a file may have, the durable ones first."""
+    inode, durable = history.tree.inodes[number], history.durable.get(number, -1)
+    older = [version for version in inode.versions if version.index <= durable]
+    return [
+        older[-1] if older else inode.versions[0],
+        *(version for version in inode.versions if version.index > durable),
+        *(version for shift in inode.shifts if shift.index > durable for version in shift.versions),
+    ]
+
+
+#: What stands in a table for a path that does not exist.
+_NOTHING = "nothing"
+
+
+def table(history: History, nodes: Mapping[str, Node], promises: Promises) -> list[tuple[str, str, str]]:
+    """Return the paths that differ from the nearest state that a cut may leave: path, what is expected, what was found.
+
+    Where each name is old or new by itself, paths that are as in any such state are left out.
+    """
+    states = []
+    for state in reversed(history.states[history.least :]):
+        pairs = ((path, *_both(history, state.get(path), nodes.get(path), promises)) for path in {*state, *nodes})
+        states.append({path: (expected, found) for path, expected, found in pairs})
+    odd = [sorted(path for path, (expected, found) in state.items() if expected != found) for state in states]
+
+    def distance_of(place: int) -> tuple[int, int]:
+        return sum(_NOTHING in states[place][path] for path in odd[place]), len(odd[place])
+
+    nearest = min(range(len(odd)), key=distance_of)
+    paths = odd[nearest]
+    if promises.names == "each":
+        paths = [path for path in paths if all(path in some for some in odd)] or paths
+    return [(path, *states[nearest][path]) for path in paths]
+
+
+def _both(history: History, target: PathTarget | None, node: Node | None, promises: Promises) -> tuple[str, str]:
+    """Describe what a path has to be, and what it is; equal texts if the path is as it may be."""
+    is_timed = target is not None and target.modified is not None
+    found = _NOTHING
+    if node is not None:
+        found = _described(node, promises, is_timed=is_timed)
+    if target is None:
+        return _NOTHING, found
+    versions = _allowed(history, target.inode) if target.kind == "file" else []
+    possible = [version.data for version in versions] or [target.target.encode()]
+    is_fine = node is not None and _unlike_all(node.data, possible) is None
+    data = node.data if node is not None and is_fine else possible[-1]
+    attributes = {f"user.{name}": value for name, value in target.attributes.items()}
+    links = target.links if target.kind != "folder" or node is None else node.links
+    status = None
+    if node is None or node.status is not None:
+        status = Status(*target.status, target.modified or 0, 0)
+    like = Node(target.kind, 0, links, data, attributes, status)
+    expected = _described(like, promises, is_timed=is_timed)
+    least = min((version.allocated for version in versions), default=0)
+    space = least if node is None or node.status is None else node.status.sectors * 512
+    if promises.permissions and space < least:
+        expected, found = f"{expected}, at least {least:,} bytes of space", f"{found}, {space:,} bytes of space"
+    return expected, found
+
+
+def _described(node: Node, promises: Promises, *, is_timed: bool) -> str:
+    parts = [node.kind]
+    if node.kind == "file":
+        parts.append(f"{len(node.data):,} bytes, SHA-256 {hashlib.sha256(node.data).hexdigest()[:8]}")
+    elif node.kind == "link":
+        parts.append(f"to {node.data.decode(errors='replace')}")
+    if node.kind != "folder" and node.links != 1:
+        parts.append(f"{node.links} names")
+    if promises.permissions and node.status is not None:
+        parts.append(_owned(*node.status[:3]))
+    if is_timed and promises.permissions and node.status is not None:
+        parts.append(f"changed at {node.status.modified} s")
+    named = sorted((name, value) for name, value in node.attributes.items() if name.startswith("user."))
+    return ", ".join([*parts, *(f"{name} of {len(value)} bytes {value[:4].hex()}..." for name, value in named)])
 
 
 def _unlike_all(data: bytes, versions: Sequence[bytes]) -> tuple[str, str] | None:

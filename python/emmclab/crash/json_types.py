@@ -62,6 +62,8 @@ class MissingWrite(TypedDict):
     garbled: bool
     #: For a recording of file operations, the operation in words.
     what: NotRequired[str]
+    #: What the write contains, if ext4 is on the device: inode table, commit block of a transaction, ...
+    meaning: NotRequired[str]
 
 
 class MinimalState(TypedDict):
@@ -78,6 +80,16 @@ class MinimalState(TypedDict):
     tries: int
     #: For a generated program: the fewest operations that show the finding if they are recorded alone.
     program: list[str]
+    #: Earlier programs that have to run before; None if no new recording shows the finding, or if it was not tried.
+    earlier: list[list[str]] | None
+
+
+class PathDifference(TypedDict):
+    """A path that differs from the nearest state that a cut may leave."""
+
+    path: str
+    expected: str
+    found: str
 
 
 class FindingFields(TypedDict):
@@ -98,6 +110,8 @@ class FindingFields(TypedDict):
     #: Number of recordings that show the finding; only present if there are several recordings.
     recordings: NotRequired[int]
     minimal: NotRequired[MinimalState]
+    #: For a generated program: the paths of its folder that are not as they may be.
+    differs: NotRequired[list[PathDifference]]
 
 
 class ControlOutcome(TypedDict):

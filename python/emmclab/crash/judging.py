@@ -307,7 +307,8 @@ class Judge:
         if broken is None:
             return lost
         _, rule, transaction, detail = broken
-        return Lost(rule, "journal", f"transaction {transaction}: {detail}; with it, {lost.detail}")
+        detail = f"transaction {transaction}: {detail}; with it, {lost.detail}"
+        return Lost(rule, "journal", detail, differs=lost.differs)
 
     def judged(self, state: ExploredState) -> Lost | None:
         """Return the promise that a crash state breaks, without a search for its cause (journal rule or torn block)."""
@@ -331,7 +332,7 @@ class Judge:
 
     def _torn(self, lost: Lost) -> str | None:
         """Return the documented weakness of ext4 that explains why a disk is not recovered; `None` if none does."""
-        if self._recovery == "process" or lost.level != "filesystem" or not _is_ext4(self._run):
+        if self._recovery == "process" or lost.level != "filesystem" or not is_ext4(self._run):
             return _TORN.get(lost.promise)
         try:
             problem, *_ = self._explorer.recover([])
@@ -514,7 +515,7 @@ def workload_begin(run: _core.CrashRun | FileRun) -> int:
 
 
 @lru_cache(maxsize=1)
-def _is_ext4(run: _core.CrashRun | FileRun) -> bool:
+def is_ext4(run: _core.CrashRun | FileRun) -> bool:
     """Return whether the disk contains an ext4 file system before the workload."""
     if isinstance(run, FileRun):
         return False

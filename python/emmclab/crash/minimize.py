@@ -11,7 +11,7 @@ from emmclab.crash.explore import Explorer, Options, Run, explorer_of, judge_of,
 from emmclab.crash.file_states import FileRun
 from emmclab.crash.guest.machine import GuestMounts
 from emmclab.crash.json_types import MinimalState, MissingWrite
-from emmclab.crash.judging import Judge
+from emmclab.crash.judging import Judge, is_ext4
 from emmclab.crash.programs import Program
 from emmclab.crash.promises import COMMANDS, Finding, kind_of
 from emmclab.crash.recording import MOUNTED, Workload
@@ -62,8 +62,17 @@ class Search:
         return None, judged
 
 
-def minimize(run: Run, options: Options, finding: Finding, guest: GuestMounts | None) -> MinimalState | None:
-    """Find the smallest crash state that shows a finding; `None` if the recorded commands alone show it."""
+def minimize(
+    run: Run,
+    options: Options,
+    finding: Finding,
+    guest: GuestMounts | None,
+    may_continue: Callable[[], bool] = lambda: True,
+) -> MinimalState | None:
+    """Find the smallest crash state that shows a finding; `None` if the recorded commands alone show it.
+
+    `may_continue` returns false when the time for this is over.
+    """
     if finding.way == COMMANDS:
         return None
     search = Search(run, options, finding, guest)
@@ -71,7 +80,7 @@ def minimize(run: Run, options: Options, finding: Finding, guest: GuestMounts | 
     cut, number, detail = finding.cut, finding.state, finding.detail
     low = max(run.after_mark(MOUNTED), cut - _BEFORE)
     # A broken promise usually stays broken for some time, so bisection finds the first moment at which it is broken.
-    while low < cut and tries < _MOST_TRIES:
+    while low < cut and tries < _MOST_TRIES and may_continue():
         middle = (low + cut) // 2
         match, judged = search.first(search.explorer(middle, None), _MOST_TRIES - tries)
         tries += judged
@@ -80,10 +89,39 @@ def minimize(run: Run, options: Options, finding: Finding, guest: GuestMounts | 
         else:
             state, detail = match
             cut, number = middle, state.number
-    return _fewest(search, replace(finding, cut=cut, state=number, detail=detail), tries)
+    smallest = _fewest(search, replace(finding, cut=cut, state=number, detail=detail), tries, may_continue)
+    _add_meanings(run, smallest)
+    return smallest
 
 
-def _fewest(search: Search, finding: Finding, tries: int) -> MinimalState:
+#: Roles of blocks in ext4, in the words of its documentation.
+_ROLES = {
+    **{"data": "data of files", "group_descriptors": "descriptors of block groups", "block_bitmap": "block bitmap"},
+    **{"inode_bitmap": "inode bitmap", "inode_table": "inode table", "metadata": "extents or attributes"},
+    **{"journal_superblock": "superblock of the journal", "descriptor": "descriptor block", "logged": "logged block"},
+    **{"revoke": "revoke block", "commit": "commit block", "fast_commit": "fast commit"},
+}
+
+
+def _add_meanings(run: Run, state: MinimalState) -> None:
+    """Add to each missing write what it contains, if the disk has an ext4 that is not below a layer."""
+    if not state["missing"] or isinstance(run, FileRun) or not is_ext4(run):
+        return
+    meanings = dict(run.meanings([write["command"] for write in state["missing"]]))
+    first = {number: sector for number, _, sector, *_ in run.commands(0, state["cut"] + 1)}
+    for write in state["missing"]:
+        at, parts = first[write["command"]], []
+        for role, sectors, transaction, home in meanings.get(write["command"], ()):
+            if at < write["sector"] + write["sectors"] and write["sector"] < at + sectors:
+                text = _ROLES.get(role, role)
+                text += f" of sector {home}" if role == "logged" and home is not None else ""
+                parts.append(text + (f", transaction {transaction}" if transaction is not None else ""))
+            at += sectors
+        if parts:
+            write["meaning"] = "; ".join(dict.fromkeys(parts))
+
+
+def _fewest(search: Search, finding: Finding, tries: int, may_continue: Callable[[], bool]) -> MinimalState:
     """Find the fewest missing writes that show the finding (delta debugging, Zeller and Hildebrandt 2002)."""
     explorer = search.explorer(finding.cut, finding.state)
     fields = explorer.next_state()
@@ -99,7 +137,8 @@ def _fewest(search: Search, finding: Finding, tries: int) -> MinimalState:
             explorer.keep_omitted(places)
             return search.shows(judge, state) is not None
 
-        places = fewest(list(range(len(writes))), shows, lambda: tries < _MOST_TRIES) if writes else []
+        every = list(range(len(writes)))
+        places = fewest(every, shows, lambda: tries < _MOST_TRIES and may_continue()) if writes else []
     return _minimal(search, finding, [writes[place] for place in places], len(writes), tries)
 
 
@@ -119,6 +158,7 @@ def _minimal(
         "before": before,
         "tries": tries,
         "program": [],
+        "earlier": None,
     }
 
 
@@ -149,62 +189,76 @@ _MOST_RECORDINGS = 40
 _CUTS, _STATES = 200, 2_000
 
 
-def program_of(log: StoredLog, finding: Finding) -> Program | None:
-    """Return the generated program that led to a finding; `None` if there is no such program.
+def programs_until(log: StoredLog, finding: Finding) -> list[Program]:
+    """Return the generated programs that ran until a finding, the last of which led to it; empty if there are none.
 
-    A broken promise of a device, layer or journal does not depend on the program, so the result is `None`.
+    A broken promise of a device, layer or journal does not depend on the program, so the result is empty.
     """
     workload = log.made.get("workload")
     if not workload or finding.level != "filesystem" or finding.way == COMMANDS:
-        return None
+        return []
     if not generated_programs.is_programs(workload["name"]):
-        return None
+        return []
     run, _ = open_run(str(log.log), base=log.base)
     begins = [line for line in run.acknowledgements()[: finding.acknowledged] if line.startswith("begin ")]
     if not begins:
-        return None
-    return generated_programs.load(workload["name"], workload["seed"])[int(begins[-1].split()[1])]
+        return []
+    return generated_programs.load(workload["name"], workload["seed"])[: int(begins[-1].split()[1]) + 1]
 
 
-def minimize_program(
-    program: Program,
+def minimize_programs(
+    programs: Sequence[Program],
     finding: Finding,
     options: Options,
     record: Callable[[Workload], StoredLog],
     folder: Path,
     guest: GuestMounts | None,
-) -> Program | None:
-    """Return the smallest program that shows a finding; `None` if the program alone does not show it.
+    may_continue: Callable[[], bool] = lambda: True,
+) -> list[Program]:
+    """Return the fewest programs with the fewest operations that show a finding; empty if no recording shows it.
 
     Args:
-        program: the program that led to the finding.
-        finding: the finding. A smaller program must break the same durability promise at the same level of the storage
+        programs: the programs that ran until the finding. If the last one alone does not show it, some of the earlier
+            ones are kept.
+        finding: the finding. Smaller programs must break the same durability promise at the same level of the storage
             stack.
         options: options of the exploration with the finding.
         record: function that runs a workload and records it, with the options of the original recording.
         folder: folder for the files of smaller programs.
         guest: guest that mounts the crash states; `None` if this machine mounts them.
+        may_continue: returns false when the time for this is over.
     """
     options = replace(options, cuts=min(options.cuts, _CUTS), share=(0, 1), only=None)
     tries = 0
 
-    def shows(places: list[int]) -> bool:
+    def shows(some: Sequence[Program]) -> bool:
         nonlocal tries
         tries += 1
-        reduced = Program(program.name, tuple(program.operations[place] for place in places))
         path = folder / f"reduced{generated_programs.ENDING}"
-        path.write_text(f"{reduced}\n", encoding="utf-8")
+        path.write_text("".join(f"{program}\n" for program in some), encoding="utf-8")
         try:
             return _shows(record(Workload(str(path))), options, finding, guest)
         except EmmclabError:
             # A reduced program that cannot be recorded or judged does not show the finding.
             return False
 
-    places_of_all = list(range(len(program.operations)))
-    if not shows(places_of_all):
-        return None
-    places = fewest(places_of_all, shows, lambda: tries < _MOST_RECORDINGS)
-    return Program(program.name, tuple(program.operations[place] for place in places))
+    def is_time() -> bool:
+        return tries < _MOST_RECORDINGS and may_continue()
+
+    last, count = programs[-1], 0
+    while not shows(programs[-1 - count :]):
+        if count == len(programs) - 1 or not is_time():
+            return []
+        count = min(max(1, 2 * count), len(programs) - 1)
+    earlier = [*programs[-1 - count : -1]]
+    places = fewest([*range(count)], lambda some: shows([*(earlier[place] for place in some), last]), is_time)
+    earlier = [earlier[place] for place in places]
+
+    def part(places: list[int]) -> Program:
+        return Program(last.name, tuple(last.operations[place] for place in places))
+
+    places = fewest([*range(len(last.operations))], lambda some: shows([*earlier, part(some)]), is_time)
+    return [*earlier, part(places)]
 
 
 def _shows(log: StoredLog, options: Options, finding: Finding, guest: GuestMounts | None) -> bool:

@@ -71,6 +71,9 @@ class Lost:
     documented: str | None = None
     #: Whether the check of the files detected the loss. Otherwise, the recovery detected it.
     by_check: bool = False
+    #: For generated programs: paths that differ from the nearest state that a cut may leave, each with what is expected
+    #: there, and what was found.
+    differs: Sequence[Sequence[str]] = ()
 
 
 class Files(Protocol):
@@ -207,6 +210,7 @@ class Finding:
     acknowledged: int
     documented: str | None = None
     count: int = 1
+    differs: Sequence[Sequence[str]] = ()
 
     @property
     def kind(self) -> Kind:

@@ -280,7 +280,7 @@ ORDERED = "data=ordered"
 #: Names of all marks; needed because marks in a log of dm-log-writes look like lines of the workload.
 MARKS = frozenset({MOUNTED, WRITTEN_BACK, ORDERED})
 #: Options of mkfs: blocks of 4 KiB, a small journal that wraps, and no lazy initialisation.
-_MKFS = {"ext4": ("-b", "4096", "-J", "size=4", "-N", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0")}
+MKFS = {"ext4": ("-b", "4096", "-J", "size=4", "-N", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0")}
 
 #: False promises of the simulated device (`cache.lies`) that have no effect on a file system on a loop device, with the
 #: reason.
@@ -479,7 +479,7 @@ def record_run(
             second=values["second"],
             loop=True,
             mkfs=file_system,
-            mkfs_options=[*_MKFS.get(file_system, ()), *values["mkfs_options"]],
+            mkfs_options=[*MKFS.get(file_system, ()), *values["mkfs_options"]],
             overwrite=True,
             mount=None if guest is not None else mount,
             mount_options=mount_options,

@@ -109,6 +109,10 @@ def finding_fields(
         "at_ns": finding.at_ns,
         "acknowledged": finding.acknowledged,
     }
+    if finding.differs:
+        fields["differs"] = [
+            {"path": path, "expected": expected, "found": found} for path, expected, found in finding.differs
+        ]
     if finding.documented:
         fields["documented"] = finding.documented
     if least is not None:

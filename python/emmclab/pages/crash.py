@@ -365,7 +365,7 @@ class _ShownFinding(FindingFields):
 
     `meaning` and `shown_in` are texts, and `command` reproduces the crash state. `smallest` is the smallest crash state
     that shows the finding. `listed` and `listed_table` contain its first missing writes. `unlisted` is the number of
-    its other missing writes.
+    its other missing writes. `differs_table` contains the paths that are not as expected.
     """
 
     meaning: str
@@ -375,6 +375,7 @@ class _ShownFinding(FindingFields):
     listed: list[MissingWrite]
     listed_table: TextTable
     unlisted: int
+    differs_table: TextTable | None
 
 
 def _finding_content(summary: CrashSummary, finding: FindingFields, results: Path | None) -> _ShownFinding:
@@ -393,7 +394,7 @@ def _finding_content(summary: CrashSummary, finding: FindingFields, results: Pat
         "listed": missing[:_MOST_LISTED],
         "listed_table": TextTable(
             "Missing writes",
-            ["Missing command", "Arrival, ms", "First sector", "Sectors", "Contains"],
+            ["Missing command", "Arrival, ms", "First sector", "Sectors", "Contains", "Meaning"],
             [
                 [
                     str(write["command"]),
@@ -401,11 +402,19 @@ def _finding_content(summary: CrashSummary, finding: FindingFields, results: Pat
                     f"{write['sector']:,}",
                     f"{write['sectors']:,}",
                     "garbage" if write["garbled"] else "the previous data",
+                    write.get("meaning", "unknown"),
                 ]
                 for write in missing[:_MOST_LISTED]
             ],
         ),
         "unlisted": len(missing[_MOST_LISTED:]),
+        "differs_table": TextTable(
+            "Expected and found",
+            ["Path", "Expected in the nearest state that a cut may leave", "Found"],
+            [[row["path"], row["expected"], row["found"]] for row in finding["differs"]],
+        )
+        if "differs" in finding
+        else None,
     }
 
 
