@@ -17,16 +17,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import assert_refused, emmclab, emmclab_json, emmclab_ok
+from emmclab.cli import crash_batches
+from emmclab.cli.crash_batches import explored_in_batches
+from emmclab.cli.crash_run import CrashOptions, TimeLimit, checked_options
 from emmclab.crash import Workload, generated_programs, programs, record_run
 from emmclab.crash.expected_files import CheckPrograms
 from emmclab.crash.explore import Options, open_run
 from emmclab.crash.file_tree import RefusedError, Tree
 from emmclab.crash.generated_programs import known_bug_names, known_bugs, known_programs, load
+from emmclab.crash.json_types import BatchesSummary
 from emmclab.crash.minimize import minimize_programs
 from emmclab.crash.mounted_files import Mounted, Node, Status, UnreadableError
 from emmclab.crash.programs import Operation, Program, ProgramError, operation, parse, perform, written_bytes
 from emmclab.crash.promises import Finding, ReadFiles
+from emmclab.crash.recording import RECORDING_OPTIONS
 from emmclab.crash.stored_log import acknowledged_at, commands_before
+from emmclab.runtime.option import complete
 
 MOUNT = "mount ext4 rw,relatime"
 #: Status of a new file.
@@ -560,6 +566,29 @@ def test_a_finding_is_printed_first_and_bundled_so_that_a_script_shows_it(tmp_pa
     assert {path.name for path in folder.iterdir()} == {"report.txt", "show.sh", "state.img.gz"}
     unlimited = emmclab_ok("crash", "--device", "emmc51-cache", *words[:-2], "--minimize-for", "0s", status=4)
     assert "smallest" not in unlimited.stdout
+
+
+@root
+def test_a_whole_space_is_explored_in_batches_and_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crash_batches, "_BATCH", 6)
+    monkeypatch.setattr(crash_batches, "_PILOTS", (1, 2))
+    monkeypatch.setattr(generated_programs, "whole", lambda _length: 15)
+    recording = complete(RECORDING_OPTIONS, {}, "a recording")
+    given = {"workload": Workload("ace:2"), "options": Options(cuts=30), "results": tmp_path, "jobs": 2}
+    run = CrashOptions(device="emmc51-cache", recording=recording, **given)  # type: ignore[arg-type]
+
+    def explored() -> tuple[BatchesSummary, set[float]]:
+        summary, broken = explored_in_batches(run, checked_options(run), TimeLimit(None))
+        assert broken == []
+        return summary, {path.stat().st_mtime for path in tmp_path.glob("crash/batches-*/*.json")}
+
+    first, times = explored()
+    assert (first["batches"], first["batches_in_all"], len(times)) == (3, 3, 3)
+    assert first["programs"] == first["cut_after_last_sync"] == 14 and first["states"] >= 30
+    assert [path.name.partition("-")[0] for path in tmp_path.glob("crash/*")] == ["batches"], "no log is kept"
+    next(tmp_path.glob("crash/batches-*/0-5.json")).unlink()
+    second, more = explored()
+    assert len(times & more) == 2 and (second["batches"], second["programs"]) == (3, 14)
 
 
 @root

@@ -77,7 +77,8 @@ EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
     "run": tuple(itertools.combinations(("--shard", "--cell", "--estimate", "--fresh"), 2)),
     "query": (("--study", "--trace"), ("--csv", "--json")),
     "crash": (
-        *(("--against", other) for other in ("--save-log", "--save-dm-log", "--html", "--junit", "--sarif", "--for")),
+        *(("--against", other) for other in ("--save-log", "--save-dm-log", "--html", "--junit", "--sarif")),
+        *(("--against", other) for other in ("--bundle", "--for")),
         *(("--log", other) for other in _OF_RECORDING),
         *(("--model", other) for other in (*_OF_DEVICE, "--guest", "--recovery", "--recovery-cuts", "--repeat")),
         ("--model", "--save-dm-log"),
@@ -87,7 +88,7 @@ EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
 ALONE: dict[str, _Others] = {
     "explain": dict.fromkeys(("--glossary", "--health", "--read-health"), ("--json",)),
     "serve": {"--recover-only": ("--layer", "--set", "--capacity", "--device2", "--image", "--image2")},
-    "crash": {"--again": ("--save-image", "--results", "--html", "--json")},
+    "crash": {"--again": ("--save-image", "--results", "--html", "--json", "--bundle", "--minimize-for")},
 }
 
 

@@ -11,7 +11,17 @@ import typer
 
 from emmclab.cli.command import command
 from emmclab.cli.console import in_a_folder, print_json, print_stderr, stdout
-from emmclab.cli.crash_run import LOGS_PANEL, CrashOptions, TimeLimit, explored, minimized, recorded, results_folder
+from emmclab.cli.crash_batches import WHOLE, explored_in_batches
+from emmclab.cli.crash_run import (
+    LOGS_PANEL,
+    CrashOptions,
+    TimeLimit,
+    checked_options,
+    explored,
+    minimized,
+    recorded,
+    results_folder,
+)
 from emmclab.cli.options import AsJson, argument, option
 from emmclab.crash.recording import RUN_PANEL
 from emmclab.errors import ConfigError
@@ -123,6 +133,8 @@ def crash(
     if against is not None:
         _compare(run, run.changed(context, against), as_json)
     limit = TimeLimit(run.options.time_s)
+    if run.workload.name == WHOLE and run.device is not None and run.log is None and run.repeat == 1:
+        _explore_batches(run, limit, reports)
     options, recordings = recorded(run, limit)
     for path, write in ((save_log, _copy), (save_dm_log, _copy_dm)):
         for number, stored in enumerate(recordings, 1):
@@ -183,6 +195,24 @@ def _end(
 
         print_json(as_json_of(tried, options))
     raise typer.Exit(_status(tried, options))
+
+
+def _explore_batches(run: CrashOptions, limit: TimeLimit, wanted: _Reports) -> NoReturn:
+    """Explore all programs of a workload in batches, and print what was covered, and the findings."""
+    from emmclab.cli.show_crash import show_batches
+    from emmclab.crash.summary import finding_fields, kinds
+
+    options = checked_options(run)
+    summary, tried = explored_in_batches(run, options, limit)
+    if not wanted.as_json:
+        show_batches(stdout(), summary)
+    smaller = _shown(run, options, tried, limit, as_json=wanted.as_json) if tried else []
+    if tried:
+        _write_reports(smaller, options, wanted, run.results)
+    if wanted.as_json:
+        found = [finding_fields(kind.kept, options, kind.first, kind.minimal) for kind in kinds(smaller)]
+        print_json({**summary, "findings": found})
+    raise typer.Exit(_status(smaller, options) if tried else UNTESTED if summary["doubts"] else 0)
 
 
 def _shown(

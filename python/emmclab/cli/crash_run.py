@@ -53,8 +53,10 @@ _RECORDING = 0.5
 
 
 def minimizing_time(text: str | float) -> float:
-    """Parse the value of `--minimize-for`, in seconds."""
-    return parse_duration(text, "minimize-for") if isinstance(text, str) else text
+    """Return the value of `--minimize-for` in seconds."""
+    if isinstance(text, float):
+        return text
+    return 0.0 if text in ("0", "0s") else parse_duration(text, "minimize-for")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,15 +194,13 @@ class TimeLimit:
         return self._seconds * share - (time.monotonic() - self._begin)
 
 
-def recorded(run: CrashOptions, limit: TimeLimit) -> tuple[Options, list[StoredLog]]:
-    """Record the workload, or load an existing log; return the options of the exploration, and the recordings."""
+def checked_options(run: CrashOptions) -> Options:
+    """Return the options of the exploration with their defaults; reject impossible options before anything runs."""
     from emmclab.crash.explore import no_ext4
-    from emmclab.crash.stored_log import Session
     from emmclab.crash.verdict_inputs import command_of
 
-    session = Session(run.results / "crash")
-    options, workload = run.options, replace(run.workload, seed=run.options.seed)
-    check = _check_named(options.check, workload.name or None)
+    options = run.options
+    check = _check_named(options.check, run.workload.name or None)
     in_process = options.model is not None or (command_of(check) is None and options.guest is None)
     options = replace(
         options,
@@ -209,20 +209,33 @@ def recorded(run: CrashOptions, limit: TimeLimit) -> tuple[Options, list[StoredL
         guest=None if options.guest is None else str(Path(options.guest).absolute()),
     )
     if run.log is not None:
-        return options, [_load_log(session, options, run.log, run.base, run.repeat)]
+        return options
     if run.device is None and options.model is None:
         hint = "give a device, for example --device emmc51-cache, or a model of a file system: --model ext4"
         raise ConfigError("no device is given", field="device", hint=hint)
     # Check the name of the workload first. Otherwise, an unknown workload would cause an error about a missing check.
-    workload.require()
+    run.workload.require()
     options.require()
     if options.model is not None:
-        return options, _record_files(run, session, workload)
+        return options
     if options.guest is not None:
         _require_guest(options.guest, run)
     file_system = run.recording["file_system"]
     if file_system != "ext4" and options.recovery != "mount":
         raise no_ext4(options.recovery, f"the requested file system is {file_system}")
+    return options
+
+
+def recorded(run: CrashOptions, limit: TimeLimit) -> tuple[Options, list[StoredLog]]:
+    """Record the workload, or load an existing log; return the options of the exploration, and the recordings."""
+    from emmclab.crash.stored_log import Session
+
+    session, options = Session(run.results / "crash"), checked_options(run)
+    workload = replace(run.workload, seed=options.seed)
+    if run.log is not None:
+        return options, [_load_log(session, options, run.log, run.base, run.repeat)]
+    if options.model is not None:
+        return options, _record_files(run, session, workload)
     recordings: list[StoredLog] = []
     for number in range(run.repeat):
         left = limit.left_s(_RECORDING)
@@ -230,7 +243,7 @@ def recorded(run: CrashOptions, limit: TimeLimit) -> tuple[Options, list[StoredL
             print_stderr(f"the time allowed {len(recordings)} of {run.repeat} recordings")
             break
         limited = replace(workload, thinks=number, timeout_s=min(workload.timeout_s, max(left, 1.0)))
-        recordings.append(_record(run, session, limited, lambda disk: _require_in_process(disk, options)))
+        recordings.append(record_workload(run, session, limited, lambda disk: _require_in_process(disk, options)))
     return options, recordings
 
 
@@ -265,7 +278,7 @@ def _require_guest(guest: str, run: CrashOptions) -> None:
     machine.require(guest, run.recording["file_system"])
 
 
-def _record(
+def record_workload(
     run: CrashOptions,
     session: Session,
     workload: Workload,
@@ -357,7 +370,7 @@ def _add_programs(
                 programs,
                 finding,
                 options,
-                lambda workload: _record(run, session, workload, on_message=_quiet),
+                lambda workload: record_workload(run, session, workload, on_message=_quiet),
                 folder,
                 guest,
                 lambda: limit.left_s() > 0,

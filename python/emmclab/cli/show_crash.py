@@ -8,7 +8,7 @@ from rich.console import Console
 
 from emmclab.cli.tables import print_line
 from emmclab.crash.explore import Exploration, Options
-from emmclab.crash.json_types import MinimalState
+from emmclab.crash.json_types import BatchesSummary, MinimalState
 from emmclab.crash.promises import COMMANDS
 from emmclab.crash.stored_log import StoredLog
 from emmclab.crash.summary import (
@@ -201,6 +201,19 @@ def _show_finding(console: Console, kind: Kind, options: Options, results: Path 
         print_line(console, f"  {path}: expected {expected}; found {found}")
     if (more := len(finding.differs) - _MOST_PATHS) > 0:
         print_line(console, f"  {more:,} more paths differ")
+
+
+def show_batches(console: Console, covered: BatchesSummary) -> None:
+    """Print what was covered of a workload that is explored in batches."""
+    done, total = covered["batches"], covered["batches_in_all"]
+    print_line(
+        console,
+        f"{covered['workload']}: {done:,} of {total:,} batches were explored: {covered['programs']:,} programs with a "
+        f"sync, {covered['cut_after_last_sync']:,} of them cut after their last one, {covered['cuts']:,} cuts, "
+        f"{covered['states']:,} states" + ("" if done == total else "; the same command continues"),
+    )
+    for doubt in covered["doubts"]:
+        print_line(console, f"caution: {doubt}", "yellow")
 
 
 def show_smallest(console: Console, tried: Sequence[ExploredRecording]) -> None:

@@ -167,6 +167,24 @@ class CrashSummary(TypedDict):
     recordings: NotRequired[int]
 
 
+class BatchesSummary(TypedDict):
+    """What was covered of a workload that is explored in batches."""
+
+    workload: str
+    #: Number of explored batches, and of all.
+    batches: int
+    batches_in_all: int
+    #: Number of programs with a sync, and of those that were cut after their last one.
+    programs: int
+    cut_after_last_sync: int
+    cuts: int
+    states: int
+    #: Reasons why not everything was tested in some batches.
+    doubts: list[str]
+    #: All findings; those of no batch are left out.
+    findings: NotRequired[list[FindingFields]]
+
+
 class AllRecordings(TypedDict):
     """All findings of several recordings of one workload."""
 
