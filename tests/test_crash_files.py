@@ -249,6 +249,20 @@ def test_a_fault_in_memory_ends_a_careful_engine_and_finds_a_careless_one(fault:
     assert outcome.verdict == "broken" and all(name.startswith(fault) for name in outcome.faults)
 
 
+def test_flipped_bits_are_counted_and_are_no_finding(files: Runs) -> None:
+    outcome = explore_files(log_engine, rows_of, options=Options(flips=50))
+    assert (outcome.verdict, outcome.unnoticed) == ("kept", 0)
+    outcome = explore_files(
+        log_engine, lambda found, lines: None if found or not lines else "gone", options=Options(flips=50)
+    )
+    assert outcome.unnoticed == 50
+    result = files("--model", "ext4", "--flips", "30", *writer(files.folder))
+    (found,) = result["documented"]
+    assert result["verdict"] == "documented" and found["promise"] == "flip" and 0 < found["states"] < 30
+    again = files("--again", found["again"])
+    assert [one["detail"] for one in again["documented"]] == [found["detail"]]
+
+
 def model_states(run: FileRun, model: str, options: Options) -> set[tuple[tuple[str, bytes], ...]]:
     from emmclab.crash.file_states import FileExplorer
 

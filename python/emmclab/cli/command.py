@@ -46,7 +46,11 @@ NEEDS: dict[str, _Others] = {
         "--mount-options": ("--mount",),
         "--image2": ("--device2",),
     },
-    "crash": {"--base": ("--log",), "--save-image": ("--again",), "--faults": ("--model",), "--remade": ("--model",)},
+    "crash": {
+        "--base": ("--log",),
+        "--save-image": ("--again",),
+        **dict.fromkeys(("--faults", "--flips", "--remade"), ("--model",)),
+    },
 }
 _STATES_BEFORE = (("--used", "--precondition"),)
 _MACHINES = (("--ssh", "--adb"), ("--ssh", "--serial"))

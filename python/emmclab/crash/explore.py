@@ -95,6 +95,8 @@ class CoreOptions(TypedDict):
     lines: NotRequired[CutLines]
     #: Model of a file system, for a recording of file operations.
     model: NotRequired[str]
+    #: Number of states with a flipped bit.
+    flips: NotRequired[int]
     #: Whether each pass over the log tries twice as many power cuts as the one before, the most important ones first.
     in_passes: NotRequired[bool]
 
@@ -232,6 +234,17 @@ class Options:
         ),
     ] = None
 
+    flips: Annotated[
+        int,
+        _states(
+            "With --model: number of states of the complete files in which one bit is flipped; the output says how "
+            "many of them the check does not notice, which is no finding.",
+            metavar="N",
+            least=0,
+            advanced=True,
+        ),
+    ] = 0
+
     def require(self) -> None:
         """Raise an error before anything runs if the options do not permit an exploration.
 
@@ -264,7 +277,7 @@ class Options:
         if self.time_s is not None:
             core_options["in_passes"] = True
         if self.model is not None:
-            core_options["model"] = self.model
+            core_options["model"], core_options["flips"] = self.model, self.flips
         return core_options
 
 

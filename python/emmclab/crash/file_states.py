@@ -12,15 +12,15 @@ import hashlib
 import json
 import math
 import random
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from emmclab import _core
-from emmclab.crash.promises import Promises, promises_of
+from emmclab.crash.promises import Lost, Promises, promises_of
 from emmclab.errors import ConfigError, EmmclabError, InputError
 
 #: Inode number of the folder of the workload.
@@ -33,6 +33,8 @@ _MAGIC = {"emmclab": "file operations", "version": 1}
 _BLOCKS = {"none": 4096, "sector": 512}
 #: Maximum number of contents of files and trees of names that are kept for further crash states.
 _MOST_KEPT = 4096
+#: Number of the first state with a flipped bit, above those of all other states of a cut.
+_FLIPPED = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -499,13 +501,23 @@ class FileExplorer:
         #: Groups of pending units of which states lack one: of an operation, of a file, or of a single block.
         self._groups: list[list[int]] = []
         self._missing: dict[int, list[int]] = {}
+        #: Inode, byte and bit that is flipped in the current state.
+        self._flip: tuple[int, int, int] | None = None
         self._important: set[int] = set()
         self._states = self._all()
 
-    @property
-    def level(self) -> str:
-        """The level that loses data in these states: the device if it ignores flushes, else the application."""
-        return "application" if model_of(self._options["model"]).keeps_syncs else "device"
+    def attributed(self, lost: Lost | None) -> Lost | None:
+        """Return a loss of the current state with the level that causes it: the device if it ignores flushes.
+
+        A flipped bit breaks no promise: the result says that the check did not notice it.
+        """
+        if self._flip is not None:
+            place = f"bit {self._flip[2]} of byte {self._flip[1]:,} of {self._run.paths.get(self._flip[0])}"
+            text = "a device that keeps its promises flips no bit; a checksum would show it"
+            return None if lost is not None else Lost("flip", "application", f"{place} is not noticed", text)
+        if lost is None:
+            return None
+        return replace(lost, level="application" if model_of(self._options["model"]).keeps_syncs else "device")
 
     def next_state(self) -> dict[str, Any] | None:
         """Go to the next crash state and return its fields, as in `ExploredState`; `None` at the end."""
@@ -533,6 +545,34 @@ class FileExplorer:
                         **{"acknowledged": acknowledged, "at_ns": at_ns, "cut": cut, "index": index},
                         **{"number": number, "problem": None, "way": way},
                     }
+        yield from self._flipped(index)
+
+    def _flipped(self, index: int) -> Iterator[dict[str, Any]]:
+        """Go through the complete files, each time with another flipped bit; `index` is that of the last state."""
+        only, (share, shares), end = self._options["only"], self._options["share"], len(self._run.events)
+        flips = self._options.get("flips", 0)
+        if not flips or (only is not None and (only[0] != end or (only[1] or 0) < _FLIPPED)):
+            return
+        self._begin(end)
+        self._cuts -= only is None
+        self._absent = frozenset()
+        files = [inode for _, inode in self.paths() if self._history.kinds[inode][0] == "file"]
+        bits = [8 * len(self.content(inode).data) for inode in files]
+        dice = random.Random(f"{self._options['seed']} flips")  # noqa: S311 - the same seed, the same bits.
+        for number in range(_FLIPPED, _FLIPPED + flips if sum(bits) else 0):
+            place = dice.randrange(sum(bits))
+            before = [0, *accumulate(bits)]
+            chosen = bisect_right(before, place) - 1
+            bit = place - before[chosen]
+            index += 1
+            if index % shares == share and only in (None, (end, number)):
+                self._flip = files[chosen], bit // 8, bit % 8
+                self._chosen += 1
+                yield {
+                    **{"acknowledged": self._run.acknowledged[end], "at_ns": 0, "cut": end, "index": index},
+                    **{"number": number, "problem": None, "way": "flip"},
+                }
+                self._flip = None
 
     def cuts(self) -> list[int]:
         """Return the moments of the power cuts: around syncs and lines first, then others, drawn by the seed."""
@@ -673,7 +713,11 @@ class FileExplorer:
             if len(self._contents) > _MOST_KEPT:
                 self._contents.clear()
             self._contents[key] = found
-        return found
+        if self._flip is None or self._flip[0] != inode:
+            return found
+        data = bytearray(found.data)
+        data[self._flip[1]] ^= 1 << self._flip[2]
+        return replace(found, data=bytes(data))
 
     def _after(self, inode: int, count: int) -> _Parts:
         """Return a file with its first `count` units."""

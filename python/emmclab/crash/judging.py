@@ -297,7 +297,7 @@ class Judge:
         """
         lost = self.judged(state)
         if isinstance(self._explorer, FileExplorer):
-            return None if lost is None else replace(lost, level=self._explorer.level)
+            return self._explorer.attributed(lost)
         if lost is not None and self._tears and not lost.by_check:
             torn = self._torn(lost)
             lost = lost if torn is None else replace(lost, documented=torn)

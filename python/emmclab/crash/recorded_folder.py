@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from emmclab.crash.explore import Control, Controls, Exploration, Options, new_explorer
 from emmclab.crash.file_states import ROOT, FileEvent, FileExplorer, FileRun
-from emmclab.crash.promises import CHECK, Finding
+from emmclab.crash.promises import CHECK, Finding, Lost
 from emmclab.errors import ConfigError
 
 #: Errors of the calls that can fail, by the name of the fault; `short` stores half of a write.
@@ -203,6 +203,7 @@ class FilesOutcome:
         cuts: number of power cuts.
         took_s: time of the checks, s.
         controls: evidence that the check can fail.
+        unnoticed: number of states with a flipped bit (`Options.flips`) that the check did not notice.
     """
 
     findings: tuple[Finding, ...]
@@ -211,6 +212,7 @@ class FilesOutcome:
     cuts: int
     took_s: float
     controls: Controls
+    unnoticed: int = 0
 
     @property
     def verdict(self) -> str:
@@ -263,7 +265,8 @@ def explore_files(
     run(folder)
     controls = _controls(folder.run(), check, options)
     result = _explored(folder.run(), check, options)
-    cuts = result.covered["cuts"]
+    cuts, unnoticed = result.covered["cuts"], sum(lost.count for lost in result.findings(documented=True))
+    options = replace(options, flips=0)
     findings = [(finding, "") for finding in result.findings()]
     for fault in faults:
         reached = [number for number, call in enumerate(folder.calls) if call == "write" or fault == "eio"]
@@ -279,8 +282,8 @@ def explore_files(
             findings += [(finding, f"{fault} of call {number}") for finding in part.findings()]
             cuts += part.covered["cuts"]
             result.merge(replace(part, kinds={}, took_s=result.took_s + part.took_s))
-    kept = tuple(finding for finding, _ in findings)
-    return FilesOutcome(kept, tuple(text for _, text in findings), result.states, cuts, result.took_s, controls)
+    kept, texts = tuple(finding for finding, _ in findings), tuple(text for _, text in findings)
+    return FilesOutcome(kept, texts, result.states, cuts, result.took_s, controls, unnoticed)
 
 
 def _controls(run: FileRun, check: FilesCheck, options: Options) -> Controls:
@@ -308,19 +311,21 @@ def _explored(run: FileRun, check: FilesCheck, options: Options) -> Exploration:
         if state["acknowledged"] != seen:
             seen = state["acknowledged"]
             known = lines[:seen]
-        lost = check(explorer.files(), known)
+        detail = check(explorer.files(), known)
+        lost = explorer.attributed(None if detail is None else Lost(CHECK, "application", detail))
         if lost is not None:
             result.add(
                 Finding(
-                    promise=CHECK,
-                    level=explorer.level,
+                    promise=lost.promise,
+                    level=lost.level,
                     cut=state["cut"],
                     state=state["number"],
                     index=state["index"],
-                    detail=lost,
+                    detail=lost.detail,
                     way=state["way"],
                     at_ns=state["at_ns"],
                     acknowledged=seen,
+                    documented=lost.documented,
                 )
             )
     result.took_s = time.perf_counter() - begin

@@ -288,7 +288,7 @@ def _deciding(options: Options) -> dict[str, object]:
         name: value
         for name, value in asdict(options).items()
         if name not in ("cuts", "share", "only", "prune", "time_s")
-        and (value or name not in ("guest", "documented", "model"))
+        and (value or name not in ("guest", "documented", "model", "flips"))
     }
 
 
