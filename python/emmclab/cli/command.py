@@ -86,6 +86,7 @@ EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
         *(("--log", other) for other in _OF_RECORDING),
         *(("--model", other) for other in (*_OF_DEVICE, "--guest", "--recovery", "--recovery-cuts", "--repeat")),
         ("--model", "--save-dm-log"),
+        ("--model", "--bundle"),
     ),
 }
 #: Maps each command to options that can be combined only with the listed options.
