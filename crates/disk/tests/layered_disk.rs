@@ -80,7 +80,7 @@ proptest! {
     ) {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let mut paths = vec![image(folder.path(), "disk", 600)];
-        if name == "pair" {
+        if name == "pair" || name == "nvm-buffer" {
             paths.push(image(folder.path(), "second", 600));
         }
         let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();

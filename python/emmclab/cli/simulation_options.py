@@ -249,9 +249,12 @@ def layered(settings: Sequence[str], layers: Names) -> tuple[list[str], dict[str
 def names_a_disk(target: str) -> bool:
     """Return whether a target is a disk of this machine, not a simulated device.
 
-    A word without a slash that is not a file is treated as a preset; if it is unknown, the error lists the presets.
+    A word without a slash that is not a file is treated as a preset; if it is unknown, the error lists the presets. A
+    pipe contains the settings of a device.
     """
-    return target not in presets() and not target.endswith(".toml") and ("/" in target or Path(target).exists())
+    path = Path(target)
+    is_settings = target in presets() or target.endswith(".toml") or path.is_fifo()
+    return not is_settings and ("/" in target or path.exists())
 
 
 def configured(name: str, settings: Sequence[str], capacity: str | None = None) -> Device:

@@ -15,6 +15,7 @@ from emmclab.crash.explore import Control, Controls, Exploration, Options, new_e
 from emmclab.crash.file_states import ROOT, FileEvent, FileExplorer, FileRun
 from emmclab.crash.promises import CHECK, Finding, Lost
 from emmclab.errors import ConfigError
+from emmclab.runtime.lists import Names, several
 
 #: Errors of the calls that can fail, by the name of the fault; `short` stores half of a write.
 _ERRORS = {"eio": errno.EIO, "enospc": errno.ENOSPC, "short": 0}
@@ -228,7 +229,7 @@ def explore_files(
     model: str = "ext4",
     *,
     options: Options | None = None,
-    faults: Sequence[str] = (),
+    faults: Names = (),
     most_faults: int = 8,
 ) -> FilesOutcome:
     """Run a storage engine on a folder in memory, and check the files that a power cut may leave.
@@ -258,6 +259,7 @@ def explore_files(
     >>> explore_files(engine, check).findings[0].detail
     '1 rows are lost'
     """
+    faults = several(faults)
     if foreign := [fault for fault in faults if fault not in _ERRORS]:
         raise ConfigError(f"`{foreign[0]}` is not a fault", field="faults", hint=f"use {', '.join(_ERRORS)}")
     options = replace(options or Options(), model=model, check=None)
