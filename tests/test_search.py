@@ -33,7 +33,7 @@ WORDS = ("--minimize", "mean_response_ms", "--minimize", "waf", "--budget", 8, "
 def study(tmp_path: Path) -> Path:
     need_library("optuna")
     path = tmp_path / "tuned.toml"
-    path.write_text(SEARCH.format(input="Email", most=60.0))
+    path.write_text(SEARCH.format(input="Email", most=30.0))
     return path
 
 
@@ -68,7 +68,7 @@ def test_trials_lie_in_the_space_and_the_front_keeps_the_bounds(study: Path, tmp
         assert values["gc.policy"] in ("greedy", "fifo")
         assert 5 <= values["capacity.over_provisioning_pct"] <= 25
         assert values["gc.high_watermark"] in range(2, 13)
-        assert trial["is_feasible"] == (trial["figures"]["mean_response_ms"] <= 60)
+        assert trial["is_feasible"] == (trial["figures"]["mean_response_ms"] <= 30)
     assert output["front"] and all(trial["is_feasible"] for trial in output["front"])
     assert any(not trial["is_feasible"] for trial in output["trials"]), "else the bound is not tried"
     best = min(t["figures"]["mean_response_ms"] for t in output["trials"] if t["is_feasible"])
@@ -120,7 +120,7 @@ def test_bounds_that_nothing_keeps_give_an_empty_front_and_a_page(study: Path, t
 )
 def test_a_wrong_space_is_refused_with_a_hint(before: str, after: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Study.parse(SEARCH.format(input="Email", most=60.0).replace(before, after, 1), "tuned.toml")
+        Study.parse(SEARCH.format(input="Email", most=30.0).replace(before, after, 1), "tuned.toml")
     assert says in f"{caught.value} {caught.value.hint}"
     assert str(caught.value).startswith("tuned.toml: `search.")
 
@@ -141,7 +141,7 @@ def test_wrong_objectives_and_a_missing_library_are_refused(
 
 
 def test_settings_that_no_device_can_have_are_trials_without_figures(study: Path, tmp_path: Path) -> None:
-    study.write_text(SEARCH.format(input="Email", most=60.0).replace('["greedy", "fifo"]', '["greedy", "none-such"]'))
+    study.write_text(SEARCH.format(input="Email", most=30.0).replace('["greedy", "fifo"]', '["greedy", "none-such"]'))
     output = emmclab_json("search", study, *WORDS, "--jobs", 1, "--results", tmp_path)
     bad = [trial for trial in output["trials"] if trial["values"]["gc.policy"] == "none-such"]
     assert bad and all("none-such" in trial["reason"] and not trial["figures"] for trial in bad)
