@@ -113,7 +113,7 @@ def test_bounds_that_nothing_keeps_give_an_empty_front_and_a_page(study: Path, t
         ('name = "gc.high_watermark"', 'name = "gc.policy"', "is given twice"),
         ('name = "gc.high_watermark"', 'name = "geometry.block_groups.0.blocks"', "has"),
         ("[search]", '[search]\ngrid = "other"', "there is no grid `other`"),
-        ("most = 60.0", "", "not a bound"),
+        ("most = 30.0", "", "not a bound"),
         ("[search]", '[search]\nbudget = "x"', "there is no such key"),
         ("[[search.setting]]", "[[search.space]]", "search.space`: there is no such key"),
     ],

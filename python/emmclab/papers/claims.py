@@ -307,7 +307,7 @@ def rules(paper: Paper) -> list[Rule]:
 
     >>> from emmclab.papers.registry import papers
     >>> sum(len(rules(paper)) for paper in papers().values())
-    73
+    77
     """
     return parse(paper.claims_text, paper.name)
 
