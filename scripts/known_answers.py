@@ -6,7 +6,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,6 +20,8 @@ from emmclab.simulation.result import Result
 PAGE = Path(__file__).parents[1] / "docs" / "concepts" / "known-answers.md"
 #: Blocks and pages of 4 KB of the only plane, and the erases after which a block of it dies.
 BLOCKS, PAGES, ERASES = 512, 64, 20
+#: Shares of spare flash at which collection is compared, in percent.
+_SHARES = (7, 15, 28, 50, 100)
 #: Harmonic numbers of fractional arguments: their asymptotic series has this constant.
 _EULER = 0.5772156649015329
 _GREEDY = "Robinson, Operating Systems Review 30(4), 1996; Desnoyers, SYSTOR 2012"
@@ -203,18 +205,18 @@ def _worn() -> tuple[float, float]:
 
 def _answers() -> Iterator[KnownAnswer]:
     formula = "WAF = 1 / (1 - x), x = exp(-a (1 - x))"
-    for share in (7, 28, 100):
+    for share in _SHARES:
         yield KnownAnswer("collection, FIFO", f"{share} % spare", formula, _FIFO, 2, _collected("fifo", fifo, share))
-    for share in (7, 28, 100):
+    for share in _SHARES:
         text = "H(n) - H(n x) = a (1 - x), n = 64"
         yield KnownAnswer(
             "collection, greedy", f"{share} % spare", text, _GREEDY, 3, _collected("greedy", greedy, share)
         )
-    for d in (1, 3, 10):
+    for d, share in product((1, 3, 10), _SHARES):
         text = "(G(i) - G(i+1)) a i (1 - x) = 1 - G(i)^d"
-        compute = _collected("d_choices", lambda spread, d=d: choices(d, spread), 28, gc__choices=d)
+        compute = _collected("d_choices", lambda spread, d=d: choices(d, spread), share, gc__choices=d)
         yield KnownAnswer(
-            "collection, d choices", f"d = {d}, 28 % spare", text, "Van Houdt, SIGMETRICS 2013", 3, compute
+            "collection, d choices", f"d = {d}, {share} % spare", text, "Van Houdt, SIGMETRICS 2013", 3, compute
         )
     for share in (0.1, 0.2):
         text = "FIFO with a / s, s = (1 - 2 q) / (1 - q) in use"

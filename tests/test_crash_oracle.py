@@ -238,7 +238,7 @@ def of_inode(fact: Fact, node: Node, disk: dict[str, Node], value: Any) -> Itera
     if fact[0] == "attributes":
         yield "attribute", replace(node, attributes={**node.attributes, "user.more": b"1"})
         for name, value in node.attributes.items():
-            yield "attribute", replace(node, attributes={**node.attributes, name: value[:-1] + b"?"})
+            yield "attribute", replace(node, attributes={**node.attributes, name: value[:-1] + bytes([value[-1] ^ 1])})
             yield (
                 "attribute",
                 replace(node, attributes={other: node.attributes[other] for other in node.attributes if other != name}),
@@ -293,7 +293,10 @@ def test_each_difference_that_a_promise_forbids_is_found(mount: str) -> None:
         for kind, disk in mutations(Reference(program, promises)):
             kinds[kind] = kinds.get(kind, 0) + 1
             assert check(Files(disk), lines) is not None, (kind, str(program), disk)
-    assert len(kinds) == (14 if promises.permissions else 9) and min(kinds.values()) > 10, kinds
+    assert len(kinds) == (14 if promises.permissions else 9), kinds
+    # Few of these programs sync a part of a file, or set a time before a sync.
+    rare = {"part": kinds.pop("part"), "time": kinds.pop("time", 100)}
+    assert min(kinds.values()) > 100 and rare["part"] > 50 and rare["time"] > 10, (kinds, rare)
 
 
 @pytest.mark.parametrize("mount", MOUNTS)

@@ -2,17 +2,17 @@
 
 import pytest
 
-from known_answers import ANSWERS, PAGE, KnownAnswer, collected_waf, page, row
-
-_FIRST = {answer.subject: answer for answer in reversed(ANSWERS)}
+from known_answers import ANSWERS, PAGE, KnownAnswer, choices, collected_waf, fifo, greedy, page, row
 
 
-def _case(answer: KnownAnswer) -> object:
-    marks = () if _FIRST[answer.subject] is answer else (pytest.mark.slow,)
-    return pytest.param(answer, marks=marks, id=f"{answer.subject}, {answer.case}")
+def test_the_formulas_of_collection_give_the_published_values() -> None:
+    """The abstract of arXiv:1110.4245 has 2.36 for an over-provisioning of 0.3, and 2.35 in its simulation."""
+    assert abs(fifo(1.3) - 2.36) < 0.005
+    assert greedy(1.3) < fifo(1.3)
+    assert abs(choices(1, 1.3) - 1.3 / 0.3) < 1e-6
 
 
-@pytest.mark.parametrize("answer", [_case(answer) for answer in ANSWERS])
+@pytest.mark.parametrize("answer", [pytest.param(one, id=f"{one.subject}, {one.case}") for one in ANSWERS])
 def test_a_simulation_gives_the_known_answer_and_the_page_has_it(answer: KnownAnswer) -> None:
     text, difference = row(answer)
     assert abs(difference) <= answer.within_pct, text
@@ -25,7 +25,6 @@ def test_the_page_of_known_answers_has_every_case_and_no_other() -> None:
     assert page(rows) == PAGE.read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 def test_policies_between_fifo_and_greedy_lie_between_them() -> None:
     fifo, greedy = (collected_waf(policy, 15) for policy in ("fifo", "greedy"))
     for policy in ("windowed_greedy", "d_choices"):

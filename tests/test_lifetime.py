@@ -63,13 +63,17 @@ def test_the_estimate_is_within_5_pct_of_a_device_that_is_written_to_its_end(
     assert life.years.value == pytest.approx(life.host_bytes.value / 1e9 / 365.25)
 
 
-@pytest.mark.parametrize(("filled_pct", "span"), [(75, SPAN), (30, SPAN // 2), (90, SPAN // 2)])
-def test_without_static_levelling_cold_data_keeps_its_blocks_out_of_the_wear(filled_pct: int, span: int) -> None:
+@pytest.mark.parametrize(
+    ("filled_pct", "span", "within"), [(75, SPAN, 0.05), (30, SPAN // 2, 0.07), (90, SPAN // 2, 0.07)]
+)
+def test_without_static_levelling_cold_data_keeps_its_blocks_out_of_the_wear(
+    filled_pct: int, span: int, within: float
+) -> None:
     device, load = tiny(), load_of_pattern(1e9, span=span)
     life = estimate_lifetime(device, load, filled_pct=filled_pct, limit_factor=1, seeds=1)
     (uneven,) = (one.years for one in life.assumptions if one.name == "wear levelling")
     assert uneven is not None
-    assert worn_out(device, load, filled_pct) == pytest.approx(uneven * 365.25e9, rel=0.07)
+    assert worn_out(device, load, filled_pct) == pytest.approx(uneven * 365.25e9, rel=within)
     assert any("an estimate, not a bound: simulated devices" in text for text in remarks(life))
 
 

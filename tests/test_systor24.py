@@ -76,7 +76,11 @@ def test_the_guide_shows_the_figures_of_the_study(run: Path) -> None:
 
 @pytest.mark.study
 def test_misses_are_those_of_independent_models_of_the_caches(run: Path) -> None:
-    """Percent of requests that miss with 128 and 512 KB, of a program that shares no code with emmclab."""
+    """Percent of requests that miss with 128 and 512 KB, of a program that shares no code with emmclab.
+
+    Genshin Impact on the filled device is not compared: the program gives 15.1 and 7.7 % for `leaftl` and 8.5 and 4.6 %
+    for `rqftl`, emmclab 13.8 and 6.9 % with 128 KB. The cause is not known.
+    """
     results = Results.load(run / "results" / "systor24")
     installed = {"dftl": (56.6, 48.9), "leaftl": (3.27, 0.0), "rqftl": (4.23, 0.07)}
     filled = {
@@ -94,7 +98,7 @@ def test_misses_are_those_of_independent_models_of_the_caches(run: Path) -> None
 
 
 @pytest.mark.study
-def test_memory_helps_in_every_state(run: Path) -> None:
+def test_memory_helps_in_every_state_and_exact_segments_never_lead_to_a_second_read(run: Path) -> None:
     results = Results.load(run / "results" / "systor24")
     for application in applications(results):
         for scheme in SCHEMES:
@@ -103,6 +107,8 @@ def test_memory_helps_in_every_state(run: Path) -> None:
                 assert miss_pct(runs[-1].run) < miss_pct(runs[0].run)
         for scheme in ("dftl", "leaftl", "rqftl"):
             assert {*SIZES_KB} <= {point.kb for point in points(results, application, scheme, Case(device=PACKED))}
+        # With a gamma of 0, segments are exact.
+        assert all(point.run["map"]["double_reads"] == 0 for point in points(results, application, "leaftl"))
 
 
 @pytest.mark.study
