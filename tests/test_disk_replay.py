@@ -157,6 +157,13 @@ def test_bad_input_is_refused_and_the_disk_is_spared(
     assert image.read_bytes() == before
 
 
+@pytest.mark.parametrize(("row", "words"), [("write,0,8", "--reads-only"), ("flush,0,0", "--yes")])
+def test_what_was_not_measured_is_no_zero(image: Path, tmp_path: Path, row: str, words: str) -> None:
+    (tmp_path / "one.csv").write_text(f"arrival_ns,op,sector,sectors\n0,{row}\n")
+    text = emmclab_ok("replay", tmp_path / "one.csv", image, words).stdout
+    assert "no read or write completed" in text and "– MB/s" in text and "mean response" not in text
+
+
 def test_what_is_no_disk_is_refused(image: Path, trace: Path, tmp_path: Path) -> None:
     assert_refused(emmclab("replay", trace, tmp_path, "--yes"), "neither a block device nor a file")
     assert_refused(emmclab("replay", trace, tmp_path / "gone", "--yes"), "gone")

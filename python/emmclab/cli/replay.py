@@ -82,8 +82,11 @@ def _show(result: DiskReplayResult) -> None:
     """Print the summary of a replay, as `simulate` prints it."""
     console, run, requests, disk = stdout(), result.run, result.requests, result.disk
     mean = result.response.mean_response_ms
-    headline = f"{disk.path}: mean response {mean:.3g} ms"
-    if (recorded := result.recorded_response_ms) is not None:
+    is_measured = requests.read + requests.write > 0
+    headline = (
+        f"{disk.path}: mean response {mean:.3g} ms" if is_measured else f"{disk.path}: no read or write completed"
+    )
+    if is_measured and (recorded := result.recorded_response_ms) is not None:
         headline += f", recorded {recorded:.3g} ms ({percent_text(change_pct(recorded, mean))} %)"
     console.print(Text(headline, "bold"), soft_wrap=True)
     console.print(Text(f"ledger: {ledger_line(result.ledger)}"))
@@ -105,18 +108,19 @@ def _show(result: DiskReplayResult) -> None:
     for name, (count, times) in rows.items():
         if count and times is not None:
             table.add_row(name, f"{count:,}", *(f"{times[field]:,.3f}" for field in _TIMES))
-    if result.sending_delay is not None:
+    if result.sending_delay is not None and requests.planned > requests.unsent + requests.held:
         delays = [f"{result.sending_delay[field]:,.3f}" for field in _TIMES]
         sent = requests.planned - requests.unsent - requests.held
         table.add_row("delay of the sender", f"{sent:,}", *delays)
     console.print(table)
     for row in result.percentiles:
         console.print(Text(f"p{row.percentile:g} of {row.op}: {row.response_ms:,.3f} ms"))
+    throughput = f"{run.throughput_mb_per_s:,.3f}" if is_measured else "–"
     console.print(
         Text(
             f"{requests.completed:,} of {requests.planned:,} requests in {run.elapsed_s:,.3f} s, "
             f"{size(requests.bytes_read)} read, {size(requests.bytes_written)} written, "
-            f"{run.throughput_mb_per_s:,.3f} MB/s; at most {run.most_in_progress:,} at once, {requests.held:,} held "
+            f"{throughput} MB/s; at most {run.most_in_progress:,} at once, {requests.held:,} held "
             "for an earlier request to the same sectors",
             "dim",
         ),

@@ -70,7 +70,7 @@ class Answer(TypedDict, total=False):
     unreadable: str
     data: str | None
     nodes: list[Any] | None
-    #: Answer to `use`: why the files below a folder cannot be changed.
+    #: Answer to `use`: why no file could be made, written and removed in each folder; empty if it could.
     unusable: str
     #: Answers to `run`: exit status of the workload (`status`), and number of its think-time pauses (`pauses`).
     status: int
